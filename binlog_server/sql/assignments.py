@@ -250,10 +250,14 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
         return VARIABLES[target.name].apply(session, str(value))
     elif target.scope is Scope.NEXT and target.name in _READ_ONLY:
         session.next_read_only = None if value is None else value == "ON"
-    elif value is None:
-        session.variables.pop(target.name, None)
     else:
-        session.variables[target.name] = str(value)
+        if target.name in _READ_ONLY:  # it holds for the next transaction, too
+            session.next_read_only = None
+        was = session.variables.pop(target.name, None)
+        if value is not None:
+            session.variables[target.name] = str(value)
+        if target.name == "autocommit" and was == "OFF" and value in (None, "ON"):
+            session.is_to_commit = True
     return None
 
 

@@ -65,13 +65,13 @@ _COMBINED: Final = {
     ),
 }
 
-# (variable, its value that sets the flag, flag)
+# (variable, its value that sets the flag, flag). Not that of autocommit, which no event of MariaDB has: where a
+# transaction ends stands in the log, and a replica of 11.8 that reads the flag in DDL does not commit what follows.
 _FLAGS: Final = (
     ("foreign_key_checks", "OFF", SessionFlags.NO_FOREIGN_KEY_CHECKS),
     ("unique_checks", "OFF", SessionFlags.RELAXED_UNIQUE_CHECKS),
     ("check_constraint_checks", "OFF", SessionFlags.NO_CHECK_CONSTRAINT_CHECKS),
     ("sql_auto_is_null", "ON", SessionFlags.AUTO_IS_NULL),
-    ("autocommit", "OFF", SessionFlags.NOT_AUTOCOMMIT),
 )
 
 # Variables that hold for the next statement only, and for the next group only.

@@ -112,6 +112,7 @@ class SqlSession:
     status: Mapping[str, str] = field(default_factory=dict)  # the session's own rows of SHOW STATUS
     in_transaction: Callable[[], bool] = lambda: False
     next_read_only: bool | None = None  # SET TRANSACTION READ ONLY or READ WRITE
+    is_to_commit: bool = False  # SET has turned autocommit on, which commits what is open
     database: bytes = b""  # in UTF-8
     diagnostics: list[Diagnostic] = field(default_factory=list)
     coordinates: Coordinates = AS_STORED

@@ -213,13 +213,15 @@ class SessionTransaction:
         self._tell()
 
     def settle(self) -> bool:
-        """To be called when SET is done: if it has set autocommit to ON, the open transaction is committed.
+        """When SET is done: if it has turned autocommit on, commit the transaction, also behind BEGIN.
 
         True if the client gets its answer from that commit.
         """
-        if self._autocommit and not self._begun and self._open is not None:
+        if self._sql.is_to_commit and self._open is not None:
             self._run(self._commit())
             return True
+        if self._sql.is_to_commit:
+            self._ended()
         return False
 
     def use(self, name: bytes) -> None:
@@ -315,6 +317,7 @@ class SessionTransaction:
         self._begun = begun
         self._read_only = read_only
         self._sql.next_read_only = None
+        self._sql.is_to_commit = False
         self._tell()
 
     def _rollback(self, *, chain: bool = False) -> None:

@@ -254,3 +254,25 @@ def test_relay_with_a_domain_of_its_own(
 def test_numbers_of_collations(backend: object, make_replica: MakeMariaDB) -> None:
     rows = make_replica().q("SELECT id, collation_name n FROM information_schema.collations")
     assert {row["n"]: row["id"] for row in rows if row["n"] in NUMBERS} == NUMBERS
+
+
+@pytest.mark.parametrize("version", ["10.11", "11.8"])
+def test_ddl_without_autocommit(
+    master: BinlogServer, make_replica: MakeMariaDB, version: str
+) -> None:
+    """What follows it is committed on the replica, too: its position moves, and a restart repeats nothing."""
+    run(master, *SCHEMA)
+    replica = make_replica(version=version).follow(master)
+    texts = (
+        "USE d",
+        "SET autocommit=0",
+        "CREATE TABLE other (a INT)",
+        "INSERT INTO t (id) VALUES (1)",
+    )
+    run(master, *texts, "COMMIT", "TRUNCATE other", "INSERT INTO t (id) VALUES (2)", "COMMIT")
+    replica.wait_gtid(position(master))
+    replica.q("STOP SLAVE")
+    replica.q("START SLAVE")
+    run(master, "INSERT INTO d.t (id) VALUES (3)")
+    replica.wait_gtid(position(master))
+    assert [row["id"] for row in replica.q("SELECT id FROM d.t ORDER BY id")] == [1, 2, 3]
