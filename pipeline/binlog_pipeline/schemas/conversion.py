@@ -10,6 +10,7 @@ import pyarrow as pa
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import ColumnOptions
 
+from binlog_pipeline.errors import SourceError
 from binlog_pipeline.schemas.columns import table_fields
 
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -86,3 +87,36 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     if types.is_date32(narrow):
         return bool(types.is_timestamp(wide) and wide.tz is None)
     return bool(types.is_boolean(narrow) and types.is_integer(wide))
+
+
+def may_become(then: pa.DataType, now: pa.DataType) -> bool:
+    """Whether a value stays what it is in the other type, or is refused there: a number is no text, a text no bytes."""
+    types = pa.types
+    if widens(then, now):
+        return True
+    is_exact = types.is_integer(then) or types.is_decimal(then)
+    if is_exact and (types.is_integer(now) or types.is_decimal(now)):
+        return True
+    return bool(types.is_integer(then) and (types.is_float32(now) or types.is_float64(now)))
+
+
+def require_convertible(table: str, then: pa.Schema, now: pa.Schema) -> None:
+    """Whether values that are kept of a table can be those of its columns now. Raises `SourceError`."""
+    for column in now:
+        if column.name not in then.names:
+            continue
+        type_ = then.field(column.name).type
+        if not may_become(type_, column.type):
+            raise SourceError(
+                f"column {column.name} of {table} was {type_}, and is {column.type} now: values that "
+                "are kept would not be what the server has. Keep the table in a new target, or go on with the "
+                "schemaSeed and the options of before, if those were other ones"
+            )
+
+
+def unfit(column: str, then: pa.DataType, now: pa.DataType, error: Exception) -> SourceError:
+    """The refusal of a kept value that the type of its column now cannot hold. `column`: what to call it."""
+    return SourceError(
+        f"{column} was {then}, and is {now} now, which cannot hold all that is kept ({error}): "
+        "keep the table in a new target"
+    )

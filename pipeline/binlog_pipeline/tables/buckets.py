@@ -27,7 +27,7 @@ from binlog_storage.disk.durable_files import sync_folder, synced_file
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError
-from binlog_pipeline.schemas.conversion import widens
+from binlog_pipeline.schemas.conversion import require_convertible, unfit
 from binlog_pipeline.tables.effects import Effects, Integers, effects
 from binlog_pipeline.tables.facts import Facts, refusal
 from binlog_pipeline.tables.fold import fold
@@ -164,26 +164,13 @@ class ParquetState:
                         f"{schema.field(key).type} now: keep the table in a new target"
                     )
         if self._manifest.rows:
-            self._require_convertible(schema)
+            require_convertible(self._manifest.table, self._schema, schema)
         self._schema = schema
         self._step += 1
         for number, bucket in enumerate(self._manifest.buckets):
             if bucket is not None:
                 self._write(number, self._read(bucket))
         self._manifest.schema = encode_schema(schema)
-
-    def _require_convertible(self, schema: pa.Schema) -> None:
-        """Whether values that are kept can be those of the new columns. Raises `SourceError`."""
-        for column in schema:
-            if column.name not in self._schema.names:
-                continue
-            then = self._schema.field(column.name).type
-            if not _may_become(then, column.type):
-                raise SourceError(
-                    f"column {column.name} of {self._manifest.table} was {then}, and is {column.type} now: values that "
-                    "are kept would not be what the server has. Keep the table in a new target, or go on with the "
-                    "schemaSeed and the options of before, if those were other ones"
-                )
 
     def _fold_bucket(self, number: int, found: Effects) -> None:
         bucket = self._manifest.buckets[number]
@@ -306,22 +293,8 @@ def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException as error:
-            raise SourceError(
-                f"{path}: column {field.name} was {column.type}, and is {field.type} now, which cannot hold all that "
-                f"is kept ({error}): keep the table in a new target"
-            ) from None
+            raise unfit(f"{path}: column {field.name}", column.type, field.type, error) from None
     return pa.table(columns, schema=schema)
-
-
-def _may_become(then: pa.DataType, now: pa.DataType) -> bool:
-    """Whether a value stays what it is in the other type, or is refused there: a number is no text, a text no bytes."""
-    types = pa.types
-    if widens(then, now):
-        return True
-    is_exact = types.is_integer(then) or types.is_decimal(then)
-    if is_exact and (types.is_integer(now) or types.is_decimal(now)):
-        return True
-    return bool(types.is_integer(then) and (types.is_float32(now) or types.is_float64(now)))
 
 
 def _bucket_of(rows: pa.Table, keys: Sequence[str], count: int) -> Integers:

@@ -2,22 +2,25 @@
 
 A batch is one commit of the Delta log, MERGE or, behind a TRUNCATE, an overwrite. Its metadata has the GTID position
 (`binlog.position`), which says what is new, so a batch that comes twice counts once; and what is known of the table
-(`binlog.complete`, `binlog.facts`: see `facts.py`). Columns that were dropped are taken out before.
+(`binlog.complete`, `binlog.facts`: see `facts.py`). Before it, where the table's columns are others now, one commit
+takes out those that were dropped, and gives the rest the types of now.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.schemas.conversion import require_convertible, unfit
 from binlog_pipeline.tables.effects import Effects, effects
 from binlog_pipeline.tables.facts import Facts, refusal
 from binlog_pipeline.tables.fold import fold, last_effects
@@ -49,6 +52,7 @@ class DeltaState:
         self._delta: Final = deltalake
         self._target: Final = str(local_path(target))
         self._name: Final = json.dumps([table, list(keys)])
+        self._shown_name: Final = table
         self.keys: Final = list(keys)
         self.position = begin
         self._is_whole = False
@@ -88,14 +92,15 @@ class DeltaState:
         there = [] if self._table is None else _columns(self._table)
         found = effects(changes, self.keys, self._facts, there)
         if found.unknown:
-            raise refusal(json.loads(self._name)[0], found.unknown, self.position, self._facts)
-        self._facts = found.facts
-        self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
+            raise refusal(self._shown_name, found.unknown, self.position, self._facts)
         _require_delta_types(found.rows.schema)
+        if not found.empties:
+            self._take_schema(found.rows.schema)
+        self._facts = found.facts  # only now: the commit above stands at the position of before
+        self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
         if self._table is None or found.empties:
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
         else:
-            self._take_out({*there} - {*found.rows.column_names})
             self._merge(self._table, last_effects(found, self.keys), position)
         self.position = position
 
@@ -121,13 +126,36 @@ class DeltaState:
         }
         return self._delta.CommitProperties(custom_metadata=metadata)
 
-    def _take_out(self, dropped: Collection[str]) -> None:
-        """Columns that the table has no more: in a new one of their names there would be their old values."""
-        if not dropped or self._table is None:
+    def _take_schema(self, schema: pa.Schema) -> None:
+        """Take out columns that are dropped, whose values a new one of the name would have; convert those that changed.
+
+        MERGE keeps the types that are there, so it would write what is cut to them. Raises `SourceError`, before
+        anything is written, for values that are kept and are not the same in the new type.
+        """
+        if self._table is None:
+            return
+        then = pa.schema(self._table.schema().to_arrow())
+        now = pa.schema(self._delta.Schema.from_arrow(schema).to_arrow())  # as Delta has its types
+        kept = [column for column in then if column.name in now.names]
+        changed = [column for column in kept if column.type != now.field(column.name).type]
+        if len(kept) == len(then) and not changed:
             return
         data = self._table.to_pyarrow_dataset()
-        kept = [name for name in data.schema.names if name not in dropped]
-        self._overwrite(data.scanner(columns=kept).to_reader(), self.position)
+        if not data.count_rows():
+            self._overwrite(schema.empty_table(), self.position)
+            return
+        require_convertible(self._shown_name, then, now)
+        columns = {column.name: pc.field(column.name) for column in kept}
+        for column in changed:
+            name, type_ = column.name, now.field(column.name).type
+            columns[name] = pc.field(name).cast(type_)
+            try:
+                for _ in data.scanner(columns={name: columns[name]}).to_batches():
+                    pass
+            except pa.ArrowException as error:
+                where = f"column {name} of {self._shown_name}"
+                raise unfit(where, column.type, type_, error) from None
+        self._overwrite(data.scanner(columns=columns).to_reader(), self.position)
 
     def _overwrite(self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition) -> None:
         self._delta.write_deltalake(

@@ -6,6 +6,8 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError
 from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
-from binlog_pipeline.tables.delta import read_delta
+from binlog_pipeline.tables.delta import DeltaState, read_delta
 from binlog_pipeline.tables.landing import LandedDoubts, Landing, landed_parts
 from binlog_pipeline.tables.manifest import manifest_numbers
 from binlog_pipeline.tables.sinks import open_sink
@@ -126,6 +128,7 @@ def _at(seq: int) -> SlavePosition:
     return SlavePosition([Gtid(0, 1, seq)])
 
 
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
 @pytest.mark.parametrize(
     ("then", "value", "now"),
     [
@@ -140,21 +143,27 @@ def _at(seq: int) -> SlavePosition:
         (pa.float64(), 0.1, pa.float32()),
         (pa.timestamp("us", "UTC"), 0, pa.timestamp("us")),
         (pa.list_(pa.string()), ["x"], pa.string()),
+        (pa.decimal128(20, 2), Decimal("1.25"), pa.decimal128(20, 1)),
     ],
 )
 def test_kept_values_that_are_none_of_the_new_type(
-    then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
+    sink: str, then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
 ) -> None:
-    add("parquet", tmp_path, _one(1, then, value), _at(1))
+    add(sink, tmp_path, _one(1, then, value), _at(1))
+    kept = read(sink, tmp_path)[0]["v"]
+    files = _all_files(tmp_path)
     with pytest.raises(SourceError, match=r"column v .*was .*, and is .* now.*new target"):
-        add("parquet", tmp_path, _one(2, now, None), _at(2))
-    assert read("parquet", tmp_path)[0]["id"] == 1
+        add(sink, tmp_path, _one(2, now, None), _at(2))
+    assert read(sink, tmp_path) == [{"id": 1, "v": kept}]
+    if sink == "delta":
+        assert _all_files(tmp_path) == files
     # Behind a TRUNCATE there is nothing that would have to become it.
     rows = pa.concat_tables([_one(2, now, None, "t"), _one(3, now, None)])
-    add("parquet", tmp_path, rows, _at(3))
-    assert read("parquet", tmp_path) == [{"id": 3, "v": None}]
+    add(sink, tmp_path, rows, _at(3))
+    assert read(sink, tmp_path) == [{"id": 3, "v": None}]
 
 
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
 @pytest.mark.parametrize(
     ("then", "value", "now"),
     [
@@ -162,17 +171,71 @@ def test_kept_values_that_are_none_of_the_new_type(
         (pa.int64(), 7, pa.int16()),
         (pa.int64(), 7, pa.decimal128(20, 0)),
         (pa.int64(), 7, pa.float64()),
+        (pa.decimal128(10, 2), Decimal("1.25"), pa.decimal128(20, 4)),
         (pa.float32(), 0.5, pa.float64()),
         (pa.bool_(), True, pa.int16()),
         (pa.list_(pa.string()), ["x"], pa.list_(pa.field("element", pa.string()))),
     ],
 )
 def test_kept_values_that_are_the_same_in_the_new_type(
-    then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
+    sink: str, then: pa.DataType, value: Any, now: pa.DataType, tmp_path: Path
 ) -> None:
-    add("parquet", tmp_path, _one(1, then, value), _at(1))
-    add("parquet", tmp_path, _one(2, now, None), _at(2))
-    assert read("parquet", tmp_path) == [{"id": 1, "v": value}, {"id": 2, "v": None}]
+    add(sink, tmp_path, _one(1, then, value), _at(1))
+    add(sink, tmp_path, _one(2, now, None), _at(2))
+    assert read(sink, tmp_path) == [{"id": 1, "v": value}, {"id": 2, "v": None}]
+
+
+def _all_files(target: Path) -> set[Path]:
+    return {path for path in target.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("then", "value", "now", "new"),
+    [
+        (pa.int32(), 7, pa.int64(), 1 << 40),
+        (pa.float32(), 0.5, pa.float64(), 0.1),
+        (pa.int64(), 7, pa.decimal128(20, 0), Decimal(1 << 64)),
+        (pa.decimal128(5, 2), Decimal("1.25"), pa.decimal128(20, 4), Decimal("123456789.0001")),
+        (pa.date32(), date(2024, 2, 29), pa.timestamp("us"), datetime(2024, 2, 29, 12, 30)),
+    ],
+)
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_new_values_are_as_the_new_type_has_them(
+    sink: str, then: pa.DataType, value: Any, now: pa.DataType, new: Any, tmp_path: Path
+) -> None:
+    add(sink, tmp_path, _one(1, then, value), _at(1))
+    add(sink, tmp_path, _one(2, now, new), _at(2))
+    found = read(sink, tmp_path)
+    assert found[1] == {"id": 2, "v": new}
+    assert found[0]["v"] == value or found[0]["v"].date() == value
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_a_table_without_rows_takes_any_type(sink: str, tmp_path: Path) -> None:
+    add(sink, tmp_path, _one(1, pa.int16(), 1), _at(1))
+    add(sink, tmp_path, _one(2, pa.int16(), None, "t"), _at(2))
+    add(sink, tmp_path, _one(3, pa.list_(pa.string()), ["x"]), _at(3))
+    assert read(sink, tmp_path) == [{"id": 3, "v": ["x"]}]
+
+
+def test_ended_between_new_types_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept then is the table of before: its rows, its position, and that nothing is missing."""
+    emptied = pa.concat_tables([_one(1, pa.int32(), None, "t"), _one(2, pa.int32(), 7)])
+    add("delta", tmp_path, emptied, _at(2))
+
+    def end(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaState, "_merge", end)
+        with pytest.raises(KeyboardInterrupt):
+            add("delta", tmp_path, _one(3, pa.int64(), 1 << 40), _at(3))
+    kept = DeltaState(tmp_path, TABLE, KEYS, START)
+    assert (kept.position, kept.is_complete) == (_at(2), True)
+    assert read_delta(tmp_path).schema.field("v").type == pa.int64()
+    assert read("delta", tmp_path) == [{"id": 2, "v": 7}]
+    add("delta", tmp_path, _one(3, pa.int64(), 1 << 40), _at(3))
+    assert read("delta", tmp_path) == [{"id": 2, "v": 7}, {"id": 3, "v": 1 << 40}]
 
 
 def test_looking_back(tmp_path: Path, rng: random.Random) -> None:
