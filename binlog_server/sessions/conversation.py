@@ -393,6 +393,27 @@ class Conversation:
         self._answer_statement(statement)
 
     def _answer_statement(self, statement: Statement) -> None:
+        if statement.commits and self.transaction.commit_first(
+            lambda: self._answer_behind_commit(statement)
+        ):
+            return
+        self._answer_now(statement)
+
+    def _answer_behind_commit(self, statement: Statement) -> None:
+        """Answer a statement in front of which a transaction had to be committed. Called when that is done."""
+        if self._channel.mute:
+            return
+        try:
+            self._answer_now(statement)
+        except ServerError as error:
+            self.refused(error)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self.refused(internal_error(error, self._channel.peer))
+        else:
+            self._rest_afterwards()
+            self._channel.go_on()
+
+    def _answer_now(self, statement: Statement) -> None:
         try:
             result = self.sql.run(lambda: statement)
         finally:

@@ -91,6 +91,7 @@ class CreateUser(AccountStatement):
 
     syntax = '"CREATE"i or_replace "USER"i if_not_exists specs options'
     needs = (CREATE_USER,)
+    commits = True
     operation = "CREATE USER"
 
     @classmethod
@@ -107,6 +108,7 @@ class AlterUser(AccountStatement):
 
     syntax = '"ALTER"i "USER"i if_exists specs options'
     needs = (CREATE_USER,)
+    commits = True
     operation = "ALTER USER"
 
     @classmethod
@@ -121,6 +123,7 @@ class DropUser(AccountStatement):
 
     syntax = '"DROP"i "USER"i if_exists accounts'
     needs = (CREATE_USER,)
+    commits = True
     operation = "DROP USER"
 
     @classmethod
@@ -135,6 +138,7 @@ class RenameUser(AccountStatement):
 
     syntax = '"RENAME"i "USER"i renamed ("," renamed)*'
     needs = (CREATE_USER,)
+    commits = True
     operation = "RENAME USER"
 
     @classmethod
@@ -149,6 +153,7 @@ class SetPassword(AccountStatement):
 
     syntax = '"SET"i "PASSWORD"i ["FOR"i account] "=" password'
     needs = (CREATE_USER,)
+    commits = True
     is_free_for_ones_own = True
     operation = "SET PASSWORD"
 
@@ -164,6 +169,7 @@ class Grant(AccountStatement):
 
     syntax = '"GRANT"i privileges _ON_ALL "TO"i specs options'
     needs = (CREATE_USER,)
+    commits = True
     operation = "GRANT"
 
     @classmethod
@@ -178,6 +184,7 @@ class Revoke(AccountStatement):
 
     syntax = '"REVOKE"i privileges _ON_ALL "FROM"i accounts'
     needs = (CREATE_USER,)
+    commits = True
     operation = "REVOKE"
 
     @classmethod
@@ -192,6 +199,7 @@ class RevokeAll(AccountStatement):
 
     syntax = '"REVOKE"i _ALL_AND_GRANT "FROM"i accounts'
     needs = (CREATE_USER,)
+    commits = True
     operation = "REVOKE"
 
 
@@ -227,6 +235,7 @@ class FlushHosts(AccountStatement):
 
     syntax = '"FLUSH"i _not_logged? ("HOSTS"i | "PRIVILEGES"i)'
     needs = (RELOAD,)
+    commits = True
 
 
 def _text(token: Token) -> str:

@@ -85,6 +85,7 @@ class FlushLogs(Statement):
         "FLUSH"i _not_logged? "BINARY"i "LOGS"i [delete_domains]
         | "FLUSH"i _not_logged? "LOGS"i"""
     needs = (RELOAD,)
+    commits = True
 
     delete_domains: tuple[str, ...] = ()
 
@@ -103,6 +104,7 @@ class FlushNothing(Statement):
 
     syntax = '"FLUSH"i _not_logged? ("STATUS"i | "HOSTS"i)'
     needs = (RELOAD,)
+    commits = True
 
     def answer(self, session: SqlSession) -> None:
         return None
@@ -114,6 +116,7 @@ class ResetMaster(Statement):
 
     syntax = '"RESET"i "MASTER"i ["TO"i INTEGER]'
     needs = (RELOAD,)
+    commits = True
 
     to: int | None = None
 

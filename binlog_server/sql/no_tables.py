@@ -81,6 +81,7 @@ class FlushTables(Statement):
 
     syntax = '"FLUSH"i _not_logged? ("TABLES"i | "TABLE"i) [read_lock]'
     needs = (RELOAD,)
+    commits = True
 
     read_lock: bool
 

@@ -25,6 +25,7 @@ from binlog_protocol.errors.replication_errors import (
     WrongArguments,
 )
 from binlog_protocol.errors.sql_errors import NotSupportedYet
+from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.gtid import SlavePosition
 from lark import Token, Transformer
 
@@ -144,6 +145,8 @@ class StopSlave(Statement):
         return cls(_name(name, channel), threads or frozenset())
 
     def answer(self, session: SqlSession) -> Deed:
+        if session.in_transaction():
+            raise LockOrActiveTransaction
         name = _connection(session, self.name)
 
         async def run() -> None:
@@ -185,6 +188,9 @@ class StopAllSlaves(Statement):
         return cls()
 
     def answer(self, session: SqlSession) -> Deed:
+        if session.in_transaction():
+            raise LockOrActiveTransaction
+
         async def run() -> None:
             for name in await session.server.relay.stop_all(_warn_in(session)):
                 _note(session, ER_SLAVE_STOPPED, f"SLAVE '{name}' stopped")
@@ -198,6 +204,7 @@ class ResetSlave(Statement):
 
     syntax = '"RESET"i _SLAVE [STRING] reset_all [channel]'
     needs = (RELOAD,)
+    commits = True
 
     name: str | None
     everything: bool = False

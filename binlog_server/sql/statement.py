@@ -30,12 +30,14 @@ class Statement:
         `accounts.privileges.suffices`.
     is_free_for_ones_own: it needs none for one's own connections. Only the answer knows whose they are, so it checks
         the privileges itself, and for those of others only.
+    commits: it commits an open transaction first, as with MariaDB, whether it succeeds then or not.
     """
 
     __slots__ = ()
     syntax: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     is_free_for_ones_own: ClassVar[bool] = False
+    commits: ClassVar[bool] = False
 
     @classmethod
     def built(cls, children: list[Any]) -> Self:

@@ -25,6 +25,7 @@ from binlog_protocol.errors.sql_errors import (
     NotInTransaction,
     OptionPreventsStatement,
 )
+from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 
@@ -234,6 +235,12 @@ def _no_upstream(session: SqlSession, value: str) -> None:
     session.require_no_upstream()
 
 
+def _no_transaction(session: SqlSession, value: str) -> None:
+    """Raises 1192: behind read_only=1 the session could not commit its own transaction."""
+    if session.in_transaction():
+        raise LockOrActiveTransaction
+
+
 def _state_may_be_set(session: SqlSession, value: str) -> None:
     if session.in_transaction():
         raise NotInTransaction
@@ -394,6 +401,7 @@ _COMMITS: Final = (
         "read_only",
         set_global=("READ_ONLY ADMIN",),
         read=_read_only,
+        check=_no_transaction,
         then=_set_read_only,
         default_now=lambda session: _on(session.server.relay.connections),
     ),

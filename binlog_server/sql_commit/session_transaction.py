@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -138,6 +138,7 @@ class SessionTransaction:
         )
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
         self._turn = Turn()
+        self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
         # The answer that is due: affected rows, and whether the connection closes; None: the one of `quick`.
         self._due: tuple[int, bool] | None = None
         sql.in_transaction = self._in_transaction
@@ -223,6 +224,17 @@ class SessionTransaction:
         if self._sql.is_to_commit:
             self._ended()
         return False
+
+    def commit_first(self, go_on: Callable[[], None]) -> bool:
+        """Commit the open transaction in front of a statement that does so, and call `go_on` when that is done.
+
+        False if there is nothing to commit: the transaction is over, and `go_on` is not called. Raises `ServerError`.
+        """
+        if self._open is None or not self._open.changes:
+            self._rollback()
+            return False
+        self._run(self._commit(go_on=go_on))
+        return True
 
     def use(self, name: bytes) -> None:
         """Set the default database; `name` is in the client's character set. Raises `WrongDatabaseName` (1102)."""
@@ -560,6 +572,7 @@ class SessionTransaction:
         chain: bool = False,
         read_only: bool = False,
         leaves: bool = False,
+        go_on: Callable[[], None] | None = None,
     ) -> Iterator[None]:
         """Commit the open transaction, and answer.
 
@@ -569,12 +582,13 @@ class SessionTransaction:
             chain: begin the next transaction with the same access mode.
             read_only: the access mode for `begin`.
             leaves: close the connection after the answer.
+            go_on: called in the place of the answer OK.
         """
         read_only = read_only or (chain and self._reads_only)
         appended = yield from self._append_open()
         self._ended(begun=begin or chain, read_only=read_only)
         if appended:
-            self._answer_when_committed(affected_rows, leaves=leaves)
+            self._answer_when_committed(affected_rows, leaves=leaves, go_on=go_on)
         else:
             self._client.committed(affected_rows, leaves=leaves)
 
@@ -616,16 +630,25 @@ class SessionTransaction:
         self._ended()
         self._forget(ONCE_PER_GROUP)
 
-    def _answer_when_committed(self, affected_rows: int, *, leaves: bool = False) -> None:
-        """Answer OK once all appended groups are as durable as `innodb_flush_log_at_trx_commit` demands."""
+    def _answer_when_committed(
+        self, affected_rows: int, *, leaves: bool = False, go_on: Callable[[], None] | None = None
+    ) -> None:
+        """Answer OK once all appended groups are as durable as `innodb_flush_log_at_trx_commit` demands.
+
+        `go_on` is called in the place of that answer.
+        """
         self._prepare()
         self._due = affected_rows, leaves
+        self._go_on = go_on
         self._commits.on_commit(self._done)
 
     def _done(self, error: StorageError | None) -> None:
         """The commit is done, or has failed with `error`: answer the client. Called on the loop."""
+        go_on, self._go_on = self._go_on, None
         if error is not None:
             self._client.refused(not_written(error))
+        elif go_on is not None:
+            go_on()
         elif self._due is None:
             self._client.committed_quickly()
         else:

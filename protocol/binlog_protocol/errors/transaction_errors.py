@@ -15,6 +15,18 @@ class ReadOnlyTransaction(ServerError):
         super().__init__("Cannot execute statement in a READ ONLY transaction")
 
 
+class LockOrActiveTransaction(ServerError):
+    """ER_LOCK_OR_ACTIVE_TRANSACTION: the statement could keep the session's own transaction from its end."""
+
+    errno = 1192
+    sqlstate = "HY000"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Can't execute the given command because you have active locked tables or an active transaction"
+        )
+
+
 class TransactionInProgress(ServerError):
     """ER_CANT_CHANGE_TX_CHARACTERISTICS: SET TRANSACTION is for the next one."""
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from binlog_protocol.connection.commands import InitDatabase, Query, ResetConnection
+from binlog_protocol.connection.commands import InitDatabase, Ping, Query, ResetConnection
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.events import EventType, QueryEvent
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
@@ -162,6 +162,69 @@ async def test_autocommit_that_is_turned_on_commits(
     assert len(groups(server)) == committed
     await ok(client, "ROLLBACK")
     assert len(groups(server)) == committed
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("FLUSH BINARY LOGS", 0),
+        ("FLUSH TABLES", 0),
+        ("FLUSH STATUS", 0),
+        ("RESET SLAVE ALL", 0),
+        ("DROP USER nobody", 1396),
+        ("GRANT REPLICATION SLAVE ON *.* TO nobody", 1133),
+    ],
+)
+async def test_statements_that_commit_what_is_open(text: str, number: int) -> None:
+    """Also if they fail; and what came together with them is answered behind them."""
+    admin = Account("secret", frozenset({ALL_PRIVILEGES}))
+    async with Lab(SlowEngine(), users={"sql": admin}) as server:
+        client = await connect(server)
+        await ok(client, "BEGIN")
+        await ok(client, "INSERT INTO t VALUES (1)")
+        client.send(frame_packet(Query(text).build(), 0)[0] + frame_packet(Ping().build(), 0)[0])
+        if number:
+            assert (await client.error())[0] == number
+        else:
+            assert parse_ok(await client.answer()).status == AUTOCOMMIT
+        assert parse_ok(await client.answer()).status == AUTOCOMMIT
+        await ok(client, "ROLLBACK")
+        assert len(groups(server)) == 1
+        await ok(client, "BEGIN")
+        client.command(Query(text).build())
+        await (client.error() if number else client.answer())
+        assert await ok(client, "INSERT INTO t VALUES (2)") == (1, AUTOCOMMIT), "BEGIN is over"
+
+
+@pytest.mark.parametrize(
+    "text", ["SET GLOBAL read_only=1", "SET GLOBAL read_only=0", "STOP SLAVE", "STOP ALL SLAVES"]
+)
+async def test_what_a_transaction_refuses(text: str) -> None:
+    """Behind it the session could not commit its own transaction."""
+    admin = Account("secret", frozenset({ALL_PRIVILEGES}))
+    async with Lab(SlowEngine(), users={"sql": admin}) as server:
+        client = await connect(server)
+        await ok(client, "BEGIN")
+        await ok(client, "INSERT INTO t VALUES (1)")
+        assert (await refused(client, text))[0] == 1192
+        await ok(client, "COMMIT")
+        assert len(groups(server)) == 1
+        await ok(client, text)
+
+
+async def test_a_commit_that_fails_in_front_of_a_statement() -> None:
+    """The client hears it, and the statement is not run."""
+    admin = Account("secret", frozenset({ALL_PRIVILEGES}))
+    engine = SlowEngine()
+    async with Lab(engine, users={"sql": admin}) as server:
+        client = await connect(server)
+        await ok(client, "BEGIN")
+        await ok(client, "INSERT INTO t VALUES (1)")
+        engine.sync_error = DiskError("Input/output error")
+        assert (await refused(client, "CREATE USER somebody"))[0] == 1026
+        assert await client.query("SELECT @@autocommit") == [["1"]]
+        engine.sync_error = None
+        assert (await refused(client, "DROP USER somebody"))[0] == 1396, "it was not made"
 
 
 async def test_an_access_mode_for_the_session_replaces_the_next_one(server: Lab) -> None:
