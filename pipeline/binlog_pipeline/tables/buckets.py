@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,6 @@ class ParquetState:
         self._target: Final = target
         self._manifest = manifest
         self._schema = manifest.arrow_schema
-        self._step = 0
         self._is_changed = False
         self._published_facts = Facts.of(manifest.facts) if manifest.facts else Facts()
         self._facts = self._published_facts
@@ -114,7 +113,6 @@ class ParquetState:
             self._manifest.buckets = [None] * len(self._manifest.buckets)
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
-        self._step += 1
         for number in range(len(self._manifest.buckets)):
             which = np.flatnonzero(numbers == number)
             if len(which) or found.empties:
@@ -149,7 +147,6 @@ class ParquetState:
         self._manifest.publish(self._target)
         self._published_facts = self._facts
         self._is_changed = False
-        self._step = 0
         self._clean()
 
     def _take_schema(self, schema: pa.Schema) -> None:
@@ -166,7 +163,6 @@ class ParquetState:
         if self._manifest.rows:
             require_convertible(self._manifest.table, self._schema, schema)
         self._schema = schema
-        self._step += 1
         for number, bucket in enumerate(self._manifest.buckets):
             if bucket is not None:
                 self._write(number, self._read(bucket))
@@ -187,7 +183,9 @@ class ParquetState:
             return
         folder = self._target / _DATA
         folder.mkdir(exist_ok=True)
-        name = f"{number:03}-{self._manifest.number + 1:012}-{self._step}-{os.getpid()}.parquet"
+        # A name is used once: a file that a manifest has is never written again. A process id would not do: in a
+        # container each run has the same.
+        name = f"{number:03}-{self._manifest.number + 1:012}-{secrets.token_hex(8)}.parquet"
         with synced_file(folder / name) as file:
             pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
         self._manifest.buckets[number] = Bucket(f"{_DATA}/{name}", len(rows))
