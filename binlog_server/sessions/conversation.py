@@ -357,18 +357,22 @@ class Conversation:
             # asyncio logs a traceback for each exception that is never read: read it first.
             if called.cancelled() or (called.exception(), self._channel.mute)[1]:
                 return
-            try:
-                go_on(called.result)
-            except ServerError as error:
-                self.refused(error)
-            except Exception as error:  # noqa: BLE001 - logged there
-                self.refused(internal_error(error, self._channel.peer))
-            finally:
-                self._rest_afterwards()
-                if self._computed is called:  # no later part is being computed
-                    self.hold(held=False)
+            self._answer_later(lambda: go_on(called.result))
+            if self._computed is called:  # no later part is being computed
+                self.hold(held=False)
 
         called.add_done_callback(done)
+
+    def _answer_later(self, answer: Callable[[], None]) -> None:
+        """Answer outside of the call that took the command: an error is the client's answer."""
+        try:
+            answer()
+        except ServerError as error:
+            self.refused(error)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self.refused(internal_error(error, self._channel.peer))
+        finally:
+            self._rest_afterwards()
 
     def _rest_afterwards(self) -> None:
         if self._work is None or self._work.done():
@@ -401,16 +405,8 @@ class Conversation:
 
     def _answer_behind_commit(self, statement: Statement) -> None:
         """Answer a statement in front of which a transaction had to be committed. Called when that is done."""
-        if self._channel.mute:
-            return
-        try:
-            self._answer_now(statement)
-        except ServerError as error:
-            self.refused(error)
-        except Exception as error:  # noqa: BLE001 - logged there
-            self.refused(internal_error(error, self._channel.peer))
-        else:
-            self._rest_afterwards()
+        if not self._channel.mute:
+            self._answer_later(lambda: self._answer_now(statement))
             self._channel.go_on()
 
     def _answer_now(self, statement: Statement) -> None:

@@ -25,7 +25,6 @@ from binlog_protocol.errors.replication_errors import (
     WrongArguments,
 )
 from binlog_protocol.errors.sql_errors import NotSupportedYet
-from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.gtid import SlavePosition
 from lark import Token, Transformer
 
@@ -145,8 +144,7 @@ class StopSlave(Statement):
         return cls(_name(name, channel), threads or frozenset())
 
     def answer(self, session: SqlSession) -> Deed:
-        if session.in_transaction():
-            raise LockOrActiveTransaction
+        session.require_no_transaction()
         name = _connection(session, self.name)
 
         async def run() -> None:
@@ -188,8 +186,7 @@ class StopAllSlaves(Statement):
         return cls()
 
     def answer(self, session: SqlSession) -> Deed:
-        if session.in_transaction():
-            raise LockOrActiveTransaction
+        session.require_no_transaction()
 
         async def run() -> None:
             for name in await session.server.relay.stop_all(_warn_in(session)):

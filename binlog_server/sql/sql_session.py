@@ -34,6 +34,7 @@ from binlog_protocol.errors import (
     UnknownSystemVariable,
 )
 from binlog_protocol.errors.sql_errors import UnknownColumn
+from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.events.charsets import charset_of, decode_text
 from binlog_storage.errors import StorageError
 
@@ -230,6 +231,11 @@ class SqlSession:
             self.require(*NEEDED_FOR_COMMANDS[type(statement)])
         elif not statement.is_free_for_ones_own:
             self.require(*statement.needs)
+
+    def require_no_transaction(self) -> None:
+        """Raises 1192 within a transaction."""
+        if self.in_transaction():
+            raise LockOrActiveTransaction
 
     def require_no_upstream(self) -> None:
         """Raises 1198 while an upstream is followed: the history cannot be SET while groups come in."""

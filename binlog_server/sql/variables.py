@@ -25,7 +25,6 @@ from binlog_protocol.errors.sql_errors import (
     NotInTransaction,
     OptionPreventsStatement,
 )
-from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
 
@@ -237,8 +236,7 @@ def _no_upstream(session: SqlSession, value: str) -> None:
 
 def _no_transaction(session: SqlSession, value: str) -> None:
     """Raises 1192: behind read_only=1 the session could not commit its own transaction."""
-    if session.in_transaction():
-        raise LockOrActiveTransaction
+    session.require_no_transaction()
 
 
 def _state_may_be_set(session: SqlSession, value: str) -> None:
