@@ -18,11 +18,15 @@ JOBS  ?= 3
 HEAVY_JOBS ?= 2
 ARGS  ?=
 UNIT  := $(addprefix tests/,protocol storage binlog_server pipeline benchmarks)
+SPARK := $(addprefix tests/,pipeline benchmarks)
 BENCH ?=
 MINUTES ?= 10
 PYSPARK ?= 4.2.1
 # ARGS may choose tests of one kind alone; pytest ends with 5 if it has chosen none.
 NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
+
+# Tests start hundreds of processes: each would compile the whole project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo setup test test-unit test-others test-slow test-spark fuzz lint types format bench clean
 
@@ -52,10 +56,10 @@ test-unit: $(STAMP)
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test-others: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "not unit and not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
-	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(SPARK) $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup
-	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
+	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version or any_version" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 # In an environment of its own: the oldest version that is supported, unless another one is named.
 test-spark: setup

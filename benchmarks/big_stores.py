@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import TYPE_OFFSET
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import TYPE_OFFSET, split_events
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions

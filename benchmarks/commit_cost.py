@@ -10,7 +10,7 @@ from typing import Any, Final
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from benchmarks import committers, drain, machine
-from benchmarks.committers import Committed
+from benchmarks.committers import Committed, Load
 from benchmarks.masters import Master, counter
 from benchmarks.registry import BenchmarkError
 from benchmarks.servers import Usage
@@ -71,12 +71,12 @@ class Subject:
         self._group_bytes: float | None = None
 
     def measure(
-        self, sql: str, connections: int, seconds: float, warm_up: float, *, keep: bool = True
+        self, load: Load, connections: int, seconds: float, warm_up: float, *, keep: bool = True
     ) -> Committed:
         """Measure one round. Raises `BenchmarkError` unless each commit became a group."""
         master = self.master
         status, before = master.status(), self._so_far()
-        done = committers.run(master.source, master.writer, sql, connections, seconds, warm_up)
+        done = committers.run(master.source, master.writer, load, connections, seconds, warm_up)
         used = [now - then for now, then in zip(self._so_far(), before, strict=True)]
         counted = {name: now - status.get(name, 0) for name, now in master.status().items()}
         if counter(counted, GROUPS) != done.total:

@@ -2,34 +2,52 @@
 
 All are in one process with one poll loop, so run it as a process of its own (`run`):
 
-    python -m benchmarks.committers --port P [--user U] [--password PW] --connections N --seconds S --sql TEXT
+    python -m benchmarks.committers --port P [--user U] [--password PW] --connections N --seconds S LOAD
 
-prints one JSON object, a `Committed`. Per statement it costs a poll (shared by all that are ready), a read and a
-write, and next to nothing of Python: an answer equal to the last good one of its connection is not looked at further.
+LOAD is `--sql TEXT`, or `--rows TABLE`: prepared statements that INSERT a row and UPDATE it, by turns. It prints one
+JSON object, a `Committed`. Per statement it costs a poll (shared by all that are ready), a read and a write, and next
+to nothing of Python: an answer equal to a good one of its connection is not looked at further.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import select
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from struct import Struct
 from typing import Final
 
 from benchmarks.child import run_json
 from benchmarks.registry import BenchmarkError
-from benchmarks.sql_client import Answers, StatementFailed, log_in, query_packet
+from benchmarks.sql_client import (
+    Answers,
+    StatementFailed,
+    execute_packet,
+    log_in,
+    prepare,
+    query_packet,
+)
 from tests.kit.mariadb import Account, Source
 
 TIMEOUT_S: Final = 30.0  # without an answer on any connection
 _ANSWER_BYTES: Final = (
     512  # an OK packet has 11; small, so that reading takes no large buffer each time
 )
+ROW_TEXT_CHARS: Final = 200
+ROW_TABLE: Final = (
+    f"(id BIGINT NOT NULL PRIMARY KEY, n INT NOT NULL, t VARCHAR({ROW_TEXT_CHARS}) NOT NULL)"
+)
+"""The columns of a table for `--rows`."""
+_LONGLONG, _LONG, _STRING = b"\x08\0", b"\x03\0", b"\xfd\0"
+_INSERTED: Final = Struct(f"<qiB{ROW_TEXT_CHARS}s")  # with the length of the text
+_UPDATED: Final = Struct("<iq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +65,47 @@ class Committed:
         return self.commits / self.seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is committed: a statement as text, or rows of a table, with `ROW_TABLE`."""
+
+    sql: str = ""
+    table: str = ""
+
+    def packets(self, sockets: Sequence[socket.socket]) -> list[Iterator[bytes]]:
+        """For each connection its packets, without end. Raises `StatementFailed`, `OSError`."""
+        if not self.table:
+            return [itertools.repeat(query_packet(self.sql.encode())) for _ in sockets]
+        # Larger with each run, and in order, which InnoDB likes best.
+        first = time.time_ns() // 1_000_000 << 22
+        return [
+            self._rows(sock, itertools.count(first + i, len(sockets)))
+            for i, sock in enumerate(sockets)
+        ]
+
+    def _rows(self, sock: socket.socket, numbers: Iterator[int]) -> Iterator[bytes]:
+        insert = prepare(sock, f"INSERT INTO {self.table} (id, n, t) VALUES (?, ?, ?)".encode())
+        update = prepare(sock, f"UPDATE {self.table} SET n = ? WHERE id = ?".encode())
+        return _rows(insert, update, numbers)
+
+
+def _rows(insert: int, update: int, numbers: Iterator[int]) -> Iterator[bytes]:
+    text, types = b"x" * ROW_TEXT_CHARS, _LONGLONG + _LONG + _STRING
+    for number in numbers:
+        yield execute_packet(insert, _INSERTED, types, number, 1, len(text), text)
+        yield execute_packet(update, _UPDATED, _LONG + _LONGLONG, 2, number)
+
+
 def run(
-    source: Source, account: Account, sql: str, connections: int, seconds: float, warm_up: float
+    source: Source, account: Account, load: Load, connections: int, seconds: float, warm_up: float
 ) -> Committed:
     """Commit to `source` from another process. Raises `BenchmarkError` if any statement fails."""
+    what = ("--rows", load.table) if load.table else ("--sql", load.sql)
     answer = run_json(
         "benchmarks.committers",
         *("--host", source.host, "--port", str(source.port)),
         *("--user", account.user, "--password", account.password),
-        *("--connections", str(connections), "--sql", sql),
+        *("--connections", str(connections), *what),
         *("--seconds", str(seconds), "--warm-up", str(warm_up)),
     )
     return Committed(**answer)
@@ -67,11 +117,16 @@ def run(
 class ClosedLoop:
     """Statements in flight on sockets, one on each."""
 
-    def __init__(self, sockets: Sequence[socket.socket], packet: bytes) -> None:
+    def __init__(
+        self, sockets: Sequence[socket.socket], packets: Sequence[Iterator[bytes]]
+    ) -> None:
         self._sockets = list(sockets)  # kept open
-        self._packet = packet
+        self._next: dict[int, Callable[[], bytes]] = {
+            sock.fileno(): each.__next__ for sock, each in zip(sockets, packets, strict=True)
+        }
         self._answers = {sock.fileno(): Answers() for sock in sockets}
-        self._usual: dict[int, bytes] = {}  # what an answer that was looked at looked like
+        # What answers that were looked at looked like.
+        self._usual: dict[int, set[bytes]] = {sock.fileno(): set() for sock in sockets}
         self._epoll = select.epoll()
         for sock in sockets:
             sock.setblocking(False)
@@ -88,7 +143,7 @@ class ClosedLoop:
         Raises `StatementFailed`.
         """
         poll, clock, read, write = self._epoll.poll, time.perf_counter, os.read, os.write
-        usual, packet, size = self._usual, self._packet, len(self._packet)
+        usual, following = self._usual, self._next
         done = 0
         while clock() < end:
             ready = poll(TIMEOUT_S)
@@ -96,9 +151,10 @@ class ClosedLoop:
                 raise StatementFailed(f"no answer for {TIMEOUT_S:.0f} s")
             for fd, _ in ready:
                 data = read(fd, _ANSWER_BYTES)
-                if data == usual.get(fd) or self._look(fd, data):
+                if data in usual[fd] or self._look(fd, data):
                     done += 1
-                    if write(fd, packet) != size:
+                    packet = following[fd]()
+                    if write(fd, packet) != len(packet):
                         raise StatementFailed("the server does not take a statement whole")
         return done
 
@@ -116,7 +172,8 @@ class ClosedLoop:
         return len(self._answers)
 
     def _send(self, fd: int) -> None:
-        if os.write(fd, self._packet) != len(self._packet):
+        packet = self._next[fd]()
+        if os.write(fd, packet) != len(packet):
             raise StatementFailed("the server does not take a statement whole")
 
     def _look(self, fd: int, data: bytes) -> bool:
@@ -127,15 +184,17 @@ class ClosedLoop:
         if done > 1 or (done and not answers.is_between):
             raise StatementFailed("more than one answer to one statement")
         if was_between and done:
-            self._usual[fd] = data
+            self._usual[fd].add(data)
         elif not done:
-            self._usual.pop(fd, None)  # what comes next is the rest of this one
+            self._usual[fd].clear()  # what comes next is the rest of this one
         return bool(done)
 
 
-def commit(sockets: Sequence[socket.socket], sql: str, seconds: float, warm_up: float) -> Committed:
+def commit(
+    sockets: Sequence[socket.socket], load: Load, seconds: float, warm_up: float
+) -> Committed:
     """See `run`; in this process, over sockets that are logged in."""
-    loop = ClosedLoop(sockets, query_packet(sql.encode()))
+    loop = ClosedLoop(sockets, load.packets(sockets))
     loop.start()
     warm = loop.commit_until(time.perf_counter() + warm_up)
     cpu = time.process_time()
@@ -153,7 +212,9 @@ def main() -> int:
     parser.add_argument("--user", default="root")
     parser.add_argument("--password", default="")
     parser.add_argument("--connections", type=int, default=1)
-    parser.add_argument("--sql", required=True)
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--sql", default="")
+    either.add_argument("--rows", default="", metavar="TABLE", help=f"a table {ROW_TABLE}")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm-up", type=float, default=0.5, help="seconds that do not count")
     given = parser.parse_args()
@@ -162,7 +223,8 @@ def main() -> int:
             log_in(given.host, given.port, given.user, given.password)
             for _ in range(given.connections)
         ]
-        committed = commit(sockets, given.sql, given.seconds, given.warm_up)
+        load = Load(given.sql, given.rows)
+        committed = commit(sockets, load, given.seconds, given.warm_up)
     except (BenchmarkError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
-"""Servers that take statements by SQL and log them: ours, and mariadbd with BLACKHOLE tables.
+"""Servers that take statements by SQL and log them: ours, and mariadbd.
 
-A BLACKHOLE table stores nothing, and is transactional, so that mariadbd's binlog is all there is to measure.
+Where nothing but the binlog is to be measured mariadbd has BLACKHOLE tables, which store nothing and are transactional.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.kit.server import BinlogServer
 
 WRITER: Final = Account("bench", "bench-password")
 RIGHT: Final = "BINLOG REPLAY"  # what a user of ours needs to commit by SQL
+ROW_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "CREATE")  # and one with tables
 MAX_BINLOG_SIZE: Final = 1 << 30  # of both: the default
 MAX_CONNECTIONS: Final = 300
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -96,19 +97,25 @@ def counter(status: dict[str, int], name: str) -> int:
 
 
 def start_ours(
-    stack: contextlib.ExitStack, directory: Path, *, flush_log_at_trx_commit: int
+    stack: contextlib.ExitStack,
+    directory: Path,
+    *,
+    flush_log_at_trx_commit: int,
+    local_tables: bool = False,
 ) -> Master:
     """Our server on a new store in `directory`, until `stack` is closed. Raises `BenchmarkError`."""
+    grants = ROW_RIGHTS if local_tables else (RIGHT,)
     repl = Account()
     server = BinlogServer(
         directory=directory,
         users={
             repl.user: repl.password,
-            WRITER.user: {"password": WRITER.password, "grants": [RIGHT]},
+            WRITER.user: {"password": WRITER.password, "grants": list(grants)},
         },
         max_binlog_size=MAX_BINLOG_SIZE,
         max_connections=MAX_CONNECTIONS,
         innodb_flush_log_at_trx_commit=flush_log_at_trx_commit,
+        local_tables=local_tables,
     )
     stack.callback(server.discard)
     try:
@@ -136,7 +143,7 @@ class DirectoryMariaDB(LocalMariaDB):
 def start_mariadbd(
     stack: contextlib.ExitStack, install: Install, directory: Path, *flags: str
 ) -> Master:
-    """mariadbd with its classic binlog and the BLACKHOLE engine, until `stack` is closed."""
+    """mariadbd with its classic binlog, InnoDB and the BLACKHOLE engine, until `stack` is closed."""
     all_flags = [
         "--log-bin=bench-bin",
         f"--max-binlog-size={MAX_BINLOG_SIZE}",

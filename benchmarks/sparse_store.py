@@ -12,10 +12,9 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.options import STATE_INTERVAL_DEFAULT
-from binlog_storage.binlog.state_breaks import BREAKS_KEY
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import BREAKS_KEY, StateStore
 from binlog_storage.ibb import commit, gtid_state
 from binlog_storage.ibb.chunk import RecordType
 from binlog_storage.ibb.file_header import FileHeader

@@ -11,6 +11,7 @@ pymysql logs in; from then on the socket is ours. A statement has one answer, wh
 from __future__ import annotations
 
 import socket
+from struct import Struct
 from typing import Any, Final
 
 import pymysql
@@ -21,6 +22,10 @@ from benchmarks.registry import BenchmarkError
 
 READ_BYTES: Final = 4096
 _COM_QUERY: Final = b"\x03"
+_COM_STMT_PREPARE: Final = b"\x16"
+_COM_STMT_EXECUTE: Final = 0x17
+_EXECUTE: Final = Struct("<BIBI")  # command, statement, no cursor, one execution
+_PREPARED: Final = Struct("<xIHH")  # OK, statement, columns, parameters
 _OK: Final = 0x00
 _ERR: Final = 0xFF
 _ERR_TEXT_AT: Final = 3  # behind the kind and the error number
@@ -35,6 +40,43 @@ def query_packet(sql: bytes) -> bytes:
     if len(sql) + len(_COM_QUERY) >= PACKET_PAYLOAD_MAX:
         raise ValueError(f"a statement of {len(sql)} bytes")
     return (len(sql) + len(_COM_QUERY)).to_bytes(3, "little") + b"\0" + _COM_QUERY + sql
+
+
+def prepare(sock: socket.socket, sql: bytes) -> int:
+    """Prepare a statement that has no result; `sock` blocks. Returns its number. Raises as `execute`."""
+    payload = _COM_STMT_PREPARE + sql
+    sock.sendall(len(payload).to_bytes(3, "little") + b"\0" + payload)
+    buffer = b""
+    packets: list[bytes] = []
+    wanted = 1
+    while len(packets) < wanted:
+        data = sock.recv(READ_BYTES)
+        if not data:
+            raise StatementFailed("the server has closed the connection")
+        buffer += data
+        while (end := PACKET_HEADER_SIZE + int.from_bytes(buffer[:3], "little")) <= len(buffer):
+            packets.append(buffer[PACKET_HEADER_SIZE:end])
+            buffer = buffer[end:]
+        if packets:
+            _require_ok(packets[0])
+            parameters = _PREPARED.unpack_from(packets[0])[2]
+            wanted = 1 + bool(parameters) * (parameters + 1)  # EOF is behind them
+    return int(_PREPARED.unpack_from(packets[0])[0])
+
+
+def execute_packet(statement: int, parameters: Struct, types: bytes, *values: int | bytes) -> bytes:
+    """An execution, ready to be sent. `types`: two bytes for each of the values, none of which is NULL."""
+    nulls = bytes((len(values) + 7) // 8)
+    payload = b"".join(
+        (
+            _EXECUTE.pack(_COM_STMT_EXECUTE, statement, 0, 1),
+            nulls,
+            b"\1",
+            types,
+            parameters.pack(*values),
+        )
+    )
+    return len(payload).to_bytes(3, "little") + b"\0" + payload
 
 
 def log_in(host: str, port: int, user: str, password: str) -> socket.socket:

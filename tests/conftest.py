@@ -2,11 +2,15 @@
 
 import contextlib
 
+import pytest
 from hypothesis import settings
 
 # The C part of mysql-connector-python, before pyarrow, which leaves no thread-local storage of the process for it.
 with contextlib.suppress(ImportError):
     import _mysql_connector  # noqa: F401
+
+# Helpers with assertions in them explain themselves like those in tests.
+pytest.register_assert_rewrite("tests.storage.groups")
 
 # A slow machine is not a failure; what must be fast is counted, or measured in processor time.
 settings.register_profile("project", deadline=None)

@@ -7,6 +7,7 @@ house reports before and after.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,15 @@ PACKAGES = {
 """What is installed, and the folder in which it is."""
 
 Graph = Mapping[str, Collection[str]]
+
+JOBS = {
+    "a record is put together from chunks": r"& CONT\b",
+    "a commit record is decoded": r"\bcommit\.decode\b",
+    "a state record is decoded": r"\bgtid_state\.decode\b",
+    "a page is found by bisection": r"\(low \+ high\) // 2",
+    "a client logs in": r"\bLoginRequest\(",
+}
+"""Jobs that stood in several places once, each with a pattern that finds whoever does it."""
 
 
 class Import(NamedTuple):
@@ -144,6 +154,18 @@ class House:
         return {name: sorted(found[name]) for name in sorted(found) if len(found[name]) > 1}
 
     @property
+    def places(self) -> dict[str, list[str]]:
+        """By job of `JOBS` the modules in which it is done; doubles for tests do not count."""
+        return {
+            job: [
+                module.name
+                for module in self.modules.values()
+                if ".testing" not in module.room and re.search(pattern, module.text, re.MULTILINE)
+            ]
+            for job, pattern in JOBS.items()
+        }
+
+    @property
     def functions(self) -> list[tuple[int, str]]:
         """How many lines each has, and its name."""
         return [
@@ -189,6 +211,8 @@ def main() -> None:
     print(f"knots of rooms                {len(knots(house.rooms))}")
     print(f"class names with more classes {len(house.ambiguous_classes)}")
     print(f"longest function              {length} lines, {function}")
+    for job, modules in house.places.items():
+        print(f"{job:<37} {len(modules)}: {', '.join(modules)}")
     for knot in (*knots(house.needs), *knots(house.rooms)):
         print(f"\n{' <-> '.join(knot)}")
     for name, modules in house.ambiguous_classes.items():

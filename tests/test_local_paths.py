@@ -9,6 +9,7 @@ from typing import Any
 
 import binlog_pipeline.cli
 import pytest
+from binlog_pipeline.cli.package import make_zip
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.jobs.archive import ArchiveSettings, archive
 from binlog_pipeline.jobs.export import export
@@ -16,7 +17,6 @@ from binlog_pipeline.jobs.lag import position_of
 from binlog_pipeline.jobs.replay import replay
 from binlog_pipeline.jobs.state import OPS, keep_state
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.packaging import make_zip
 from binlog_pipeline.schemas.seed_writing import write_tables
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.tables.buckets import read_state

@@ -104,6 +104,7 @@ class UserAccount:
     require: Require = Require.NONE
     max_user_connections: int = 0
     replica: ReplicaPolicy = field(default_factory=ReplicaPolicy)
+    locked: bool = False  # nobody may log in
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.user):
@@ -125,7 +126,6 @@ class UserAccount:
 
     @property
     def grants(self) -> frozenset[str]:
-        """The privileges of the account."""
         return effective(self.granted)
 
     def admits(self, address: str) -> bool:
@@ -149,6 +149,7 @@ class UserAccount:
             "require": self.require.value,
             "max_user_connections": self.max_user_connections,
             "replica": self.replica.to_json(),
+            "locked": self.locked,
         }
 
     @classmethod
@@ -163,6 +164,7 @@ class UserAccount:
             Require(kept["require"]),
             kept["max_user_connections"],
             ReplicaPolicy.from_json(kept.get("replica", {})),
+            kept.get("locked", False),
         )
 
 

@@ -13,6 +13,8 @@ READ_ONLY ADMIN            SET GLOBAL read_only
 REPLICATION SLAVE ADMIN    CHANGE MASTER, START SLAVE, STOP SLAVE, SET GLOBAL gtid_slave_pos
 SLAVE MONITOR              SHOW SLAVE STATUS
 CREATE USER                accounts by SQL
+SELECT, INSERT, UPDATE,
+DELETE, CREATE, DROP       of tables that are here
 BINLOG REPLAY              SQL text that is committed, under any GTID; and the rest, but for CREATE USER and replicating
 ALL PRIVILEGES             all of these
 USAGE                      none
@@ -31,10 +33,16 @@ RELOAD = "RELOAD"
 REPLICATION_SLAVE = "REPLICATION SLAVE"
 USAGE = "USAGE"
 
+# Of tables that are here: of all of them.
+_OF_ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP")
+_OF_DEFINITIONS = ("INDEX", "ALTER")
+OF_TABLES = (*_OF_ROWS, *_OF_DEFINITIONS)
 # Each by itself; in the order in which SHOW GRANTS prints them.
 SINGLE = (
+    *_OF_ROWS,
     RELOAD,
     "PROCESS",
+    *_OF_DEFINITIONS,
     "SUPER",
     REPLICATION_SLAVE,
     "BINLOG MONITOR",
@@ -59,7 +67,7 @@ _OTHER_NAMES = {
 # MariaDB's others, of tables, programs and files that there are not here.
 OF_WHAT_IS_NOT_HERE = frozenset(
     {
-        *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"),
+        "REFERENCES",
         *("LOCK TABLES", "CREATE TEMPORARY TABLES", "CREATE VIEW", "SHOW VIEW", "TRIGGER", "EVENT"),
         *("DELETE HISTORY", "DELETE VERSIONING ROWS", "CREATE ROUTINE", "ALTER ROUTINE", "EXECUTE"),
         *("SHOW CREATE ROUTINE", "SHOW DATABASES", "CREATE TABLESPACE", "FILE", "SHUTDOWN"),

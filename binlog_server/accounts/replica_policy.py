@@ -5,15 +5,19 @@ The names of the limits are those of SQL (`CREATE USER ... WITH MAX_LAG_SECONDS 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+
+from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 
 RATE_MIN = 1024  # slower is no replication: stop the replica instead
 LAG_BYTES_MIN = 1 << 20  # what is on its way is no lag
 _BYTES_MAX = 1 << 50
 _SECONDS_MAX = 31_536_000
+_QUIET: Final = re.compile(r"[\w.+~ -]{1,50}", re.ASCII)  # no quotes: it stands in SHOW GRANTS
 
 
 class StreamStyle(Enum):
@@ -39,6 +43,8 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 class ReplicaPolicy:
     """Limits: 0 is none. ValueError for one that makes no sense.
 
+    server_version: VERSION() and @@version of its sessions, for programs that refuse a newer server; empty: the
+        server's. The greeting comes before the account is known, and has the server's.
     max_bytes_per_second: of the stream of each replica, before TLS and compression.
     max_lag_bytes, max_lag_seconds: a replica that is further behind, and does not come nearer, is dropped; see
         `LagWatch`.
@@ -48,8 +54,13 @@ class ReplicaPolicy:
     max_bytes_per_second: int = 0
     max_lag_bytes: int = 0
     max_lag_seconds: int = 0
+    server_version: str = ""
 
     def __post_init__(self) -> None:
+        if self.server_version:
+            if not _QUIET.fullmatch(self.server_version):
+                raise ValueError(f"{self.server_version!r} is no version: letters, digits, .-+_~")
+            check_server_version(self.server_version)
         for name, (low, high) in LIMITS.items():
             value = getattr(self, name)
             if value != 0 and not low <= value <= high:
@@ -61,11 +72,16 @@ class ReplicaPolicy:
         return bool(self.max_lag_bytes or self.max_lag_seconds)
 
     def changed(self, options: Mapping[str, Any]) -> ReplicaPolicy:
-        """The policy with options by name: `stream_style` and the limits. ValueError for other names or bad values."""
+        """The policy with options by name: `stream_style`, `server_version` and the limits.
+
+        ValueError for other names or bad values.
+        """
         changes: dict[str, Any] = {}
         for name, value in options.items():
             if name == "stream_style":
                 changes["style"] = _style(value)
+            elif name == "server_version":
+                changes[name] = str(value)
             elif name not in LIMITS:
                 raise ValueError(f"there is no option {name!r}")
             elif type(value) is not int:
@@ -79,6 +95,8 @@ class ReplicaPolicy:
         words = []
         if self.style is not StreamStyle.ENGINE:
             words.append(f"STREAM_STYLE {self.style.name}")
+        if self.server_version:
+            words.append(f"SERVER_VERSION '{self.server_version}'")
         words += [f"{name.upper()} {value}" for name in LIMITS if (value := getattr(self, name))]
         return words
 
@@ -90,6 +108,17 @@ class ReplicaPolicy:
     def from_json(cls, kept: Mapping[str, Any]) -> ReplicaPolicy:
         """The policy that `to_json` has made; options that it lacks have their defaults."""
         return cls(**{**kept, "style": StreamStyle(kept.get("style", StreamStyle.ENGINE.value))})
+
+
+def check_server_version(text: str) -> None:
+    """ValueError for a version that is too long or no version of a server with GTIDs."""
+    number = text.removeprefix("5.5.5-").split(".")[0]
+    if not (number.isdecimal() and len(number) <= SERVER_VERSION_SIZE) or int(number) < 10:
+        raise ValueError(
+            f"{text!r} must begin with a number of 10 or more, or replicas fall back to file positions"
+        )
+    if len(text.encode()) > SERVER_VERSION_SIZE:
+        raise ValueError(f"{text!r} is longer than {SERVER_VERSION_SIZE} bytes")
 
 
 def _style(value: object) -> StreamStyle:

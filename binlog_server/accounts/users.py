@@ -21,13 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import StoreFacts
 
 from binlog_server.accounts.account import ANY_HOST, Credential, UserAccount
-from binlog_server.accounts.privileges import BINLOG_REPLAY, PRIVILEGES, privileges, without_grants
+from binlog_server.accounts.privileges import privileges, without_grants
 from binlog_server.accounts.replica_policy import ReplicaPolicy
-
-__all__ = ["BINLOG_REPLAY", "PRIVILEGES", "Account", "Users", "privileges"]
 
 _PREFIX = "account/"
 _OLD_PREFIX = "user/"
@@ -51,7 +49,7 @@ class Users:
     """The accounts. `configured` maps a name to an account, or to its password alone."""
 
     def __init__(
-        self, state: StateStore, configured: Mapping[str, str | Account] | None = None
+        self, state: StoreFacts, configured: Mapping[str, str | Account] | None = None
     ) -> None:
         self._state = state
         # Where it cannot be kept, on a full disk, one until the next start.
@@ -94,10 +92,6 @@ class Users:
         """All accounts in force, by name: an account of the configuration hides stored ones of that user."""
         stored = [a for a in self._stored("") if a.user not in self._configured]
         return sorted([*stored, *self._configured.values()], key=lambda account: account.name)
-
-    def admits(self, address: str) -> bool:
-        """Whether there is any account for clients from there."""
-        return any(account.admits(address) for account in self.all())
 
     def is_configured(self, user: str) -> bool:
         """Whether the configuration file has it: then it can be changed there alone."""

@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from binlog_protocol.connection.server import ServerConnection
+from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.defects import Defects
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
+from binlog_server.app.master import Master
+from binlog_server.app.slots import Slots
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
@@ -45,16 +47,20 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.sessions.session import ClientSession
 from binlog_server.settings.config import ABORT_SERVER, Config, ConfigError, parse_listen
 from binlog_server.sql.parser import build_grammars
+from binlog_server.sql.prepared_sql import PreparedCount
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.time_zones import time_zones
+from binlog_server.sql.user_locks import UserLocks
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.session_transaction import SessionTransaction
+from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
+from binlog_server.sql_commit.xa import XaBranches
 from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
-from binlog_server.store.leases import Leases
+from binlog_server.store.leases import Leases, SlotTerms
 from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
 
 log = logging.getLogger(__name__)
@@ -79,8 +85,9 @@ class Server:
         self._make_keys()
         self.users = Users(self.state, config.users)
         self.failed_logins = FailedLogins(config.max_connect_errors)
-        self.tls = _tls(config) if config.ssl else None
+        self.tls = _tls(config) if config.ssl else None  # FLUSH SSL replaces it
         self.compressor = Compressor()
+        self.prepared_count = PreparedCount()
         self.session_memory = SessionMemory(lambda: self.config.session_memory_limit)
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)
         self.publisher = Publisher(
@@ -92,6 +99,8 @@ class Server:
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
             strict=config.gtid_strict_mode,
         )
+        engine = directory.engine
+        self.tables = HeldTables(engine if isinstance(engine, IbbEngine) else None)
         self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (
@@ -108,9 +117,13 @@ class Server:
         self._listener: asyncio.Server
         self.is_listening = False
         self.syncer: Syncer
+        self.master: Master  # from `start` on
         self._endpoint: MetricsEndpoint | None = None
         self.kept_variables: dict[str, str] = {}
-        self.leases = Leases(self.engine, self.state)
+        self.user_locks = UserLocks()
+        self.xa = XaBranches(self.engine)
+        self.leases = Leases(self.engine, self.state, terms=self._slot_terms)
+        self.slots = Slots(self.engine, self.connections, self.leases)
         archive = config.binlog_archive_directory
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
@@ -120,6 +133,9 @@ class Server:
         self.look_at_begin()
         self._texts: StateTexts | None = None
 
+    def _slot_terms(self) -> SlotTerms:
+        return SlotTerms(self.config.replica_slot_seconds, self.config.replica_slot_bytes)
+
     def _make_keys(self) -> None:
         """Make the random values that a store keeps all its life, if it has none yet."""
         if self.state.get(SERVER_UUID_KEY) is None:
@@ -127,6 +143,16 @@ class Server:
         if self.state.get(LOGIN_KEY) is None:
             with contextlib.suppress(StorageError):  # a full disk: another time
                 self.state.set(LOGIN_KEY, secrets.token_hex())
+
+    def renewed_tls(self) -> Callable[[], None]:
+        """See `ServerView`."""
+        made = _tls(self.config)
+
+        def put_to_use() -> None:
+            self.tls = made
+            log.info("the certificate was read again")
+
+        return put_to_use
 
     def _make_rounds(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back.
@@ -172,9 +198,8 @@ class Server:
             alone=lambda: len(self.connections) <= 1 and self.relay.running is None,
         )
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
-        if config.metrics_listen:
-            self._endpoint = MetricsEndpoint(self)
-            await self._endpoint.start(*parse_listen(config.metrics_listen, "metrics_listen"))
+        self.master = Master(self, self.tables, loop)
+        await self._start_endpoint()
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
             config.listen_host or None,
@@ -208,6 +233,7 @@ class Server:
         self._running_rounds = [
             loop.create_task(rounds.run(lambda: LEASE_ROUND_S)) for rounds in self.rounds
         ]
+        self._running_rounds.append(loop.create_task(self.slots.run(LEASE_ROUND_S)))
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
             "directory: %(directory)s server_id: %(server_id)d",
@@ -219,6 +245,11 @@ class Server:
                 "server_id": config.server_id,
             },
         )
+
+    async def _start_endpoint(self) -> None:
+        if listen := self.config.metrics_listen:
+            self._endpoint = MetricsEndpoint(self)
+            await self._endpoint.start(*parse_listen(listen, "metrics_listen"))
 
     async def stop(self, doing: Callable[[str], object] = lambda what: None) -> None:
         """End everything in order: no more groups in, what is in is synced, dumps end, the store closes.
@@ -237,6 +268,7 @@ class Server:
         doing("leaving the upstreams")
         await self.relay.close()
         self.publisher.stop()
+        self.master.aio.close()
         doing("the last sync of the redo log")
         await self.syncer.close()
         self.semi_sync.close()
@@ -246,6 +278,9 @@ class Server:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self.connections.none_left()
+        await self.slots.close()
+        with contextlib.suppress(StorageError):  # what was written down before holds again
+            await asyncio.to_thread(self.leases.expire)
         if self._endpoint is not None:
             await self._endpoint.close()
         self.room.close()
@@ -356,10 +391,12 @@ class Server:
             semi_sync=self.semi_sync,
             format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
             server_id=self.config.server_id,
+            release=self.slots.left,
+            why_ended=self.leases.why_ended,
         )
 
     def new_transaction(
-        self, client: CommitClient, machine: ServerConnection, sql: SqlSession
+        self, client: CommitClient, machine: StatusHolder, sql: SqlSession
     ) -> SessionTransaction:
         """See `sessions.host.Host`."""
         return SessionTransaction(
@@ -371,6 +408,9 @@ class Server:
             self.room,
             server_id=self.config.server_id,
             domain_id=self.config.gtid_domain_id,
+            tables=self.tables,
+            threads=lambda: self.runner.row_threads(sql.account),
+            xa=self.xa,
         )
 
     def _store_failed(self, error: StorageError) -> None:

@@ -41,7 +41,6 @@ _TABLE = "demo.orders"
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser("demo", help="see it work: about 20 s, ends by itself")
     parser.add_argument("--seconds", type=float, default=PUBLISH_S, help="how long to publish")
     parser.set_defaults(run=run)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
@@ -47,7 +47,6 @@ Groups are shown whole. A running server may be writing the directory: what it h
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "events",
         help="show the events of binlog files as SQL or JSON",
@@ -164,13 +163,8 @@ def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _So
             pieces = script.marker(group.marker(), group.where)
         else:
             pieces = script.group(group.events(), group.where)
-        _write_all(output, pieces)
+        output.writelines(pieces)
     output.write(script.tail())
-
-
-def _write_all(output: BinaryIO, pieces: Iterator[bytes]) -> None:
-    for piece in pieces:
-        output.write(piece)
 
 
 class _LoadFiles:

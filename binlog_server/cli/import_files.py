@@ -18,7 +18,7 @@ from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
 from binlog_storage.log.groups import IBB_MAGIC
 
-from binlog_server.cli.import_progress import ImportProgress
+from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.settings.config import ConfigError
 
@@ -39,7 +39,6 @@ examples:
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "import",
         help="take the groups of existing binlog files into a store",
@@ -61,9 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             progress = ImportProgress(source)
             try:
-                taken = Intake(directory.engine, source, progress.show).run()
+                taken = Intake(directory.engine, source, progress.take).run()
             finally:
                 progress.end()
+            seconds = progress.seconds
             note_server_version(directory.state, source.server_version)
             position = directory.engine.binlog_state().position()
         finally:
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         source.close()
     for line in taken.notes:
         print(f"binlog-server: {line}", file=sys.stderr)
-    print(_summary(taken, progress.seconds))
+    print(_summary(taken, seconds))
     print(f"the store ends at '{position}'")
     return 0
 
@@ -102,3 +102,24 @@ def _summary(taken: Taken, seconds: float) -> str:
     passed = f", behind {taken.passed_over} that were there already" if taken.passed_over else ""
     speed = f"{mib / max(seconds, 1e-3):.0f} MiB/s"
     return f"{taken.groups} groups stored, {mib:.1f} MiB in {seconds:.1f} s, {speed}{passed}{begun}"
+
+
+class ImportProgress(ProgressLine):
+    """The progress of one import."""
+
+    def __init__(self, source: IntakeSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def take(self, taken: Taken) -> None:
+        """Show how much is taken; to be called at each step of the work."""
+        self.show(lambda: self._text(taken))
+
+    def _text(self, taken: Taken) -> str:
+        done, size = self._source.bytes_read, self._source.size
+        part = done / size if size else 1.0
+        rest = f", {self.seconds / part - self.seconds:.0f} s to go" if 0.01 < part < 1 else ""
+        passed = f", {taken.passed_over} passed over" if taken.passed_over else ""
+        return (
+            f"{part:4.0%} of {size / (1 << 20):.0f} MiB, {taken.groups} groups stored{passed}{rest}"
+        )

@@ -21,7 +21,6 @@ _RIGHT = frozenset((1,))
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "ls",
         help="list the files of a store, with GTIDs and times",

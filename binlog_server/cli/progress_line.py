@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_EVERY_S: Final = 0.5
+_EVERY_S: Final = 0.1
 
 
 class ProgressLine:
@@ -15,7 +15,7 @@ class ProgressLine:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._next = self._began + _EVERY_S
+        self._next = self._began
         self._is_shown = sys.stderr.isatty()
         self._width = 0
 
@@ -25,7 +25,7 @@ class ProgressLine:
         return time.monotonic() - self._began
 
     def show(self, line: Callable[[], str]) -> None:
-        """Show a step of the work; the line is written a few times a second at most."""
+        """Show a step of the work; the line is written ten times a second at most."""
         if self._is_shown and time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY_S
             self._write(line())

@@ -25,7 +25,6 @@ docs/seeding.md has all ways to begin.
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "seed",
         help="begin an empty store at the position of a dump or backup",

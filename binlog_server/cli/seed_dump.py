@@ -60,10 +60,6 @@ class _Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class _Seekable(_Readable, Protocol):
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-
-
 def dump_position(path: Path) -> tuple[SlavePosition, str]:
     """The GTID position of a dump, and a text about its place. Raises `NoPosition`, `ServerError`, `OSError`."""
     try:
@@ -120,7 +116,7 @@ def _end(file: _Readable, begin: bytes, packed: BinaryIO) -> bytes:
     return end
 
 
-def _end_of_plain(file: _Seekable) -> bytes:
+def _end_of_plain(file: BinaryIO) -> bytes:
     size = file.seek(0, 2)
     file.seek(max(0, size - _END_BYTES))
     return file.read()

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.app.app import Server, call_soon
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.process import logs
-from binlog_server.process.allocation import keep_freed_memory
+from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
 from binlog_server.process.signals import Signals
 from binlog_server.settings import config as configuration
@@ -38,7 +38,6 @@ THREADS_S = 1.0  # that threads get to return at the end
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser("serve", help="serve a binlog store to replicas")
     parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
     parser.add_argument("--listen", metavar="HOST:PORT", help="default 127.0.0.1:3306")
@@ -129,6 +128,7 @@ async def _serve(
         serves = not stop.is_set()
         if serves:
             await server.start(intake)
+            spare_what_stays()
     except BaseException:
         server.directory.close()
         raise
@@ -161,5 +161,5 @@ async def _leave_threads(signals: Signals) -> None:
 def _position(text: str) -> SlavePosition:
     try:
         return SlavePosition.parse(text)
-    except (BadGtidList, DuplicateGtidDomain) as error:
+    except ServerError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None

@@ -22,7 +22,6 @@ _LINE_CHARS_MAX: Final = 4096
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser("user", help="add, drop or list accounts of a store")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
@@ -62,6 +61,7 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
     group = action.add_argument_group("how its replicas are served (docs/replicas.md)")
     styles = [style.value for style in StreamStyle]
     group.add_argument("--stream-style", choices=styles)
+    group.add_argument("--server-version", help="that its sessions are told by VERSION()")
     for option, text in (
         ("--max-bytes-per-second", "rate of the stream of each replica; 0 for no limit"),
         ("--max-lag-bytes", "drop a replica that is further behind and comes no nearer; 0: never"),
@@ -72,7 +72,8 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
 
 def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:
     """The replica options that the command line has, by name."""
-    given = {name: getattr(arguments, name) for name in ("stream_style", *LIMITS)}
+    names = ("stream_style", "server_version", *LIMITS)
+    given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 

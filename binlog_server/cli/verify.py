@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from typing import Any
 
 from binlog_storage.disk.local_path import path_argument
@@ -13,17 +11,17 @@ from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.verify.verify import Finding, Verifier
 
+from binlog_server.cli.progress_line import ProgressLine
+
 _EPILOG = """
 One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may
 show in more than one line. Exit code: 0 sound, perhaps with warnings; 1 damaged. Nothing is changed. Verify a directory
 that no server is writing: what is being written would count as damaged.
 """
 _BAR_CELLS = 30
-_REFRESH_S = 0.1
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "verify",
         help="check every page, record and reference of a store",
@@ -40,14 +38,17 @@ def run(arguments: argparse.Namespace) -> int:
     disk = ReadOnlyDisk(arguments.directory)
     if not file_numbers(disk.names()):
         raise NotAStore(f"{arguments.directory} holds no binlog-NNNNNN.ibb")
-    bar = _Bar(enabled=sys.stderr.isatty())
+    line = ProgressLine()
 
     def report(finding: Finding) -> None:
-        bar.clear()
+        line.end()
         print(finding, flush=True)
 
-    totals = Verifier(disk, report, bar.show).run()
-    bar.clear()
+    def checked(done: int, total: int) -> None:
+        line.show(lambda: _bar(done / total if total else 1.0))
+
+    totals = Verifier(disk, report, checked).run()
+    line.end()
     verdict = "damaged" if totals.errors else "sound"
     print(
         f"{verdict}: {_count(totals.files, 'file')}, {_count(totals.groups, 'group')}, "
@@ -60,27 +61,5 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-class _Bar:
-    """A progress bar on standard error."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._shown = False
-        self._next = 0.0
-
-    def show(self, done: int, total: int) -> None:
-        """Draw the bar: `done` of `total` bytes are checked."""
-        now = time.monotonic()
-        if not self._enabled or now < self._next:
-            return
-        self._next = now + _REFRESH_S
-        self._shown = True
-        part = done / total if total else 1.0
-        cells = "#" * int(part * _BAR_CELLS)
-        print(f"\r[{cells:<{_BAR_CELLS}}] {part:4.0%} ", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the bar, so that a line can be printed."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False
+def _bar(part: float) -> str:
+    return f"[{'#' * int(part * _BAR_CELLS):<{_BAR_CELLS}}] {part:4.0%}"

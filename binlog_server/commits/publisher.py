@@ -12,25 +12,33 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from binlog_protocol.errors import (
+    GtidOutOfOrder,
+    OptionPreventsBecause,
+    OptionPreventsStatement,
     ServerShutdown,
     UnknownServerError,
 )
-from binlog_protocol.errors.sql_errors import GtidOutOfOrder, OptionPreventsStatement
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
-from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, Transaction
+from binlog_protocol.tables.row_group import QuickRows
+from binlog_storage.binlog.decision import Decision
+from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, GroupSink, Transaction
 from binlog_storage.engine import EngineWriter, Xid
 from binlog_storage.errors import BinlogBegunAnew
 
+from binlog_server.commits.commit_ids import CommitIds, Writes
+
+Append = Callable[[bytes, Gtid, int], bool]
+"""Append a payload with its GTID, in an age of the binlog; False if that cannot be done now."""
 _NEVER: Final = -1  # in no age: to be read anew
 
 
 class Domain:
     """The numbers of one replication domain. `seq_no` is the highest so far."""
 
-    __slots__ = ("age", "foreign", "id", "last", "own", "seq_no")
+    __slots__ = ("age", "commit_ids", "foreign", "id", "last", "own", "seq_no")
 
     def __init__(self, domain_id: int) -> None:
         self.id = domain_id
@@ -38,6 +46,7 @@ class Domain:
         self.last: Gtid | None = None  # in the order of logging
         self.foreign = False  # its numbers are given by the upstream
         self.own = False  # and they are given here
+        self.commit_ids = CommitIds()
         self.age = _NEVER  # of the binlog in which these are the numbers
 
     def next_seq_no(self) -> int:
@@ -56,7 +65,6 @@ class Publisher:
     With its first group it stores a start marker: this server is then the master, and it has just started.
 
     Args:
-        read_only: commits are refused; an attribute that may be changed.
         follows: there is an upstream; an attribute that may be changed. Domains of which the store has groups from
             other servers are then its own, and nothing is committed in them here.
         strict: numbers within a domain may only grow; an attribute that may be changed.
@@ -71,7 +79,6 @@ class Publisher:
         domain_id: int,
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
-        read_only: bool = False,
         follows: bool = False,
         strict: bool = False,
         clock: Callable[[], float] = time.time,
@@ -86,16 +93,15 @@ class Publisher:
         self.strict = strict
         self._clock = clock
         self._domains: dict[int, Domain] = {}
-        self._read_only = read_only
+        self._read_only = False
         self._stopping = False
         self._missing: Callable[[], str] | None = None
-        self.accepts = not read_only  # the sum of all three
+        self.accepts = True  # the sum of all three
 
     # --- who may ---
 
     @property
     def read_only(self) -> bool:
-        """Whether commits are refused."""
         return self._read_only
 
     @read_only.setter
@@ -122,7 +128,7 @@ class Publisher:
     def require_whole(self) -> None:
         """Raises 1290 while something is `missing`."""
         if self._missing is not None:
-            raise OptionPreventsStatement("--archive", f": {self._missing()}")
+            raise OptionPreventsBecause("--archive", self._missing())
 
     def _sum_up(self) -> None:
         self.accepts = not (self._read_only or self._stopping or self._missing is not None)
@@ -152,15 +158,15 @@ class Publisher:
         From then on the domain is ours.
         """
         if self._stopping:
-            raise ServerShutdown
+            raise ServerShutdown()
         self.require_whole()
         if self._read_only:
             raise OptionPreventsStatement("--read-only")
         domain = self.domain(domain_id)
         if domain.foreign:
-            raise OptionPreventsStatement(
+            raise OptionPreventsBecause(
                 "--upstream",
-                f": the groups of domain {domain_id} come from there. SET SESSION gtid_domain_id to one of your own; "
+                f"the groups of domain {domain_id} come from there. SET SESSION gtid_domain_id to one of your own; "
                 "or end the following for good: RESET SLAVE ALL, or take it out of the configuration file and restart",
             )
         domain.own = True
@@ -203,12 +209,16 @@ class Publisher:
         """The time, in seconds since 1970."""
         return int(self._clock())
 
-    def begin(self) -> Transaction:
-        """Begin a transaction, which takes all events of the group but the GTID event and the commit."""
+    def begin(self, writer: GroupSink | None = None) -> Transaction:
+        """Begin a transaction, which takes all events of the group but the GTID event and the commit.
+
+        `writer`: takes its group, in the place of the engine.
+        """
         # What is left for the commit must be no more than there is room for where `has_room` says so.
         most = max(BINLOG_CACHE_SIZE, self._engine.cache_bytes // 2)
         cache, stmt_cache = (min(size, most) for size in self._cache_sizes)
-        return Transaction(self._engine, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache)
+        sink = self._engine if writer is None else writer
+        return Transaction(sink, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache)
 
     def commit(
         self,
@@ -219,21 +229,39 @@ class Publisher:
         seq_no: int = 0,
         timestamp: int | None = None,
         standalone: bool = False,
+        is_direct: bool = False,
+        is_transactional: bool = True,
+        decision: Decision | None = None,
+        writes: Writes | None = None,
     ) -> Gtid:
         """Append the group, under the next number or `seq_no`. Raises `GtidOutOfOrder` (1950),
         `UnknownServerError` (1105) when there is none, `StorageError`.
 
-        `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself.
+        `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself. `is_direct`:
+        it is one on a table without transactions. `is_transactional`: False for a transaction that has logged such.
+        `decision`: other engines have prepared a part of it.
+        `writes`: all that it changes, if that is known, and it is rows of tables with transactions.
         """
         gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
-        if not standalone:
+        if is_direct:
+            transaction.write(origin.direct_end(now))
+        elif not standalone:
             transaction.write(origin.commit(gtid.seq_no, now))
         while True:
             self.announce()
-            head = origin.standalone_head if standalone else origin.begin
+            commit_id = domain.commit_ids.next(None if standalone else writes, gtid.seq_no)
+            if is_direct or not is_transactional:
+                head = origin.begin_untransactional(gtid, now)
+            elif standalone:
+                head = origin.standalone_head(gtid, now)
+            else:
+                head = origin.begin(gtid, now, commit_id)
             try:
-                transaction.commit(head(gtid, now), gtid, domain.age)
+                if decision is None:
+                    transaction.commit(head, gtid, domain.age)
+                else:
+                    transaction.decide(decision, head, gtid, domain.age)
             except BinlogBegunAnew:
                 gtid = self._next_of(domain, origin, seq_no)
             else:
@@ -252,6 +280,7 @@ class Publisher:
         """Commit what is prepared by that name; as `commit`. Raises `XaStateError`, too."""
         gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
+        domain.commit_ids.next(None, 0)
         self.announce()
         self._engine.commit_prepared(xid, origin.begin(gtid, now), gtid)
         self._committed(domain, gtid)
@@ -274,6 +303,39 @@ class Publisher:
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
         """A transaction of one statement: the hot path. Raises as `commit`."""
+        domain.commit_ids.next(None, 0)
+        self._commit_quickly(
+            domain, server_id, lambda seq_no, now: group.build(seq_no, now, text), self._append
+        )
+
+    def commit_change(
+        self,
+        domain: Domain,
+        group: QuickRows,
+        server_id: int,
+        text: bytes,
+        images: bytes,
+        append: Append,
+        writes: Writes,
+    ) -> bool:
+        """A transaction that changes one row: the hot path. Raises as `commit`.
+
+        `append` makes the change, too. False if it cannot do that at once: then nothing has happened.
+        """
+
+        def build(seq_no: int, now: int) -> bytes:
+            commit_id = domain.commit_ids.next(writes, seq_no)
+            return group.build(seq_no, now, text, images, commit_id)
+
+        return self._commit_quickly(domain, server_id, build, append)
+
+    def _append(self, payload: bytes, gtid: Gtid, age: int) -> bool:
+        self._engine.append(payload, gtid, age)
+        return True
+
+    def _commit_quickly(
+        self, domain: Domain, server_id: int, build: Callable[[int, int], bytes], append: Append
+    ) -> bool:
         engine = self._engine
         while True:
             if domain.age != engine.age:
@@ -283,12 +345,14 @@ class Publisher:
             if self._announced != domain.age:  # after RESET MASTER
                 self.announce()
             try:
-                engine.append(group.build(seq_no, int(self._clock()), text), gtid, domain.age)
+                if not append(build(seq_no, int(self._clock())), gtid, domain.age):
+                    return False
                 break
             except BinlogBegunAnew:
                 continue  # under a number of the new binlog
         domain.last = gtid
         domain.seq_no = seq_no
+        return True
 
     def announce(self) -> None:
         """Put the start marker in front of the first group."""

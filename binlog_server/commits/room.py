@@ -55,7 +55,6 @@ class AppendRoom:
         await shielded(self._watches[to_spill])
 
     def close(self) -> None:
-        """End all waits."""
         for watch in self._watches.values():
             watch.cancel()
 

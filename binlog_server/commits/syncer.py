@@ -178,13 +178,11 @@ class Syncer:
         if not self._syncing and (self._next or self._again):
             self._syncing = True
             self._began = self._began or time.monotonic()
-            if self._sync_s < _SHORT_SYNC_S and self._alone():
-                self._again = False
-                self._current, self._next = self._next, []
-                self._done(self._sync())
-                return
             self._again = False
             self._current, self._next = self._next, []
+            if self._sync_s < _SHORT_SYNC_S and self._alone():
+                self._done(self._sync())
+                return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
                 self._thread.start()

@@ -76,7 +76,6 @@ class Channel:
 
     @property
     def peer(self) -> Peer:
-        """The peer, for log lines."""
         return self._describe()
 
     @property

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.wire.compressed import CompressedPacket, CompressedReader, compressed, framed
 
+from binlog_server.connections.tls import Above
 from binlog_server.loop.shielded import shielded
 from binlog_server.loop.turn import Turn
 from binlog_server.process.allocation import untouched
@@ -115,13 +116,9 @@ def _memory(data: bytearray, parts: list[CompressedPacket]) -> int:
     return len(data) + sum(len(part.body) for part in parts)
 
 
-class CompressedSession(Protocol):
+class CompressedSession(Above, Protocol):
     """The session above a layer."""
 
-    def data_received(self, data: bytes) -> None: ...
-    def connection_lost(self, exc: Exception | None) -> None: ...
-    def pause_writing(self) -> None: ...
-    def resume_writing(self) -> None: ...
     def holds_more(self) -> None:
         """The layer holds more or fewer bytes than before: `held` has their number."""
 
@@ -238,7 +235,8 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
                     return
                 piece = next(self._pieces, None)
                 if piece is not None:
-                    self._hand_over(piece)
+                    self._begin_answer()
+                    self._session.data_received(piece)
                     continue
                 part = self._reader.next_part()
                 self._inflated = 0 if part is None else max(part.size, len(part.body))
@@ -295,10 +293,6 @@ class CompressionLayer(asyncio.Protocol, asyncio.Transport):
         """The next bytes written may be an answer: number them behind the request."""
         if self._begins():
             self._seq = self._reader.next_seq
-
-    def _hand_over(self, payload: bytes) -> None:
-        self._begin_answer()
-        self._session.data_received(payload)
 
     # --- asyncio.Transport: what is written ---
 

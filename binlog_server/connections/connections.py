@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from binlog_storage.engine import Position
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.connections.channel import Traffic
+from binlog_server.connections.statement_counts import StatementCounts
 from binlog_server.loop.crowd import Crowd
 
 
@@ -29,13 +31,6 @@ class Ending(Protocol):
 
     def shut_down(self) -> None:
         """Close it because the server stops: a dump is ended by EOF, so that the replica reconnects."""
-
-
-class DumpLimits(Protocol):
-    """The limits of a running dump, which are those of its account."""
-
-    def change(self, policy: ReplicaPolicy) -> None:
-        """Replace the limits."""
 
 
 @dataclass(slots=True)
@@ -54,11 +49,14 @@ class Connection:
     dump_server_id: int = 0
     sent: Position | None = None  # the end of the groups that its dump has sent
     acknowledged: Position | None = None  # the end that a semi-sync replica has acknowledged
+    # The place up to which its dump's replica has everything, and whether it has said so; None keeps no slot.
+    has: Callable[[], tuple[Position, bool] | None] = lambda: None
     traffic: Traffic = field(default_factory=Traffic)
+    counts: StatementCounts = field(default_factory=StatementCounts)
     uses_tls: bool = False
     # Of the account, for the dump that runs or may come.
     policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
-    limits: DumpLimits | None = None  # of the running dump
+    change_limits: Callable[[ReplicaPolicy], None] | None = None  # those of the running dump
     info: str | None = None  # the running statement, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database
     # The statement that runs where nobody has said it by `now`: its state and its text.
@@ -76,6 +74,15 @@ class Connection:
         running = self.running() if self.command == "Sleep" else None
         return ("Query", *running) if running else (self.command, self.shown_state, self.info)
 
+    def forget_login(self) -> None:
+        """COM_CHANGE_USER: it is nobody's until the next login."""
+        self.account = ""
+        self.registered = None
+        self.policy = ReplicaPolicy()
+        self.database = lambda: None
+        self.running = lambda: None
+        self.now("Change user", "login")
+
     def now(self, command: str, state: str, info: str | None = None) -> None:
         """Set the command and state that SHOW PROCESSLIST shows."""
         self.command, self.state, self.info = command, state, info
@@ -91,8 +98,15 @@ class Connections:
         self._last_id = 0
         self.accepted = 0
         self.most = 0  # the highest number of connections at one time
+        self.most_at = 0.0  # when, in seconds since 1970
         self.too_many = 0  # refused by max_connections, or crowded out before their login
         self.aborted_connects = 0  # connections that ended without a login
+        self.aborted_clients = 0  # those that ended behind it, without COM_QUIT
+        self.registered = 0  # COM_REGISTER_SLAVE
+        self.aborted_early = 0  # of the aborted, those that sent no login
+        self.asked: Counter[str] = Counter()  # see `StatementCounts.everybody`
+        self.flushed: Mapping[str, int] = {}  # see `flush_status`
+        self.flushed_at = time.monotonic()
         self.tls_accepts = 0
         self.tls_finished = 0  # handshakes that succeeded
         self.write_timeouts = 0  # connections that took nothing for net_write_timeout
@@ -108,7 +122,6 @@ class Connections:
 
     @property
     def logged_in(self) -> int:
-        """Number of connections that have logged in."""
         return len(self._by_id) - len(self.pending)
 
     def __iter__(self) -> Iterator[Connection]:
@@ -120,10 +133,10 @@ class Connections:
         return self._last_id
 
     def add(self, connection: Connection) -> None:
-        """Add a connection."""
         self.accepted += 1
         self._by_id[connection.id] = connection
-        self.most = max(self.most, len(self._by_id))
+        if len(self._by_id) > self.most:
+            self.most, self.most_at = len(self._by_id), time.time()
         self._none.clear()
 
     def remove(self, connection: Connection) -> None:
@@ -132,6 +145,7 @@ class Connections:
         if self._by_id.pop(connection.id, None) is not None:
             self._gone.received += connection.traffic.received
             self._gone.sent += connection.traffic.sent
+            connection.counts.fold()
         if not self._by_id:
             self._none.set()
 
@@ -143,46 +157,61 @@ class Connections:
             self._gone.sent + sum(t.sent for t in open_now),
         )
 
+    def counted(self) -> Mapping[str, int]:
+        """The statements of all connections since the start, by the names of SHOW STATUS."""
+        for connection in self._by_id.values():
+            connection.counts.fold()
+        return self.asked
+
+    def flush_status(self, shown: Mapping[str, int]) -> None:
+        """FLUSH GLOBAL STATUS: the sums begin anew, with what the sessions say that are there.
+
+        Args:
+            shown: the counters that begin at 0, as they are now. Metrics, which count on, do not.
+        """
+        self.counted()
+        self.asked.clear()
+        for connection in self._by_id.values():
+            self.asked.update(connection.counts.own)
+        self.most, self.most_at = len(self._by_id), time.time()
+        self.flushed, self.flushed_at = shown, time.monotonic()
+
     async def none_left(self) -> None:
         """Wait until the last connection has gone."""
         await self._none.wait()
 
     def kill(self, connection_id: int) -> None:
         """End a connection. Raises `UnknownThread`."""
-        connection = self._by_id.get(connection_id)
-        if connection is None:
-            raise UnknownThread(connection_id)
-        connection.ending.end(None)
+        self._find(connection_id).ending.end(None)
 
     def interrupt(self, connection_id: int) -> None:
         """KILL QUERY. Raises `UnknownThread`."""
+        self._find(connection_id).ending.interrupt()
+
+    def owner(self, connection_id: int) -> str:
+        """The account of a connection. Raises `UnknownThread`."""
+        return self._find(connection_id).user
+
+    def _find(self, connection_id: int) -> Connection:
         connection = self._by_id.get(connection_id)
         if connection is None:
             raise UnknownThread(connection_id)
-        connection.ending.interrupt()
+        return connection
 
     def set_policy(self, account: str, policy: ReplicaPolicy) -> None:
         """Set the replica policy of an account: its limits hold for running dumps at once, its style for later ones."""
         for connection in self:
             if connection.account == account:
                 connection.policy = policy
-                if connection.limits is not None:
-                    connection.limits.change(policy)
+                if connection.change_limits is not None:
+                    connection.change_limits(policy)
 
     def count_of(self, account: str) -> int:
-        """Number of connections of an account."""
         return sum(c.account == account for c in self._by_id.values())
 
     def dumps_of(self, server_id: int) -> list[Connection]:
         """The connections with a running dump for a server_id; none for 0, which no replica has."""
         return [c for c in self if server_id and c.dump_server_id == server_id]
-
-    def owner(self, connection_id: int) -> str:
-        """The account of a connection. Raises `UnknownThread`."""
-        connection = self._by_id.get(connection_id)
-        if connection is None:
-            raise UnknownThread(connection_id)
-        return connection.user
 
     def processlist(self, user: str | None = None) -> list[Sequence[Value]]:
         """Rows of SHOW PROCESSLIST, of one user or of all."""
@@ -197,7 +226,6 @@ class Connections:
         return rows
 
     def slave_hosts(self, master_id: int) -> list[Sequence[Value]]:
-        """Rows of SHOW SLAVE HOSTS."""
         return [
             (c.registered.server_id, c.registered.host, c.registered.port, master_id)
             for c in self

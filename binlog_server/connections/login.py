@@ -7,11 +7,14 @@ from collections import OrderedDict
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import CHALLENGE_SIZE, CLIENT_ED25519, ED25519
-from binlog_protocol.errors import AccessDenied, ServerError, TooManyConnections
-from binlog_protocol.errors.account_errors import (
+from binlog_protocol.errors import (
+    AccessDenied,
+    AccountLocked,
     HostBlocked,
     HostNotAllowed,
     SecureTransportRequired,
+    ServerError,
+    TooManyConnections,
     TooManyUserConnections,
     UserLimitReached,
 )
@@ -58,7 +61,6 @@ class FailedLogins:
         self._counts.pop(address, None)
 
     def clear(self) -> None:
-        """Unblock all addresses."""
         self._counts.clear()
 
 
@@ -66,8 +68,15 @@ class Login:
     """The login of one connection, from the greeting to the account. Addresses are without the port."""
 
     def __init__(
-        self, users: Users, failures: FailedLogins, connections: Connections, config: Config
+        self,
+        users: Users,
+        failures: FailedLogins,
+        connections: Connections,
+        config: Config,
+        *,
+        again: bool = False,
     ) -> None:
+        """`again`: of a connection that has logged in already."""
         self._users = users
         self._failures = failures
         self._connections = connections
@@ -77,6 +86,7 @@ class Login:
         self._ed25519_share = 0.0  # of the accounts that clients from this address may use
         self._challenge = b""
         self._user = ""
+        self.again = again
 
     def greets(self, address: str) -> ServerError | None:
         """The error that a client from this address gets instead of a greeting; None if it is greeted."""
@@ -122,10 +132,10 @@ class Login:
             secured: whether the connection has TLS.
             certified: whether the client has shown a certificate of our CA.
 
-        Raises `ServerError` (1040, 1045, 1203, 1226, 3159).
+        Raises `ServerError` (1040, 1045, 1203, 1226, 3159, 4151).
         """
         if self._config.require_secure_transport and not secured:
-            raise SecureTransportRequired
+            raise SecureTransportRequired()
         account = self._account
         proved = self._credential.verify(self._challenge, response)
         if account is not None and proved:
@@ -133,16 +143,18 @@ class Login:
             proved = secured if account.require is Require.SSL else proved
         if account is None or not proved:
             self._failures.failed(address)
-            raise AccessDenied(self._user, address, using_password=bool(response))
+            raise AccessDenied(self._user, address, "YES" if response else "NO")
         self._failures.succeeded(address)
+        if account.locked:
+            raise AccountLocked()
         self._check_count(account)
         return account
 
     def _check_count(self, account: UserAccount) -> None:
-        full = self._connections.logged_in >= self._config.max_connections
+        full = not self.again and self._connections.logged_in >= self._config.max_connections
         if full and _ALWAYS_ADMITTED.isdisjoint(account.grants):
             self._connections.too_many += 1
-            raise TooManyConnections
+            raise TooManyConnections()
         others = self._connections.count_of(account.name)
         if account.max_user_connections:
             if others >= account.max_user_connections:

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from binlog_protocol.errors.limit_errors import OutOfResources
+from binlog_protocol.errors import OutOfResources, ServerError
 
 FREE_BYTES: Final = 64 * 1024
 
 
-class Holder(Protocol):
+class LargeSession(Protocol):
     """A session that holds memory. Its `id` is unique."""
 
     @property
@@ -28,7 +28,7 @@ class Holder(Protocol):
     def account(self) -> str:
         """user@host of the account."""
 
-    def drop(self, error: OutOfResources) -> None:
+    def drop(self, error: ServerError) -> None:
         """Close the connection with this error, and free its memory at once."""
 
 
@@ -37,11 +37,11 @@ class SessionMemory:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._held: dict[int, tuple[Holder, int]] = {}
+        self._held: dict[int, tuple[LargeSession, int]] = {}
         self.held = 0
         self.dropped = 0  # connections, since the start
 
-    def holds(self, holder: Holder, size: int) -> None:
+    def holds(self, holder: LargeSession, size: int) -> None:
         """Note that a session holds `size` bytes from now on. May drop any session, this one included."""
         self.held -= self._held.pop(holder.id, (None, 0))[1]
         if size <= FREE_BYTES:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,7 +28,7 @@ from binlog_storage.disk.given_files import (
     read_given_text,
 )
 
-from binlog_server.connections.certificate import expiry, use_self_signed
+from binlog_server.connections.certificate import use_self_signed, validity
 from binlog_server.loop.turn import Turn
 from binlog_server.settings.config import TLS_VERSIONS
 
@@ -43,12 +44,14 @@ _WRITE_BYTES = (
 class TlsServer:
     """The TLS context of a server.
 
-    `fingerprint` is the SHA-256 of the certificate in DER; `expires` is the certificate's end, in seconds since 1970.
+    `fingerprint` is the SHA-256 of the certificate in DER; `begins` and `expires` are when it becomes valid, and when
+    it ends, in seconds since 1970.
     """
 
     context: ssl.SSLContext
     fingerprint: bytes
     self_signed: bool
+    begins: float
     expires: float
 
     @classmethod
@@ -77,17 +80,7 @@ class TlsServer:
             load_authorities(context, ca)
             context.verify_mode = ssl.CERT_OPTIONAL  # an account may REQUIRE X509
         der = ssl.PEM_cert_to_DER_cert(pem)
-        return cls(context, sha256(der).digest(), not cert, expiry(der))
-
-
-class Secured(Protocol):
-    """The session's methods that a layer calls, besides those of `asyncio.Protocol`."""
-
-    def tls_started(self) -> None:
-        """The handshake is done."""
-
-    def tls_failed(self, reason: str) -> None:
-        """The peer broke TLS; the layer has aborted the connection."""
+        return cls(context, sha256(der).digest(), not cert, *validity(der))
 
 
 class Above(Protocol):
@@ -99,8 +92,14 @@ class Above(Protocol):
     def resume_writing(self) -> None: ...
 
 
-class SecuredSession(Above, Secured, Protocol):
+class SecuredSession(Above, Protocol):
     """The session above a layer."""
+
+    def tls_started(self) -> None:
+        """The handshake is done."""
+
+    def tls_failed(self, reason: str) -> None:
+        """The peer broke TLS; the layer has aborted the connection."""
 
 
 def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
@@ -110,6 +109,26 @@ def tls_status(connection: ssl.SSLObject | None) -> dict[str, str]:
         "Ssl_cipher": cipher[0] if cipher else "",
         "Ssl_version": (connection.version() if connection else None) or "",
     }
+
+
+def tls_counters(server: TlsServer | None) -> dict[str, int | str]:
+    """The rows of SHOW STATUS about the server's TLS."""
+    if server is None:
+        return {}
+    stats = server.context.session_stats()
+    return {
+        "Ssl_session_cache_hits": stats["hits"],
+        "Ssl_session_cache_misses": stats["misses"],
+        "Ssl_session_cache_overflows": stats["cache_full"],
+        "Ssl_session_cache_timeouts": stats["timeouts"],
+        "Ssl_used_session_cache_entries": stats["number"],
+        "Ssl_server_not_after": _openssl_time(server.expires),
+        "Ssl_server_not_before": _openssl_time(server.begins),
+    }
+
+
+def _openssl_time(seconds: float) -> str:
+    return time.strftime("%b %e %H:%M:%S %Y GMT", time.gmtime(seconds))
 
 
 class TlsLayer(asyncio.Protocol, asyncio.Transport):

@@ -52,7 +52,7 @@ class Coordinates:
         return file_name(file_no)
 
     def position(self, offset: int) -> int:
-        """Of byte `offset` of a file of the store; also for its size."""
+        """The position of byte `offset` in a file of the store; also for its size."""
         return offset
 
     def number(self, name: str) -> int:

@@ -11,19 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Final, TypeVar
 
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
-from binlog_protocol.errors import CannotOpenFile, MasterFatalError, ProtocolError, ServerError
+from binlog_protocol.errors import (
+    CannotOpenFile,
+    FirstFileMissing,
+    GtidPurged,
+    MasterFatalError,
+    ProtocolError,
+    ServerError,
+)
 from binlog_protocol.events.gtid_list import GtidListFlags
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.engine import EngineReader, Hold, LargeGroup, Position
+from binlog_storage.engine import EngineReader, LargeGroup, Pin, PlacedGroup, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.commits.syncer import Syncer
+from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
@@ -48,6 +56,8 @@ class Dump:
     Args:
         format_version: server version in the format description.
         server_id: ours, for artificial events.
+        release: ends the hold of the dump, when a slot has taken its place.
+        why_ended: why the replica has no slot any more, for the error that it gets; empty if it has one, or had none.
     """
 
     def __init__(
@@ -62,7 +72,12 @@ class Dump:
         semi_sync: SemiSyncMaster,
         format_version: str,
         server_id: int,
+        release: Callable[[Connection, Pin], object],
+        why_ended: Callable[[int, str], str],
     ) -> None:
+        self._release = release
+        self._why_ended = why_ended
+        self._began: Position | None = None
         self._request = request
         self._out = stream
         self._connection = stream.connection
@@ -81,11 +96,11 @@ class Dump:
         )
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
-        self._hold: Hold | None = None
+        self._hold: Pin | None = None
         self.refused = False
-        """It has ended with an error."""
+        """Whether it has ended with an error."""
         self.until: SlavePosition | None = None
-        """Where it has ended by itself."""
+        """The position at which it has ended by itself."""
 
     async def run(self) -> None:
         """Stream. Errors that the replica should know of are sent to it; the machine is closed afterwards."""
@@ -100,7 +115,7 @@ class Dump:
             self._refuse(MasterFatalError(self._with_place(error)))
         finally:
             if self._hold is not None:
-                self._hold.release()
+                self._release(self._connection, self._hold)
             if self._acks is not None:
                 self._semi_sync.remove(self._acks)
 
@@ -115,7 +130,15 @@ class Dump:
         request = self._request
         # Before the search: what it finds must not be purged before it is read.
         hold = self._hold = await self._take_hold()
-        start = await asyncio.to_thread(start_of, request, self._engine)
+        try:
+            start = await asyncio.to_thread(start_of, request, self._engine)
+        except ServerError as error:
+            if error.kind in (GtidPurged, FirstFileMissing):
+                raise self._with_slot(error) from None
+            raise
+        self._began = start.cursor
+        if request.style.registered and not request.non_block:
+            self._connection.has = self._has
         groups_filter = DumpFilter(
             request.position,
             state_at_start=start.state,
@@ -156,9 +179,28 @@ class Dump:
             self._place.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
         self._out.end()
 
-    async def _take_hold(self) -> Hold:
-        """In a thread, which looks at files; but RESET MASTER, while it deletes them, is waited for in none: there may
-        be many of us.
+    def _has(self) -> tuple[Position, bool] | None:
+        """See `Connection`."""
+        if self._began is None:
+            return None
+        if self._request.until is not None:
+            return self._began, True  # what lies behind it may be left out for it
+        if self._acks is not None:
+            return max(self._began, self._acks.acknowledged), True
+        return self._connection.sent or self._began, False
+
+    def _with_slot(self, error: ServerError) -> ServerError:
+        """The error of a replica whose files are gone, with the end of what has kept them for it."""
+        why = self._why_ended(self._request.server_id, self._connection.account)
+        if not why:
+            return error
+        return MasterFatalError(
+            f"{error.message.rstrip('.')}. The slot of server_id {self._request.server_id} has ended, {why}"
+        )
+
+    async def _take_hold(self) -> Pin:
+        """The hold is taken in a thread, which looks at files. RESET MASTER, while it deletes them, is waited for on
+        the loop: there may be many dumps.
         """
         name = f"server_id {self._request.server_id}"
         while True:
@@ -236,31 +278,40 @@ class Dump:
             wanted = _is_wanted(groups_filter, batch.large.head)
             overtaken = wanted and await self._send_large(batch.large)
             await self._go_to(batch.end, overtaken=overtaken)
-            self._list_if_due(groups_filter)
-        for group in batch.groups:
-            overtaken = False
-            if _is_wanted(groups_filter, group.payload):
-                frames, overtaken = style.one(place.cursor, group)
-                self._out.frames(frames)
-            if group.end != place.cursor:  # the engine style moves at the end only
-                await self._go_to(group.end, overtaken=overtaken)
-            self._list_if_due(groups_filter)
-            if groups_filter.until_reached:
-                break
-        else:
+            if (state := groups_filter.take_gtid_list()) is not None:
+                place.gtid_list(state, 0)
+        waiting: list[PlacedGroup] = []  # a frame and a write for each would cost most
+        try:
+            for group in batch.groups:
+                if _is_wanted(groups_filter, group.payload):
+                    waiting.append(group)
+                if group.end != place.cursor:  # the engine style moves at the end only
+                    await self._go_to(group.end, overtaken=self._send_groups(waiting))
+                if (state := groups_filter.take_gtid_list()) is not None:
+                    self._send_groups(waiting)
+                    place.gtid_list(state, 0)
+                if groups_filter.until_reached:
+                    break
+        finally:
+            self._send_groups(waiting)  # also what lies before a group that is refused
+        if not groups_filter.until_reached:
             await self._go_to(batch.end)
         self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._out.drain()
 
-    def _list_if_due(self, groups_filter: DumpFilter) -> None:
-        state = groups_filter.take_gtid_list()
-        if state is not None:
-            self._place.gtid_list(state, 0)
+    def _send_groups(self, waiting: list[PlacedGroup]) -> bool:
+        """Send what waits; returns whether the last of it is overtaken."""
+        if not waiting:
+            return False
+        frames, overtaken = self._request.style.some(self._place.cursor, waiting)
+        waiting.clear()
+        self._out.frames(frames)
+        return overtaken
 
     # --- groups too large for memory ---
 
     async def _send_large(self, group: LargeGroup) -> bool:
-        """All of it; returns whether it is overtaken."""
+        """Send all of the group. Returns whether it is overtaken."""
         frames = LargeGroupFrames(group, self._request.style, self._place.cursor)
         await self._send_chunks(frames)
         return frames.overtaken
@@ -282,7 +333,7 @@ class Dump:
             reading.cancel()
 
     async def _read(self, reading: asyncio.Task[T]) -> T:
-        """What a thread reads, with heartbeats meanwhile; it may be GiBs until the next group is there."""
+        """The result of a read in a thread, with heartbeats meanwhile: the next group may lie GiBs ahead."""
         while not reading.done():
             due = None if self._out.inside_event else self._out.heartbeat_due()
             wait_s = None if due is None else max(0, due - time.monotonic())
@@ -340,7 +391,7 @@ def _started(what: Coroutine[None, None, T]) -> asyncio.Task[T]:
     return reading
 
 
-def _release(taken: asyncio.Future[Hold]) -> None:
+def _release(taken: asyncio.Future[Pin]) -> None:
     if not taken.cancelled() and taken.exception() is None:
         taken.result().release()
 

@@ -34,7 +34,7 @@ class FilePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
-    """What the replica asked for. `file_position` is None with GTID; without, `position` is empty."""
+    """A replica's request. `file_position` is None with GTID; without, `position` is empty."""
 
     server_id: int
     position: SlavePosition
@@ -81,7 +81,7 @@ class DumpRequest:
             position = SlavePosition()
             file_position = FilePosition(command.file, command.position)
         else:
-            raise EngineBinlogNeedsGtid
+            raise EngineBinlogNeedsGtid()
         until = None if file_position else variables.get("slave_until_gtid")
         return cls(
             server_id=command.server_id,
@@ -106,14 +106,14 @@ class DumpRequest:
 
     @property
     def place_for_log(self) -> tuple[str, Mapping[str, object]]:
-        """Where it is to begin: a text with the names of facts in it, and the facts."""
+        """The place where it is to begin: a text with the names of facts in it, and the facts."""
         if self.file_position is None:
             return "position '%(gtid)s'", {"gtid": shortened(str(self.position))}
         return "file '%(file)s' position %(position)d", self.file_position._asdict()
 
 
 def _position(text: str) -> SlavePosition:
-    """What a replica has SET. Raises `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
+    """A position that a replica has SET. Raises `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
 
     And `MasterFatalError` (1236) for one that is too long: with any other error a replica would come again and again,
     without a word to its DBA.
@@ -136,10 +136,10 @@ def _integer(variables: UserVariables, name: str) -> int:
 
 
 def _wants_checksum(variables: UserVariables) -> bool:
-    """None for who never asked, or asked for something unknown: the format description says so, too."""
+    """Whether the replica wants checksums of events: only if it has asked for CRC32."""
     return str(variables.get("master_binlog_checksum")).upper() == ChecksumAlgorithm.CRC32.name
 
 
 def _heartbeat_s(period_ns: int) -> float:
-    """In seconds; 0 is none. Not below what CHANGE MASTER allows: a nanosecond would leave no time for others."""
+    """The period in seconds; 0 is none. Not below CHANGE MASTER's least: a nanosecond would leave others no time."""
     return min(max(_HEARTBEAT_NS_MIN, period_ns), _HEARTBEAT_NS_MAX) / _NS if period_ns > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Where a dump begins: at the place behind a GTID position, or at a position in a file. Waits for the disk."""
+"""The start of a dump: the place behind a GTID position, or a position in a file. Waits for the disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Final
 
 from binlog_protocol.dump.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
 from binlog_protocol.dump.dump_position import check_position
-from binlog_protocol.errors import MasterFatalError, file_position_errors
+from binlog_protocol.errors import (
+    FirstFileMissing,
+    GtidPurged,
+    ImpossiblePosition,
+    PositionInsideOvertaken,
+)
 from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.gtid import BinlogState
@@ -53,7 +58,7 @@ def start_of(request: DumpRequest, engine: EngineReader) -> DumpStart:
     try:
         cursor, state = engine.find_start(request.position)
     except PositionPurged:
-        raise MasterFatalError.purged_position() from None
+        raise GtidPurged() from None
     return DumpStart(cursor, state, cursor.file_no, position_of(cursor.offset))
 
 
@@ -64,25 +69,25 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: EngineRea
     if position in (FIRST_EVENT_POSITION, _BEHIND_DESCRIPTION):
         return DumpStart(_first_of(file_no, engine), BinlogState(), file_no, position)
     if position > OVERTAKEN:
-        raise file_position_errors.inside_overtaken(name, position)
+        raise PositionInsideOvertaken(name, position)
     offset = position // POSITIONS_PER_BYTE
     if offset < PAGE_SIZE:
-        raise file_position_errors.impossible_position(name, position)
+        raise ImpossiblePosition(name, position)
     place = Position(file_no, offset)
     try:
         found = engine.locate(place)
     except PositionPurged:
-        raise file_position_errors.unknown_file() from None
+        raise FirstFileMissing() from None
     if position == position_of(offset) and (found.border or place == engine.written_end):
         return DumpStart(place, BinlogState(), file_no, position)
     if isinstance(found.group, LargeGroup):
         large_rest = LargeGroupFrames(found.group, style, start=position)
         if not large_rest.begins_at(position):
-            raise file_position_errors.impossible_position(name, position)
+            raise ImpossiblePosition(name, position)
         return DumpStart(found.after, BinlogState(), file_no, position, large_rest=large_rest)
     rest = None if found.group is None else style.rest_of(found.group, position)
     if rest is None:
-        raise file_position_errors.impossible_position(name, position)
+        raise ImpossiblePosition(name, position)
     return DumpStart(found.after, BinlogState(), file_no, position, rest)
 
 
@@ -94,7 +99,7 @@ def _first_of(file_no: int, engine: EngineReader) -> Position:
     try:
         return engine.locate(beginning).begin
     except PositionPurged:
-        raise file_position_errors.unknown_file() from None
+        raise FirstFileMissing() from None
 
 
 def _number_of(name: str, engine: EngineReader) -> int:
@@ -103,5 +108,5 @@ def _number_of(name: str, engine: EngineReader) -> int:
     numbers.append(engine.durable_end.file_no)  # perhaps begun, and in no directory yet
     wanted = classic_number(name) if name else numbers[0]
     if wanted is None or wanted not in numbers:
-        raise file_position_errors.unknown_file()
+        raise FirstFileMissing()
     return wanted

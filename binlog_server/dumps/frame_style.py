@@ -1,4 +1,4 @@
-"""What a replica's packets look like: from groups, as the store has them, to frames. A style of stream is a class."""
+"""The packets of a replica: from groups, as the store has them, to frames. A style of stream is a class."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import ClassVar, Final
 
 from binlog_protocol.dump.classic_positions import (
     OVERTAKEN,
+    ends_behind,
     event_ends,
     event_lengths,
-    overtaken_ends,
     position_of,
     sealed,
 )
@@ -47,7 +47,7 @@ class EventEnds:
     overtaken = False  # whether the group is longer than its place
 
     def next(self, length: int) -> int:
-        """Of the next event, `length` bytes long."""
+        """The end position of the next event, `length` bytes long."""
         return 0
 
     def of(self, lengths: Iterable[int]) -> list[int]:
@@ -55,39 +55,27 @@ class EventEnds:
         return [self.next(length) for length in lengths]
 
 
-class _FittingEnds(EventEnds):
-    """End positions of a group that fits, as `classic_positions.event_ends`."""
+class _PlacedEnds(EventEnds):
+    """As `classic_positions.ends_behind`; a client inside the group, for which `before` is None, is not overtaken."""
 
-    def __init__(self, size: int, end: int) -> None:
-        self.position = end - size
-
-    def next(self, length: int) -> int:
-        self.position += length
-        return self.position
-
-
-class _OvertakenEnds(EventEnds):
-    """As `classic_positions.overtaken_ends`."""
-
-    overtaken = True
-
-    def __init__(self, size: int, end: int) -> None:
-        self.position = OVERTAKEN
-        self._last = OVERTAKEN + size
+    def __init__(self, size: int, end: int, before: int | None) -> None:
+        self.overtaken = before is not None and end - size < before
+        self._begin = self.position = OVERTAKEN if self.overtaken else end - size
+        self._last = self._begin + size
         self._end = end
 
     def next(self, length: int) -> int:
-        is_first = self.position == OVERTAKEN
+        is_first = self.position == self._begin
         self.position += length
         if self.position == self._last:
             return self._end
-        return self.position if is_first else 0
+        return self.position if is_first or not self.overtaken else 0
 
 
 @dataclass(frozen=True, eq=False)
 class FrameStyle(ABC):
-    """What differs between replicas in the packets of the same groups. It is part of a key: `shared` makes equal ones
-    the same object.
+    """The differences between replicas in the packets of the same groups. It is part of a key: `shared` makes equal
+    ones the same object.
 
     annotate: the replica wants ANNOTATE_ROWS events.
     skip_marked: the replica wants no events that were logged with @@skip_replication=1.
@@ -125,8 +113,11 @@ class FrameStyle(ABC):
         """Packets of all groups of the batch from `start` on; likewise. Raises `ProtocolError`, too."""
 
     @abstractmethod
-    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
-        """Packets of one group that `read` has given, behind `before`; and whether it is overtaken."""
+    def some(self, before: Position, groups: list[PlacedGroup]) -> tuple[EventFrames, bool]:
+        """Packets of groups that `read` has given, behind `before`; and whether the last is overtaken.
+
+        Those of one place only: in the classic style there is one.
+        """
 
     @abstractmethod
     def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
@@ -168,7 +159,7 @@ class FrameStyle(ABC):
         return None
 
     def events(self, payload: bytes) -> list[Event]:
-        """Those of a group that the replica gets, as it understands them."""
+        """The events of a group that the replica gets, as it understands them."""
         if not self.registered and is_start_marker(payload):
             return []
         return client_events(
@@ -205,9 +196,9 @@ class EngineStyle(FrameStyle):
         batch = engine.read(start)
         return FramedBatch(batch.end, self.frames(batch.groups), large=batch.large)
 
-    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
+    def some(self, before: Position, groups: list[PlacedGroup]) -> tuple[EventFrames, bool]:
         """See `FrameStyle`."""
-        return self.frames([group.payload]), False
+        return self.frames([group.payload for group in groups]), False
 
     def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
         """See `FrameStyle`."""
@@ -233,9 +224,9 @@ class ClassicStyle(FrameStyle):
         """See `FrameStyle`."""
         return self.placed_frames(engine.read_placed(start))
 
-    def one(self, before: Position, group: PlacedGroup) -> tuple[EventFrames, bool]:
+    def some(self, before: Position, groups: list[PlacedGroup]) -> tuple[EventFrames, bool]:
         """See `FrameStyle`."""
-        framed = self.placed_frames(PlacedBatch(before, group.end, [group]))
+        framed = self.placed_frames(PlacedBatch(before, groups[-1].end, groups))
         return framed.frames, framed.overtaken
 
     def placed_frames(self, batch: PlacedBatch) -> FramedBatch:
@@ -250,8 +241,7 @@ class ClassicStyle(FrameStyle):
                 continue
             end = position_of(group.end.offset)
             lengths = event_lengths(events, checksum=self.checksum)
-            overtaken = end - sum(lengths) < before
-            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
+            ends, overtaken = ends_behind(lengths, end, before)
             parts.append(sealed(events, ends, checksum=self.checksum))
             if overtaken:
                 is_last = group is batch.groups[-1]
@@ -262,10 +252,7 @@ class ClassicStyle(FrameStyle):
 
     def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
         """See `FrameStyle`."""
-        size = sum(lengths)
-        if before is not None and end - size < before:
-            return _OvertakenEnds(size, end)
-        return _FittingEnds(size, end)
+        return _PlacedEnds(sum(lengths), end, before)
 
 
 _STYLES: Final[dict[Coordinates, type[FrameStyle]]] = {

@@ -25,7 +25,7 @@ _MARKS_MAX = 512
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What one look has shown. `beyond`: the limit that is exceeded, as SQL names it; empty within the limits.
+    """The result of one look. `beyond`: the limit that is exceeded, as SQL names it; empty within the limits.
 
     `drops_in_s`: seconds until the grace period ends; 0: it has ended, and the replica came no nearer.
     """
@@ -62,7 +62,7 @@ class LagWatch:
         *,
         excused: bool = False,
     ) -> Lag:
-        """To be called about once a second; `sent` is where the replica is, `end` the durable end.
+        """Look, about once a second; `sent` is where the replica is, `end` the durable end.
 
         `excused`: it takes what it gets, wherever it is. The grace period begins anew.
         """

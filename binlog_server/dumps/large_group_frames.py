@@ -16,9 +16,8 @@ from binlog_protocol.dump.classic_positions import (
     sealed,
     sealed_header,
 )
-from binlog_protocol.dump.weaker_clients import is_marked
 from binlog_protocol.events.checksum import CHECKSUM_SIZE
-from binlog_protocol.events.header import HEADER_SIZE
+from binlog_protocol.events.header import HEADER_SIZE, is_marked
 from binlog_protocol.groups.event_parts import EventPart, EventRun, event_parts
 from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.long_event import LongEvent
@@ -73,7 +72,7 @@ class LargeGroupFrames:
         return False
 
     def chunks(self) -> Iterator[FrameChunk]:
-        """To be taken by one thread at a time. Raises `StorageError`, `ProtocolError`."""
+        """The chunks, to be taken by one thread at a time. Raises `StorageError`, `ProtocolError`."""
         ends = self._ends()
         long_event: _LongEvent | None = None  # None while one passes that is left out
         for part in event_parts(self._group.pieces()):
@@ -118,7 +117,7 @@ class LargeGroupFrames:
         return part.length + CHECKSUM_SIZE if self._style.checksum else part.length
 
     def _lengths(self) -> Iterator[int]:
-        """Of the events that the client gets, as it gets them."""
+        """Lengths of the events that the client gets, as it gets them."""
         style = self._style
         for part in event_parts(self._group.pieces()):
             if isinstance(part, EventRun):

@@ -16,13 +16,13 @@ _TIMESTAMP_BYTES = 4
 
 
 def bytes_between(files: Iterable[BinlogFile], start: Position, end: Position) -> int:
-    """Of binlog from one place to another; 0 if it is none."""
+    """Bytes of binlog from one place to another; 0 if it is none."""
     whole = sum(size for number, size in files if start.file_no <= number < end.file_no)
     return max(0, whole + end.offset - start.offset)
 
 
 def age_ms(engine: EngineReader, sent: Position) -> int | None:
-    """Of the first group that was not sent: since it was written, by its timestamp, in whole seconds.
+    """The age of the first group that was not sent, by its timestamp, which has whole seconds.
 
     None if it was purged meanwhile.
     """

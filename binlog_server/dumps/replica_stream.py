@@ -18,12 +18,38 @@ from binlog_server.connections.channel import Channel
 from binlog_server.connections.connections import Connection, Connections
 from binlog_server.dumps.lag_watch import Lag, LagWatch
 from binlog_server.dumps.replica_rows import bytes_between
-from binlog_server.dumps.throttle import Throttle
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 
 LOOK_S = 1.0  # between two looks at how far behind a replica is
 _LARGE_BYTES = 4 << 20  # larger than any batch of several groups
+_BURST_S = 0.1  # of bytes that may go at once after a pause
+_PIECE_S = 0.05  # half of it: a timer that fires late costs no throughput
+
+
+class Throttle:
+    """A token bucket for one stream: `rate` bytes a second, smooth to a tenth of one. Pure: `now` is in seconds."""
+
+    def __init__(self, rate: int, now: float) -> None:
+        self.rate = rate
+        self._tokens = rate * _BURST_S
+        self._filled_at = now
+
+    @property
+    def piece_bytes(self) -> int:
+        """The most bytes that should be sent at once."""
+        return max(1, int(self.rate * _PIECE_S))
+
+    def pause(self, size: int, now: float) -> float:
+        """Seconds to wait before a piece of that size may go; 0: it goes now, and is counted."""
+        elapsed = max(0.0, now - self._filled_at)
+        self._filled_at = now
+        self._tokens = min(self.rate * _BURST_S, self._tokens + elapsed * self.rate)
+        missing = size - self._tokens
+        if missing >= 1:  # less is a rounding error, and no clock is as fine
+            return missing / self.rate
+        self._tokens -= size
+        return 0.0
 
 
 class ReplicaStream:
@@ -45,7 +71,7 @@ class ReplicaStream:
         heartbeat_s: float,
         *,
         grace_s: Callable[[], float],
-        drop: Callable[[MasterFatalError], None],
+        drop: Callable[[ServerError], None],
     ) -> None:
         self.machine = channel.machine
         self.connection = connection
@@ -60,7 +86,7 @@ class ReplicaStream:
         self._semi_sync: SemiSyncMaster | None = None
         self._last_sent = 0.0
         self.inside_event = False
-        """What was sent last ends inside an event: nothing can be told to the replica now."""
+        """Whether the last bytes sent end inside an event: nothing can be told to the replica now."""
         self.event_bytes = 0
         """Bytes of all events that were sent."""
         self._waiting: deque[memoryview] = deque()  # for the throttle; no more than a batch
@@ -71,7 +97,7 @@ class ReplicaStream:
         self._watch: LagWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.change(connection.policy)
-        connection.limits = self
+        connection.change_limits = self.change
 
     def follow(self, acks: ReplicaAcks, semi_sync: SemiSyncMaster) -> None:
         """The replica acknowledges: `acks` is told what it gets."""
@@ -101,7 +127,7 @@ class ReplicaStream:
         self._last_sent = time.monotonic()
 
     def heartbeat_due(self) -> float | None:
-        """When the next heartbeat is due, by the monotonic clock; None for never."""
+        """The time at which the next heartbeat is due, by the monotonic clock; None for never."""
         return self._last_sent + self._heartbeat_s if self._heartbeat_s else None
 
     @property
@@ -180,12 +206,12 @@ class ReplicaStream:
     def close(self) -> None:
         """The dump has ended."""
         self._stop_watching()
-        self.connection.limits = None
+        self.connection.change_limits = None
 
     # --- limits of the account ---
 
     def change(self, policy: ReplicaPolicy) -> None:
-        """See `connections.connections.DumpLimits`."""
+        """Take other limits of the account, from now on."""
         rate = policy.max_bytes_per_second
         if self._throttle is None or self._throttle.rate != rate:
             self._throttle = Throttle(rate, self._loop.time()) if rate else None
@@ -249,7 +275,7 @@ class ReplicaStream:
         return not waiting or (self._bytes_here > _LARGE_BYTES and self._taken > before)
 
 
-def _dropped(lag: Lag, grace_s: float) -> MasterFatalError:
+def _dropped(lag: Lag, grace_s: float) -> ServerError:
     # A replica stops on 1236. On anything else it would come again at once, only to be dropped again; nobody would see
     # why. It shows 320 bytes of the text at most, 70 of them its own.
     return MasterFatalError(

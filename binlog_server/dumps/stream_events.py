@@ -40,7 +40,7 @@ class StreamEvents:
         self._clock = clock
 
     def rotate(self, name: str, position: int = FIRST_EVENT_POSITION) -> bytes:
-        """The client is at that place from now on."""
+        """A ROTATE: the client is at that place from now on."""
         return self._finished(RotateEvent.fake(name, self._server_id, position).build())
 
     def engine_description(self) -> bytes:
@@ -75,14 +75,14 @@ class StreamEvents:
         return b"" if known is None else self._finished(bytes(known))
 
     def gtid_list(self, state: BinlogState, flags: int, end_position: int) -> bytes:
-        """One between groups, for a client that has asked for GTIDs."""
+        """A GTID_LIST between groups, for a client that has asked for GTIDs."""
         entries = state.entries()
         end_position &= U32_MAX
         made = GtidList.fake(entries, self._server_id, flags=flags, end_position=end_position)
         return self._finished(made.build())
 
     def heartbeat(self, name: str, position: int) -> bytes:
-        """There is nothing new behind that place."""
+        """A heartbeat: there is nothing new behind that place."""
         return self._finished(HeartbeatEvent(name, position, self._server_id).build())
 
     @property

@@ -1,4 +1,4 @@
-"""Where a replica is in its stream, and the events that tell it so: one class for each style of stream.
+"""The place of a replica in its stream, and the events that tell it so: one class for each style of stream.
 
 *Engine* is the style of a MariaDB 12.3 master with an engine binlog: one artificial format description, then events
 without positions. Unlike there, a ROTATE comes first, to a file that never ends. *Classic* is that of a traditional

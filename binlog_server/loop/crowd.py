@@ -27,7 +27,6 @@ class Crowd(Generic[M]):
         # Dictionaries keep the order in which they were filled: the oldest is the first.
         self._all: dict[int, tuple[M, str]] = {}
         self._by_address: dict[str, dict[int, M]] = {}
-        self.crowded_out = 0  # since the start
 
     def __len__(self) -> int:
         return len(self._all)
@@ -39,7 +38,6 @@ class Crowd(Generic[M]):
             own = self._by_address.get(address)
             leaves = next(iter(own.values())) if own else next(iter(self._all.values()))[0]
             self.remove(leaves)
-            self.crowded_out += 1
         self._all[member.id] = member, address
         self._by_address.setdefault(address, {})[member.id] = member
         return leaves

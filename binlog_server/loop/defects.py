@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from binlog_protocol.errors.account_errors import InternalError
+from binlog_protocol.errors import InternalError, ServerError
 from binlog_storage.defects import Defects
 
 log = logging.getLogger(__name__)
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _SEEN: Final = Defects()  # of the whole process: the same mistake of many clients has one traceback
 
 
-def internal_error(error: Exception, what: object) -> InternalError:
+def internal_error(error: Exception, what: object) -> ServerError:
     """Log it, and give what the client is told. `what`: whose work it was, a `Peer` or words."""
     log.error("internal error, %s: %r", what, error, exc_info=_SEEN.trace(error))
     return InternalError(f"{type(error).__name__}; the error log of the server tells where")

@@ -29,7 +29,6 @@ class MetricsEndpoint:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         return self._listener.port
 
     async def start(self, host: str, port: int) -> None:

@@ -52,7 +52,6 @@ class Response:
         return cls(f"{text}\n".encode("utf-8", "backslashreplace"), status)
 
     def build(self, *, head_only: bool = False) -> bytes:
-        """The bytes of the response."""
         headers = {
             "Content-Type": self.content_type,
             "Content-Length": str(len(self.body)),

@@ -27,35 +27,21 @@ from binlog_server.store.leases import Leases
 class Observed(Protocol):
     """The server, as far as metrics look at it."""
 
-    @property
-    def config(self) -> Config: ...
-    @property
-    def engine(self) -> BinlogEngine: ...
-    @property
-    def connections(self) -> Connections: ...
-    @property
-    def failed_logins(self) -> FailedLogins: ...
-    @property
-    def frames(self) -> FrameCache: ...
-    @property
-    def leases(self) -> Leases: ...
-    @property
-    def publisher(self) -> Publisher: ...
-    @property
-    def rounds(self) -> Sequence[Rounds]: ...
-    @property
-    def room(self) -> AppendRoom: ...
-    @property
-    def semi_sync(self) -> SemiSyncMaster: ...
-    @property
-    def session_memory(self) -> SessionMemory: ...
-    @property
-    def syncer(self) -> Syncer: ...
-    @property
-    def tls(self) -> TlsServer | None: ...
-    @property
-    def is_listening(self) -> bool:
-        """Whether clients can connect."""
+    config: Config
+    engine: BinlogEngine
+    connections: Connections
+    failed_logins: FailedLogins
+    frames: FrameCache
+    leases: Leases
+    publisher: Publisher
+    room: AppendRoom
+    rounds: list[Rounds]
+    semi_sync: SemiSyncMaster
+    session_memory: SessionMemory
+    syncer: Syncer
+    tls: TlsServer | None
+    is_listening: bool
+    """Whether clients can connect."""
 
     @property
     def upstreams(self) -> Sequence[UpstreamStatus]:
@@ -97,7 +83,6 @@ class Look:
 
     @cached_property
     def counters(self) -> Mapping[str, int]:
-        """Counters of the store."""
         return self.server.engine.counters()
 
     @cached_property

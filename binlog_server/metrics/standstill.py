@@ -5,7 +5,7 @@
     reset         a RESET MASTER is at work, and commits and dumps wait for it
     sync          commits wait for a sync of the redo log
     semi_sync     commits are durable, and wait for the acknowledgements of replicas
-    flusher, caretaker, publication
+    flusher, caretaker, publication, tables, undo
                   what a thread of the store tries again and again, and why it cannot
     leases, archive
                   the look at who holds files: what is over, and what is archived, is not let go
@@ -36,6 +36,8 @@ KINDS: Final = (
     "flusher",
     "caretaker",
     "publication",
+    "tables",
+    "undo",
     "leases",
     "archive",
     "upstream",

@@ -23,18 +23,9 @@ from binlog_server.metrics.observed import Look
 from binlog_server.metrics.standstill import KINDS, standstills
 
 
-def _fsyncs(look: Look) -> Labelled:
-    return [((kind,), times) for kind, times in look.server.engine.fsync_times().items()]
-
-
 def _first_and_last_file(look: Look) -> Labelled:
     numbers = [number for number, _ in look.files]
     return [(("first",), numbers[0]), (("last",), numbers[-1])] if numbers else []
-
-
-def _held(look: Look) -> Labelled:
-    leases = look.server.leases
-    return [((lease.name,), leases.held_bytes(lease)) for lease in leases.all()]
 
 
 def _stalled(look: Look) -> Labelled:
@@ -85,7 +76,7 @@ STORE: Final = (
         HISTOGRAM,
         "How long fsyncs took, of the redo log, for which commits wait, and of binlog files",
         ("file",),
-        _fsyncs,
+        lambda look: [((kind,), took) for kind, took in look.server.engine.fsync_times().items()],
     ),
     status("redo_written_bytes_total", COUNTER, "Bytes of the redo log", "Innodb_os_log_written"),
     status(
@@ -128,6 +119,28 @@ STORE: Final = (
         ("what",),
         _stalled,
     ),
+    # --- tables ---
+    status(
+        "table_changes_total", COUNTER, "Rows put and deleted in tables", "Binlog_table_changes"
+    ),
+    status(
+        "table_rows_to_undo",
+        GAUGE,
+        "Changes of transactions that the start has found without an end, and that are still to be undone",
+        "Binlog_table_rows_to_undo",
+    ),
+    status(
+        "table_transactions_to_undo",
+        GAUGE,
+        "These transactions",
+        "Binlog_table_transactions_to_undo",
+    ),
+    status("table_snapshots_total", COUNTER, "Snapshots of the tables", "Binlog_table_snapshots"),
+    status("lock_waits_total", COUNTER, "Waits for a row or a table", "Innodb_row_lock_waits"),
+    status(
+        "lock_waiters", GAUGE, "Transactions that wait for one", "Innodb_row_lock_current_waits"
+    ),
+    status("deadlocks_total", COUNTER, "Transactions rolled back for others", "Innodb_deadlocks"),
     # --- pages and files ---
     status(
         "pages_waiting",
@@ -173,15 +186,20 @@ STORE: Final = (
         PREFIX + "purge_held_bytes",
         GAUGE,
         "Bytes of files that a limit of age or size wants to go, and that stay",
-        ("why",),
-        lambda look: [((held.why,), held.size) for held in _purge_held(look)],
+        ("kind", "name"),
+        lambda look: [
+            ((held.holder.kind, held.holder.name), held.size) for held in _purge_held(look)
+        ],
     ),
     Metric(
         PREFIX + "purge_held_age_seconds",
         GAUGE,
         "Seconds since the last write to the oldest of these files",
-        ("why",),
-        lambda look: [((held.why,), time.time() - held.oldest) for held in _purge_held(look)],
+        ("kind", "name"),
+        lambda look: [
+            ((held.holder.kind, held.holder.name), time.time() - held.oldest)
+            for held in _purge_held(look)
+        ],
     ),
     gauge("leases", "Leases that hold files", lambda look: len(look.server.leases.all())),
     Metric(
@@ -189,7 +207,7 @@ STORE: Final = (
         GAUGE,
         "Bytes of the files from the first one that a lease holds",
         ("lease",),
-        _held,
+        lambda look: [((lease.name,), held) for lease, held in look.server.leases.all_held()],
     ),
     gauge(
         "prepared_transactions",

@@ -47,7 +47,6 @@ class Peer:
         return f"connection {self.connection} from {self.address}{user}"
 
     def log_fields(self) -> Mapping[str, Any]:
-        """The fields of a log line in JSON."""
         fields = {"connection": self.connection, "address": self.address}
         return {**fields, "user": self.user} if self.user else fields
 

@@ -17,7 +17,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 log = logging.getLogger(__name__)
@@ -51,12 +50,7 @@ class Signals:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
         assert self._thread.ident is not None
         signal.pthread_kill(self._thread.ident, signal.SIGUSR2)
@@ -84,7 +78,7 @@ class Signals:
         return sorted(thread.name for thread in left if not thread.daemon)
 
     def leave(self, status: int) -> None:
-        """Now, whatever threads there are."""
+        """End the process now, whatever threads there are."""
         for handler in logging.getLogger().handlers:
             _in_time(handler.flush)
         os._exit(status)

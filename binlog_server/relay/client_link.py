@@ -187,7 +187,6 @@ class ClientLink:
             self._stream.write(packet)
 
     def close(self) -> None:
-        """Close the socket."""
         self._stream.close()
 
 

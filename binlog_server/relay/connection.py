@@ -86,7 +86,7 @@ class UpstreamConnection:
         self.until = until
         self.thread_id, self._began = into.next_id(), time.monotonic()
         follower = Follower(
-            self.info, into, self.status, self._ring, until, follows, self.incidents
+            self.info, into, self.status, self._ring, self.incidents, until, follows
         )
         self._task = asyncio.get_running_loop().create_task(follower.run())
 

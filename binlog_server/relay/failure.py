@@ -9,20 +9,18 @@ import traceback
 from typing import NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
-from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from binlog_protocol.errors import ErrorOnWrite, MasterFatalError, ProtocolError, RemoteError
 from binlog_protocol.events.checksum import EventChecksumError
 from binlog_storage.errors import BinlogBegunAnew, StorageError
 
 from binlog_server.process.logs import shortened
 from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind, HistoryDiverged
-from binlog_server.relay.incidents import IncidentMet
+from binlog_server.relay.incidents import ER_SLAVE_INCIDENT
 from binlog_server.upstreams.client_tls import TlsFailed
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import PasswordUnavailable
 
-ER_ERROR_ON_WRITE = 1026
-ER_SLAVE_INCIDENT = 1590
 ER_SLAVE_RELAY_LOG_WRITE_FAILURE = 1595
 ER_BINLOG_READ_EVENT_CHECKSUM_FAILURE = 1743
 CR_UNKNOWN_ERROR = 2000
@@ -55,17 +53,17 @@ class RelayFailure(NamedTuple):
                 )
             case UpstreamRefused():
                 return cls(error.errno, f"Fatal error: {_full(error)}")
-            case IncidentMet():
-                return cls(ER_SLAVE_INCIDENT, str(error))
             case GroupRefused():
-                return cls(ER_SLAVE_FATAL_ERROR, f"Fatal error: {error}")
+                fatal = "" if error.errno == ER_SLAVE_INCIDENT else "Fatal error: "
+                return cls(error.errno, f"{fatal}{error}")
             case BinlogBegunAnew():
                 return cls(
                     ER_SLAVE_RELAY_LOG_WRITE_FAILURE,
                     f"Relay log write failure: {error}; it goes on behind the new position",
                 )
             case StorageError():
-                return cls(ER_ERROR_ON_WRITE, f"Error writing file 'binlog': {error}")
+                refusal = ErrorOnWrite(error)
+                return cls(refusal.errno, refusal.message)
         errno, message = _told(error, info, connecting=connecting)
         if not connecting:
             return cls(errno, f"error reading from master '{_who(info)}' - message: {message}")

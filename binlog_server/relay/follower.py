@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
@@ -65,7 +65,7 @@ class Follower:
         ring: the servers that may be followed, the ones of `info`.
         until: where it ends by itself; groups beyond it, and of domains that are not in it, are not taken.
         follows: is told each server whose stream has begun.
-        incidents: says which INCIDENT events are passed; without, following ends at each.
+        incidents: says which INCIDENT events are passed.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Follower:
         into: Into,
         status: UpstreamStatus,
         ring: Ring,
+        incidents: Incidents,
         until: SlavePosition | None = None,
         follows: Callable[[str], Awaitable[None]] | None = None,
-        incidents: Incidents | None = None,
     ) -> None:
         self._configured = info
         self._into = into
@@ -87,15 +87,7 @@ class Follower:
         self.status = status
         self._gate = Gate(status.title, into.domains, info.filter)
         self._defects = Defects()
-        self._guard = Guard(
-            into.engine,
-            into.syncer,
-            into.domains,
-            self._gate,
-            info.filter,
-            into.config,
-            check_groups=info.check_last_group,
-        )
+        self._guard = Guard(into, self._gate, info)
 
     @property
     def _info(self) -> MasterInfo:
@@ -227,7 +219,8 @@ class Follower:
     def _stopped(self, error: Exception) -> None:
         self._failed(error)
         self.status.stopped = True
-        log.error("stopped following %(title)s: %(error)s", self._facts(error))
+        facts = {**self.status.facts, "error": told(error)}
+        log.error("stopped following %(title)s: %(error)s", facts)
 
     def _lost(self, error: Exception) -> None:
         self._failed(error)
@@ -235,16 +228,8 @@ class Follower:
         self.status.losses += 1
         self._guard.lost(ended=isinstance(error, DumpEnded))
         trace = None if isinstance(error, _EXPECTED) else self._defects.trace(error)
-        log.warning("lost %(title)s: %(error)s", self._facts(error), exc_info=trace)
-
-    def _facts(self, error: Exception) -> Mapping[str, object]:
-        status = self.status
-        return {
-            "title": status.title,
-            "connection_name": status.connection,
-            "upstream": status.name,
-            "error": told(error),
-        }
+        facts = {**self.status.facts, "error": told(error)}
+        log.warning("lost %(title)s: %(error)s", facts, exc_info=trace)
 
     def _failed(self, error: Exception) -> None:
         status = self.status

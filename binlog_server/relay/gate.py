@@ -10,15 +10,25 @@ An upstream that would make a store of more than `STATE_ENTRIES_MAX` pairs of do
 
 DO_DOMAIN_IDS, IGNORE_DOMAIN_IDS and IGNORE_SERVER_IDS leave groups out. What is left out of a domain by its server
 leaves a hole there, as on a MariaDB replica.
+
+The lists in a stream tell of its history, too. A MariaDB master begins each binlog file with the state at its end of
+the one before (GTID_LIST), and sends such a list of its own making when it has come to where the replica begins. A
+stream that was right so far has brought just that: the last group of each domain there is the last one here. After
+RESET MASTER it is another one: the master sends nothing of its new first file to those who are connected, and goes on
+with the next one, which begins with the new state. What the lists cannot tell: a new history that has the number, in
+the same domain and of the same server, from which a replica wants to go on.
 """
 
 from __future__ import annotations
 
+from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import FLAG_ARTIFICIAL
 from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import STATE_ENTRIES_MAX
-from binlog_storage.engine import OpenBinlog
+from binlog_storage.engine import EngineReader, OpenBinlog
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.upstreams.master_info import GroupFilter
@@ -27,19 +37,19 @@ _TIMESTAMP = slice(0, 4)  # of the group's GTID event: seconds since 1970
 
 
 class GroupRefused(Exception):
-    """The upstream sends what must not be stored; no later attempt would help."""
+    """The upstream sends what must not be stored; no later attempt would help. `errno`: MariaDB's number for it."""
+
+    def __init__(self, message: str, errno: int = ER_SLAVE_FATAL_ERROR) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
-class DomainTaken(GroupRefused):
-    """Groups of a domain that comes from elsewhere."""
-
-
-class TooManyDomains(GroupRefused):
-    """A group of one more domain, or server in a domain, than a store may have."""
-
-
-class HistoryBegunAnew(GroupRefused):
-    """A group whose number, or a higher one, its server has used before."""
+def begun_anew(found: str, stored: Gtid) -> GroupRefused:
+    """The error for a history that does not go on where the store ends. `found`: what shows it."""
+    return GroupRefused(
+        f"{found}, but {stored} is stored already: its binlog has begun anew, as by RESET MASTER, and groups may "
+        "be missing; begin anew here, too: RESET MASTER, SET GLOBAL gtid_slave_pos, replicas from a backup"
+    )
 
 
 class Domains:
@@ -61,15 +71,15 @@ class Domains:
         return self._engine.age
 
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
-        """Give the domain to that connection. Raises `DomainTaken`."""
+        """Give the domain to that connection. Raises `GroupRefused` if it comes from elsewhere."""
         if not self._publisher.follows_in(domain_id):
-            raise DomainTaken(
+            raise GroupRefused(
                 f"it sends {gtid}, but SQL that was sent to this server is committed in domain {domain_id}; "
                 "restart with read_only, or commit in a domain of its own"
             )
         owner = self._owners.setdefault(domain_id, gate)
         if owner is not gate and not self.ignore_duplicates:
-            raise DomainTaken(
+            raise GroupRefused(
                 f"it sends {gtid}, but domain {domain_id} comes from {owner.name}; give each master a "
                 "gtid_domain_id of its own, name the domains that are wanted in DO_DOMAIN_IDS, or set "
                 "gtid_ignore_duplicates if both send the same history"
@@ -85,12 +95,12 @@ class Domains:
         return -1 if last is None else last
 
     def enter(self, gtid: Gtid) -> None:
-        """Count a group whose server has none of its domain in the store yet. Raises `TooManyDomains`."""
+        """Count a group whose server has none of its domain in the store yet. Raises `GroupRefused` beyond them."""
         self._enter_age()
         if self._entries is None:
             self._entries = len(self._engine.binlog_state())
         if self._entries >= STATE_ENTRIES_MAX:
-            raise TooManyDomains(
+            raise GroupRefused(
                 f"it sends {gtid}, but the store has {self._entries} pairs of domain and server already, "
                 f"{STATE_ENTRIES_MAX} are the most: delete domains that are not used any more, there and here, FLUSH "
                 "BINARY LOGS DELETE_DOMAIN_ID=(...), or name the domains that are wanted in DO_DOMAIN_IDS"
@@ -135,8 +145,6 @@ class Gate:
         """The time at which the upstream wrote the last group; seconds since 1970, 0 before the first."""
         self.age = domains.age
         """The age of the binlog to which the groups of this network connection belong: they go into no other."""
-        self.skipped = 0
-        """Groups that were left out."""
         self.last_marker: bytes | None = None
         """The start marker that was stored last."""
         self._domains = domains
@@ -147,25 +155,19 @@ class Gate:
     def admits(self, group: EventGroup) -> bool:
         """Whether the group is to be stored, which must happen at once. Raises `GroupRefused`."""
         self.last_timestamp = int.from_bytes(group.payload[_TIMESTAMP], "little")
-        domain_id, server_id, _ = group.gtid
-        if domain_id not in self._claimed:
-            if not self._filter.wants_domain(domain_id):
-                self.skipped += 1
-                return False
-            self._domains.claim(domain_id, self, group.gtid)
-            self._claimed.add(domain_id)
-        duplicates = self._domains.ignore_duplicates
-        if server_id in self._filter.ignore_server_ids or (
-            duplicates and not self._domains.is_new(group)
-        ):
-            self.skipped += 1
+        gtid = group.gtid
+        if not self._takes(gtid):
             return False
-        if not duplicates:
-            self._go_on(group.gtid, group.gtid.seq_no)
-        elif (domain_id, server_id) not in self._last_seq_nos:
-            if self._domains.last_seq_no(domain_id, server_id) < 0:
-                self._domains.enter(group.gtid)
-            self._last_seq_nos[domain_id, server_id] = group.gtid.seq_no
+        if not self._domains.ignore_duplicates:
+            self._go_on(gtid, gtid.seq_no)
+            return True
+        if not self._domains.is_new(group):
+            return False
+        key = gtid.domain_id, gtid.server_id
+        if key not in self._last_seq_nos:
+            if self._domains.last_seq_no(*key) < 0:
+                self._domains.enter(gtid)
+            self._last_seq_nos[key] = gtid.seq_no
         return True
 
     @property
@@ -176,31 +178,30 @@ class Gate:
     def admits_run(self, run: GroupRun) -> bool:
         """Whether the groups of a run are taken in, all or none; see `admits`."""
         self.last_timestamp = run.timestamp
-        if run.domain_id not in self._claimed:
-            if not self._filter.wants_domain(run.domain_id):
-                self.skipped += len(run)
-                return False
-            self._domains.claim(run.domain_id, self, run.gtid(0))
-            self._claimed.add(run.domain_id)
-        if run.server_id in self._filter.ignore_server_ids:
-            self.skipped += len(run)
+        first = run.gtid(0)
+        if not self._takes(first):
             return False
-        self._go_on(run.gtid(0), run.last.seq_no)
+        self._go_on(first, run.last.seq_no)
         return True
 
+    def _takes(self, gtid: Gtid) -> bool:
+        """Whether the filters let the group through; its domain is the connection's from then on."""
+        if gtid.domain_id not in self._claimed:
+            if not self._filter.wants_domain(gtid.domain_id):
+                return False
+            self._domains.claim(gtid.domain_id, self, gtid)
+            self._claimed.add(gtid.domain_id)
+        return gtid.server_id not in self._filter.ignore_server_ids
+
     def _go_on(self, first: Gtid, last_seq_no: int) -> None:
-        """Groups of one server, up to that number, are stored next. Raises `HistoryBegunAnew`."""
+        """Groups of one server, up to that number, are stored next. Raises `GroupRefused`."""
         domain_id, server_id, seq_no = first
         key = domain_id, server_id
         stored = self._last_seq_nos.get(key)
         if stored is None:
             stored = self._domains.last_seq_no(domain_id, server_id)
         if seq_no <= stored:
-            raise HistoryBegunAnew(
-                f"it sends {first}, but {Gtid(domain_id, server_id, stored)} is stored already: its binlog has begun "
-                "anew, as by RESET MASTER, and groups may be missing; begin anew here, too: RESET MASTER, SET GLOBAL "
-                "gtid_slave_pos, replicas from a backup"
-            )
+            raise begun_anew(f"it sends {first}", Gtid(domain_id, server_id, stored))
         if stored < 0:
             self._domains.enter(first)
         self._last_seq_nos[key] = last_seq_no
@@ -209,13 +210,18 @@ class Gate:
         """Whether the connection has sent groups of the domain, and nobody else may."""
         return self._domains.owner(domain_id) is self
 
+    def may_own(self, domain_id: int) -> bool:
+        """Whether groups of the domain are wanted, and come from no other connection."""
+        return self._filter.wants_domain(domain_id) and (
+            self._domains.owner(domain_id) in (None, self)
+        )
+
     def stores_all_of(self, domain_id: int) -> bool:
         """Whether every group of the domain that comes is stored, and none from elsewhere."""
         return (
             not self._domains.ignore_duplicates
             and not self._filter.ignore_server_ids
-            and self._filter.wants_domain(domain_id)
-            and self._domains.owner(domain_id) in (None, self)
+            and self.may_own(domain_id)
         )
 
     def wants(self, gtid: Gtid) -> bool:
@@ -234,3 +240,36 @@ class Gate:
     def release(self) -> None:
         """Give up the domains: the connection has ended."""
         self._domains.release(self)
+
+
+class UpstreamHistory:
+    """The history in one connection, from its dump command on. `compare` needs all groups before it in the store."""
+
+    def __init__(self, engine: EngineReader, gate: Gate) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._start = engine.binlog_state()
+        # The stream has come to where we began in these; before that it has older groups, which are not sent.
+        self._reached: set[int] = set()
+
+    def compare(self, found: GtidList) -> None:
+        """The next list of the stream, in any thread. Raises `GroupRefused`."""
+        ours = self._engine.binlog_state()
+        made_for_us = bool(found.header_flags & FLAG_ARTIFICIAL)
+        for domain_id, theirs in found.lasts().items():
+            stored = ours.last(domain_id)
+            if stored is not None and self._gate.stores_all_of(domain_id):
+                self._compare(domain_id, theirs, stored, made_for_us=made_for_us)
+
+    def _compare(self, domain_id: int, theirs: Gtid, stored: Gtid, *, made_for_us: bool) -> None:
+        if theirs == stored:
+            self._reached.add(domain_id)
+        elif made_for_us:
+            return  # of other domains than the one that it is about it may be old
+        elif domain_id in self._reached or self._has_come(stored):
+            raise begun_anew(f"a binlog file of it begins behind {theirs}", stored)
+
+    def _has_come(self, stored: Gtid) -> bool:
+        """Whether the group came on this connection, which has brought all of its domain since it began."""
+        domain_id = stored.domain_id
+        return self._gate.owns(domain_id) and stored != self._start.last(domain_id)

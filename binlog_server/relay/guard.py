@@ -14,23 +14,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
-from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
-from binlog_protocol.errors.account_errors import TooManyUserConnections, UserLimitReached
+from binlog_protocol.errors import (
+    GtidDiverged,
+    GtidNotInBinlog,
+    MasterFatalError,
+    ProtocolError,
+    RemoteError,
+    TooManyUserConnections,
+    UserLimitReached,
+)
+from binlog_protocol.events.header import split_events
+from binlog_protocol.groups.event_parts import EventRun, event_parts
 from binlog_protocol.groups.group_comparison import Likeness, compare, describe, outline
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_storage.engine import EngineReader
-from binlog_storage.errors import StorageError
+from binlog_storage.errors import PositionPurged, StorageError
+from binlog_storage.log.stored_groups import find_group
 
-from binlog_server.commits.syncer import Syncer
 from binlog_server.loop.turn import in_turns
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.gate import Domains, Gate
-from binlog_server.relay.last_groups import LastGroup, last_group
+from binlog_server.relay.gate import Gate
+from binlog_server.relay.into import Into
 from binlog_server.relay.upstream_groups import (
     Connect,
     FoundGroup,
@@ -38,8 +48,7 @@ from binlog_server.relay.upstream_groups import (
     UpstreamState,
     ask_state,
 )
-from binlog_server.settings.config import Config
-from binlog_server.upstreams.master_info import GroupFilter
+from binlog_server.upstreams.master_info import MasterInfo
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +84,13 @@ class CandidateBehind(ConnectionError):
     errno = MasterFatalError.errno
 
 
+class LastGroup(NamedTuple):
+    """Our last group of a domain. `before`: the one before it there; None for the first one ever."""
+
+    before: Gtid | None
+    content: GroupContent
+
+
 class _Proof(NamedTuple):
     gtid: Gtid
     doubt: str  # why only the GTID proves it; empty if the group does
@@ -84,29 +100,16 @@ class Guard:
     """The divergence guard of one connection, from its start to its stop.
 
     Args:
-        wanted: which groups are.
         gate: whose domains are asked for.
-        check_groups: False leaves it at GTIDs.
     """
 
-    def __init__(
-        self,
-        engine: EngineReader,
-        syncer: Syncer,
-        domains: Domains,
-        gate: Gate,
-        wanted: GroupFilter,
-        config: Callable[[], Config],
-        *,
-        check_groups: bool,
-    ) -> None:
-        self._engine = engine
-        self._syncer = syncer
-        self._domains = domains
+    def __init__(self, into: Into, gate: Gate, info: MasterInfo) -> None:
+        self._engine = into.engine
+        self._syncer = into.syncer
+        self._config = into.config
         self._gate = gate
-        self._wanted = wanted
-        self._config = config
-        self._check_groups = check_groups
+        self._wanted = info.filter
+        self._check_groups = info.check_last_group
         self._proved: UpstreamState | None = None
         self._proved_name = ""
         self._holds = False  # the connection that was proved
@@ -158,8 +161,7 @@ class Guard:
         return [
             gtid
             async for gtid in in_turns(self._engine.binlog_state().position())
-            if self._wanted.wants_domain(gtid.domain_id)
-            and self._domains.owner(gtid.domain_id) in (None, self._gate)
+            if self._gate.may_own(gtid.domain_id)
         ]
 
     def _is_proved(self, name: str, there: UpstreamState) -> bool:
@@ -185,8 +187,7 @@ class Guard:
             last = there.gtids.last(gtid.domain_id)
             if last is None:
                 continue  # a domain of another upstream, perhaps
-            seq_no = there.gtids.get(gtid.domain_id, gtid.server_id)
-            shared.append((gtid, last, seq_no is not None and seq_no >= gtid.seq_no))
+            shared.append((gtid, last, there.gtids.has(gtid)))
         asked = self._asked([gtid for gtid, _, has_it in shared if has_it])
         proofs: list[_Proof] = []
         async for gtid, last, has_it in in_turns(shared):
@@ -205,7 +206,7 @@ class Guard:
         await asyncio.sleep(0)
 
     def _asked(self, gtids: list[Gtid]) -> frozenset[Gtid]:
-        """Which of these groups are to be shown: if they are many, others with each connection."""
+        """The groups of these that are to be shown: if they are many, others with each connection."""
         if len(gtids) <= PROOFS_MAX:
             return frozenset(gtids)
         first = self._asked_from % len(gtids)
@@ -266,8 +267,7 @@ class Guard:
                 theirs = await groups.first_behind(before, there.gtids)
             except RemoteError as error:
                 log.info("what %s has behind %s: %s", name, before, error)
-        fatal = MasterFatalError
-        told = fatal.diverged_position if last.seq_no >= gtid.seq_no else fatal.unknown_position
+        told = GtidDiverged if last.seq_no >= gtid.seq_no else GtidNotInBinlog
         text = f"{told(gtid).message}. Its last one there is {last}"
         if self._lacks(last):
             text += ", which is not in the store here"
@@ -316,3 +316,30 @@ def _listed(gtids: list[Gtid]) -> str:
     """A list of GTIDs for an error, cut short: they may be thousands."""
     more = len(gtids) - _TOLD_MAX
     return ", ".join(map(str, gtids[:_TOLD_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+def last_group(engine: EngineReader, gtid: Gtid) -> LastGroup | None:
+    """The group, which is durable and the last of its domain. None if the store does not hold it.
+
+    It may have been purged, or the store begins behind it. Waits for the disk. Raises `StorageError`.
+    """
+    hold = engine.hold("the last groups")
+    try:
+        others = engine.binlog_state().position()
+        group, before, _ = find_group(engine, gtid, others, ascending=False)
+        return None if group is None else LastGroup(before, content_of(group.pieces()))
+    except PositionPurged:
+        return None
+    finally:
+        hold.release()
+
+
+def content_of(pieces: Iterable[bytes]) -> GroupContent:
+    """The content of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
+    content = GroupContent()
+    for part in event_parts(pieces, long_bytes=EVENT_BYTES_MAX + 1):
+        assert isinstance(part, EventRun)
+        for event in split_events(part.data):
+            content.add(event)
+    content.finish()
+    return content

@@ -19,8 +19,7 @@ from binlog_server.relay.gate import GroupRefused
 log = logging.getLogger(__name__)
 
 
-class IncidentMet(GroupRefused):
-    """The upstream says that it has lost changes: what comes next is for people to decide."""
+ER_SLAVE_INCIDENT = 1590
 
 
 class Passed(NamedTuple):
@@ -45,11 +44,11 @@ class Incidents:
     """The incidents of one connection, for as long as it is to the same server."""
 
     def __init__(self, kept: list[Any] | None = None) -> None:
-        """`kept`: what `keep` was given."""
+        """`kept`: see the property."""
         self.skip_counter = 0
         """sql_slave_skip_counter: so many may be passed, until a group comes."""
-        self.keep: Callable[[list[Any]], Awaitable[None]] | None = None
-        """Makes the passed incident durable."""
+        self.keep: Callable[[], Awaitable[None]] | None = None
+        """Makes `kept` durable."""
         self._passed = None if kept is None else Passed(*kept)
 
     @property
@@ -60,7 +59,7 @@ class Incidents:
     async def meet(
         self, name: str, incident: Incident, place: ReplicaPlace, position: SlavePosition
     ) -> None:
-        """Note an incident that ends there in the master's files. Raises `IncidentMet` if it is not to be passed.
+        """Note an incident that ends there in the master's files. Raises `GroupRefused` if it is not to be passed.
 
         Args:
             name: the upstream's.
@@ -71,14 +70,15 @@ class Incidents:
         if self._passed is not None and self._passed.includes(found):
             return
         if not self.skip_counter:
-            raise IncidentMet(
+            raise GroupRefused(
                 f"{event}. Behind '{position}' changes are missing in the binlog of the master: see its error log, put "
-                "the replicas right, and to go on: SET GLOBAL sql_slave_skip_counter = 1, START SLAVE"
+                "the replicas right, and to go on: SET GLOBAL sql_slave_skip_counter = 1, START SLAVE",
+                ER_SLAVE_INCIDENT,
             )
         self.skip_counter -= 1
         self._passed = found
         if self.keep is not None:
-            await self.keep(list(found))
+            await self.keep()
         log.warning(
             "%s: passed, as sql_slave_skip_counter says, behind '%s': %s", name, position, event
         )

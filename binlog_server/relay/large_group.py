@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid
 
 from binlog_server.commits.room import AppendRoom
@@ -20,14 +20,15 @@ Events = Sequence[bytes | bytearray]
 
 
 class IncomingGroup:
-    """One such group. A thread of its own stores what has come, while more comes.
+    """One large group. A thread of its own stores what has come, while more comes.
 
     At its end `finish`, and then `commit` or `rollback`; `rollback` alone whenever the rest does not come.
     """
 
-    def __init__(self, room: AppendRoom) -> None:
+    def __init__(self, room: AppendRoom, *, bulk: bool) -> None:
+        """`bulk`: see `EngineWriter.begin`."""
         self._room = room
-        self._writer = room.engine.begin(bulk=True)
+        self._writer = room.engine.begin(bulk=bulk)
         self._gtid_event = b""
         self.size = 0
         """Bytes that were spilled."""
@@ -71,9 +72,13 @@ class IncomingGroup:
         if self._failure is not None:
             raise self._failure
 
-    def commit(self, gtid: Gtid, age: int) -> None:
-        """Append the commit record: the group becomes part of the binlog of that age. Raises `StorageError`."""
+    def commit(self, gtid: Gtid, age: int) -> int:
+        """Append the commit record: the group becomes part of the binlog of that age. Raises `StorageError`.
+
+        Returns the bytes of the whole group.
+        """
         self._writer.commit(self._gtid_event, gtid, age)
+        return len(self._gtid_event) + self.size
 
     async def rollback(self) -> None:
         """Drop the group and stop the thread."""

@@ -16,27 +16,25 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from binlog_protocol.errors.replication_errors import (
+from binlog_protocol.errors import (
     BadSlave,
     MasterInfoRefused,
+    NoMasterConnection,
+    NoRoomOnDisk,
+    NotSupportedYet,
+    OptionPreventsBecause,
+    ServerError,
     SlaveMustStop,
     SlaveWasRunning,
     WrongArguments,
 )
-from binlog_protocol.errors.sql_errors import (
-    NoMasterConnection,
-    NoRoomOnDisk,
-    NotSupportedYet,
-    OptionPreventsStatement,
-)
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import StoreFacts
 from binlog_storage.errors import DiskFull, StorageError
 
 from binlog_server.relay.connection import UpstreamConnection
-from binlog_server.relay.failure import ER_SLAVE_INCIDENT
 from binlog_server.relay.gate import Domains
-from binlog_server.relay.incidents import Incidents
+from binlog_server.relay.incidents import ER_SLAVE_INCIDENT, Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.upstreams.master_info import NAME_CHARS_MAX, MasterInfo, Warn
@@ -45,7 +43,7 @@ from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 128
-"""The most connections by SQL: each is a task, a row of SHOW ALL SLAVES STATUS, a part of a file written as a whole."""
+"""The most connections by SQL: each is a task, and a row of SHOW ALL SLAVES STATUS."""
 
 _KEPT = "relay:"
 _STOPPED = "relay_stopped:"
@@ -57,7 +55,7 @@ _ONLY_INCIDENTS = NotSupportedYet(
 )
 
 
-def _only_logged(_: int, __: str) -> None:
+def _only_logged(_: ServerError) -> None:
     """A `Warn` of those whom nobody asked."""
 
 
@@ -72,7 +70,7 @@ class Relay:
     def __init__(
         self,
         domains: Domains,
-        state: StateStore,
+        state: StoreFacts,
         keys: KeyFile,
         configured: Mapping[str, MasterInfo],
         changed: Callable[[bool], None],
@@ -205,12 +203,32 @@ class Relay:
         `warn`, here and with the next ones: is told that a full disk does not let it be kept over a restart.
         """
         async with self._lock:
-            return await self._start(self.find(name), until, warn)
+            connection = self.find(name)
+            if connection is not None and connection.runs:
+                if until is not None:
+                    raise SlaveWasRunning()
+                return False
+            if connection is None or not connection.info.host:
+                raise BadSlave()
+            self._into.require_whole()
+            await self._require_sound(connection)
+            if self.running is None:
+                self.domains.forget()
+            # A restart would go on behind UNTIL.
+            await self._want([connection], warn, wanted=until is None)
+            self._run(connection, until)
+            return True
 
     async def stop(self, name: str, warn: Warn = _only_logged) -> bool:
         """STOP SLAVE; False if it did not run. Raises `NoMasterConnection` (1617)."""
         async with self._lock:
-            return await self._stop(self.find(name), warn)
+            connection = self.find(name)
+            if connection is None:
+                return False
+            ran = connection.runs
+            await connection.stop()
+            await self._want([connection], warn, wanted=False)
+            return ran
 
     async def start_all(self, warn: Warn = _only_logged) -> list[str]:
         """START ALL SLAVES: the names of those that did not run. Raises as `start`."""
@@ -248,7 +266,7 @@ class Relay:
         connection = self.find(name)
         if connection is None:
             if count:
-                raise BadSlave
+                raise BadSlave()
             return
         if connection.runs:
             raise SlaveMustStop(connection.name)
@@ -284,25 +302,6 @@ class Relay:
                 self._changed(bool(self._connections))
                 log.info("connection '%s' is forgotten", connection.name)
 
-    async def _start(
-        self, connection: UpstreamConnection | None, until: SlavePosition | None, warn: Warn
-    ) -> bool:
-        if connection is not None and connection.runs:
-            if until is not None:
-                raise SlaveWasRunning
-            return False
-        if connection is None or not connection.info.host:
-            raise BadSlave
-        self._into.require_whole()
-        await self._require_sound(connection)
-        if self.running is None:
-            self.domains.forget()
-        await self._want(
-            [connection], warn, wanted=until is None
-        )  # a restart would go on behind UNTIL
-        self._run(connection, until)
-        return True
-
     async def _require_sound(self, connection: UpstreamConnection) -> None:
         """Raises `MasterInfoRefused` (1201) for one that has no password."""
         if connection.problem:  # the key may be back
@@ -314,45 +313,26 @@ class Relay:
             raise MasterInfoRefused(connection.name, connection.problem)
 
     def _run(self, connection: UpstreamConnection, until: SlavePosition | None = None) -> None:
+        async def keep(what: str) -> None:
+            progress = _progress(connection.name, connection.followed, connection.incidents.kept)
+            try:
+                if any(self._state.get(key) != value for key, value in progress.items()):
+                    await asyncio.to_thread(self._state.update, progress)
+            except StorageError as error:  # only a restart would miss it
+                log.warning("that %s is not kept: %s", what, error)
+
         async def follows(name: str) -> None:
             if connection.followed != name:
                 connection.followed = name
-                try:
-                    await self._keep_followed(connection)
-                except StorageError as error:  # only a restart would miss it
-                    log.warning("that %s is followed is not kept: %s", name, error)
+                await keep(f"{name} is followed")
 
-        async def keep(passed: list[Any]) -> None:
-            try:
-                await self._keep_passed(connection, passed)
-            except StorageError as error:  # only a restart would stop there again
-                log.warning("that an incident was passed is not kept: %s", error)
-
-        connection.incidents.keep = keep
+        connection.incidents.keep = lambda: keep("an incident was passed")
         connection.start(self._into, until, follows if connection.info.candidates else None)
-
-    async def _keep_passed(self, connection: UpstreamConnection, passed: list[Any] | None) -> None:
-        key = _PASSED + connection.name.lower()
-        if self._state.get(key) != passed:
-            await asyncio.to_thread(self._state.set, key, passed)
-
-    async def _keep_followed(self, connection: UpstreamConnection) -> None:
-        key, name = _FOLLOWED + connection.name.lower(), connection.followed or None
-        if self._state.get(key) != name:
-            await asyncio.to_thread(self._state.set, key, name)
-
-    async def _stop(self, connection: UpstreamConnection | None, warn: Warn) -> bool:
-        if connection is None:
-            return False
-        ran = connection.runs
-        await connection.stop()
-        await self._want([connection], warn, wanted=False)
-        return ran
 
     async def _want(
         self, connections: Sequence[UpstreamConnection], warn: Warn, *, wanted: bool
     ) -> None:
-        """Keep for all these connections together whether they are wanted: each change writes the whole state."""
+        """Keep for all these connections together whether they are wanted: all of them or, on a full disk, none."""
         changed = [c for c in connections if c.wanted is not wanted or not c.wanted_is_kept]
         for connection in changed:
             connection.wanted, connection.wanted_is_kept = wanted, False
@@ -366,7 +346,7 @@ class Relay:
                     f"unless {done} SLAVE is repeated once there is room"
                 )
                 log.warning("%s", text)
-                warn(NoRoomOnDisk.errno, text)
+                warn(ServerError(NoRoomOnDisk, text))
         else:
             for connection in changed:
                 connection.wanted_is_kept = True
@@ -412,7 +392,7 @@ async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:
 def _require_ours(connection: UpstreamConnection) -> None:
     if connection.configured:
         table = f"upstream.{connection.name}" if connection.name else "upstream"
-        raise OptionPreventsStatement(
+        raise OptionPreventsBecause(
             table,
-            f": connection '{connection.name}' is defined in the configuration file; change it there",
+            f"connection '{connection.name}' is defined in the configuration file; change it there",
         )

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from binlog_protocol.errors import ErrorOnWrite
 from binlog_protocol.wire.results import Value
 from binlog_protocol.wire.semi_sync import ReplicaPlace
 
 from binlog_server.relay.connection import UpstreamConnection
-from binlog_server.relay.failure import ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT
+from binlog_server.relay.incidents import ER_SLAVE_INCIDENT
 
 _APPLYING = "Slave has read all relay log; waiting for more updates"
 _USING_GTID = {"slave_pos": "Slave_Pos", "current_pos": "Current_Pos"}
@@ -42,11 +43,10 @@ _CONSTANTS: Mapping[str, Value] = {
     "Slave_Transactional_Groups": 0,
     "Retried_transactions": 0,
     "Executed_log_entries": 0,
-    "Slave_received_heartbeats": 0,
 }
 
 # What MariaDB's SQL thread would have met, and not the one that reads.
-_OF_APPLYING = frozenset({ER_ERROR_ON_WRITE, ER_SLAVE_INCIDENT})
+_OF_APPLYING = frozenset({ErrorOnWrite.errno, ER_SLAVE_INCIDENT})
 
 
 def slave_row(
@@ -100,6 +100,7 @@ def slave_row(
         "Gtid_IO_Pos": position,
         "Gtid_Slave_Pos": position,
         "Slave_SQL_Running_State": applying,
+        "Slave_received_heartbeats": status.heartbeats,
         "Slave_heartbeat_period": f"{info.heartbeat_s(slave_net_timeout):.3f}",
         "Master_last_event_time": _time(status.last_timestamp),
         "Slave_last_event_time": _time(status.last_timestamp),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -17,7 +18,6 @@ class IoState(Enum):
     STOPPED = ("No", "")
     CONNECTING = ("Connecting", "Connecting to master")
     CHECKING = ("Preparing", "Checking master version")
-    REQUESTING = ("Preparing", "Requesting binlog dump")
     WAITING = ("Yes", "Waiting for master to send event")
     QUEUEING = ("Yes", "Queueing master event to the relay log")
     PAUSING = ("Connecting", "Waiting to reconnect after a failed master event read")
@@ -52,6 +52,7 @@ class UpstreamStatus:
     server_id, version: the upstream's, once it has told them.
     protection: whether the connection has TLS, and how that was verified.
     semi_sync: what it sends is acknowledged; `acks_sent` so often.
+    heartbeats: that it has sent.
     read, stored: in its files, as it tells and as a replica counts: up to where it has come, and is stored. Without a
         file's name if it tells none (12.3 with an engine binlog).
     """
@@ -78,6 +79,7 @@ class UpstreamStatus:
     protection: str = ""
     semi_sync: bool = False
     acks_sent: int = 0
+    heartbeats: int = 0
     read: ReplicaPlace = field(default_factory=ReplicaPlace)
     stored: ReplicaPlace = field(default_factory=ReplicaPlace)
 
@@ -85,6 +87,11 @@ class UpstreamStatus:
     def title(self) -> str:
         """The name for log lines and errors."""
         return f"upstream {self.name}" + (f" ('{self.connection}')" if self.connection else "")
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """The facts of a log line about it that begins with the title."""
+        return {"title": self.title, "connection_name": self.connection, "upstream": self.name}
 
     @property
     def behind_s(self) -> int | None:

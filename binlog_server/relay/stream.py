@@ -8,19 +8,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain, ProtocolError
+from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import Position
 
 from binlog_server.process.logs import shortened
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.gate import Gate
+from binlog_server.relay.gate import Gate, UpstreamHistory
 from binlog_server.relay.guard import Guard
 from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import Ingest
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import IoState, UpstreamStatus
-from binlog_server.relay.upstream_history import UpstreamHistory
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from binlog_server.upstreams.master_info import GroupFilter, MasterInfo
 
@@ -57,7 +56,7 @@ class UpstreamStream:
         among: bool,
         until: SlavePosition | None,
         begun: Callable[[], Awaitable[None]],
-        incidents: Incidents | None = None,
+        incidents: Incidents,
     ) -> None:
         self._info = info
         self._into = into
@@ -116,25 +115,21 @@ class UpstreamStream:
             elif config.rpl_semi_sync_slave_enabled:
                 log.warning("%s has no semi-sync: it is followed without", self._status.title)
             await self._begun()
-            self._ingest = Ingest(
-                self._status.title,
-                self._into.engine,
-                self._into.syncer,
-                self._into.room,
-                self._gate,
-                handshake.checksum_algorithm,
-                status=status,
-                group_bytes_max=config.max_event_group_size,
-                acks=acks,
-                # With UNTIL the upstream leaves groups out.
-                history=(
-                    None
-                    if self._until is not None
-                    else UpstreamHistory(self._into.engine, self._gate)
-                ),
-                incidents=self._incidents,
+            # With UNTIL the upstream leaves groups out.
+            history = (
+                UpstreamHistory(self._into.engine, self._gate) if self._until is None else None
             )
-            await self._ingest.run(link)
+            self._ingest = Ingest(
+                link,
+                self._into,
+                self._gate,
+                status,
+                self._incidents,
+                handshake.checksum_algorithm,
+                acks=acks,
+                history=history,
+            )
+            await self._ingest.run()
         except asyncio.CancelledError:
             if status.semi_sync:
                 await self._end_dump(link)
@@ -186,16 +181,12 @@ class UpstreamStream:
     async def _end_dump(self, link: ClientLink) -> None:
         """End the dump as a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
         greeting = link.machine.greeting
-        info = self._info
         if greeting is None or link.machine.is_closed:
             return
         try:
             async with asyncio.timeout(END_DUMP_S):
-                other = await ClientLink.connect(
-                    info.host, info.port, info.user, self._password, END_DUMP_S, info.tls
-                )
+                other = await self._connect_more()
                 try:
-                    await other.log_in()
                     await other.query(f"KILL {greeting.connection_id}")
                 finally:
                     other.close()
@@ -212,9 +203,7 @@ class UpstreamStream:
         log.info(
             "following %(title)s (%(version)s) from '%(gtid)s', %(protection)s",
             {
-                "title": status.title,
-                "connection_name": status.connection,
-                "upstream": status.name,
+                **status.facts,
                 "version": status.version,
                 "gtid": shortened(position),
                 "protection": status.protection,
@@ -234,7 +223,7 @@ class UpstreamStream:
         rows = await link.query("SELECT @@GLOBAL.gtid_binlog_pos")
         try:
             return await asyncio.to_thread(_completed, position, rows[0][0] or "", wanted)
-        except (BadGtidList, DuplicateGtidDomain, IndexError):
+        except (ServerError, IndexError):
             raise ProtocolError(f"gtid_binlog_pos of the upstream is {rows!r}") from None
 
 

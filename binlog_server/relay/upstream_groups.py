@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ReplicaHandshake, number
-from binlog_protocol.errors import BadGtidList, ProtocolError
-from binlog_protocol.groups.event_group import EventGroup, StartMarker, split_events
+from binlog_protocol.errors import ProtocolError, ServerError
+from binlog_protocol.events.header import split_events
+from binlog_protocol.groups.event_group import EventGroup, StartMarker
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded
 from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
@@ -50,7 +51,7 @@ async def ask_state(link: ClientLink) -> UpstreamState:
     try:
         # In a thread: it may have as many entries as fit a result.
         return UpstreamState(server_id, started, await asyncio.to_thread(BinlogState.parse, state))
-    except BadGtidList:
+    except ServerError:
         raise ProtocolError(f"gtid_binlog_state is {state!r}") from None
 
 
@@ -60,8 +61,6 @@ async def _value(link: ClientLink, sql: str, column: int) -> str:
 
 
 class FoundGroup(NamedTuple):
-    """A group of an upstream."""
-
     gtid: Gtid
     content: GroupContent
 
@@ -91,18 +90,16 @@ class UpstreamGroups:
         `ours`: what it is to be compared with. No more of it is uncompressed than that has.
         """
         content = GroupContent(inflate_max=ours.plain_size + _MORE_BYTES)
-        return await self._first(wanted.domain_id, before, gtids, wanted, wanted, content)
+        return await self._first(before, gtids, wanted, wanted, content)
 
     async def first_behind(self, before: Gtid, gtids: BinlogState) -> FoundGroup | None:
-        """Whichever group of its domain comes behind `before`."""
+        """The group of its domain that comes behind `before`, whichever it is."""
         until = gtids.last(before.domain_id)
-        return until and await self._first(
-            before.domain_id, before, gtids, until, None, GroupContent(inflate_max=_MORE_BYTES)
-        )
+        content = GroupContent(inflate_max=_MORE_BYTES)
+        return until and await self._first(before, gtids, until, None, content)
 
     async def _first(
         self,
-        domain_id: int,
         before: Gtid | None,
         gtids: BinlogState,
         until: Gtid,
@@ -111,7 +108,7 @@ class UpstreamGroups:
     ) -> FoundGroup | None:
         """Raises `RemoteError` with 1236 if it cannot be sent."""
         # In a thread: there may be thousands of domains.
-        position = await asyncio.to_thread(_position, domain_id, before, gtids)
+        position = await asyncio.to_thread(_position, until.domain_id, before, gtids)
         link = await self._connect()
         try:
             handshake = ReplicaHandshake(

@@ -40,6 +40,10 @@ class Commits:
 
         self._syncer.on_commit(done)
 
+    def on_record(self, written: Committed) -> None:
+        """As `on_commit`, of what no replica sees: a prepared transaction, or the end of one that is rolled back."""
+        self._syncer.on_commit(written)
+
     def waits_for_replicas(self, committed: Committed) -> bool:
         """Whether it is durable here, and only replicas are waited for."""
         return self._semi_sync.is_waiting(committed)

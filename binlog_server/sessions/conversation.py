@@ -4,30 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
     Command,
+    CommandCode,
+    Debug,
+    FieldList,
     InitDatabase,
     Ping,
+    ProcessInfo,
+    ProcessKill,
     Query,
     Quit,
     Refresh,
+    RefreshFlag,
     RegisterSlave,
     ResetConnection,
     SetOption,
     StatisticsCommand,
+    StmtBulkExecute,
+    StmtClose,
+    StmtExecute,
+    StmtFetch,
+    StmtPrepare,
+    StmtReset,
+    StmtSendLongData,
     UnknownCommand,
 )
-from binlog_protocol.connection.handshake import LoginRequest
+from binlog_protocol.connection.handshake import Capability, LoginRequest
+from binlog_protocol.connection.server import NextStatement
 from binlog_protocol.connection.server_states import ServerState
-from binlog_protocol.errors import AccessDenied, ServerError, SqlSyntaxError, UnknownCommandError
-from binlog_protocol.errors.account_errors import ConnectionKilled, EmptyQuery, QueryInterrupted
+from binlog_protocol.errors import (
+    AccessDenied,
+    ConnectionKilled,
+    EmptyQuery,
+    NoDatabaseSelected,
+    NoSuchTable,
+    QueryInterrupted,
+    ServerError,
+    SqlSyntaxError,
+    StatementTimeout,
+    UnknownCommandError,
+    WrongTableName,
+)
 from binlog_protocol.wire.packets import frame_packet
-from binlog_protocol.wire.results import ok_payload
+from binlog_protocol.wire.results import Column, ok_payload
 
 from binlog_server.accounts.account import UserAccount
 from binlog_server.connections.channel import Channel
@@ -35,31 +63,70 @@ from binlog_server.connections.connections import Connection
 from binlog_server.connections.tls import tls_status
 from binlog_server.dumps.coordinates import coordinates_of
 from binlog_server.loop.defects import internal_error
+from binlog_server.loop.turn import Turn
 from binlog_server.sessions.dump_session import DumpSession
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
-from binlog_server.sql.account_sql import AccountSql
-from binlog_server.sql.account_statements import ACCOUNTS
-from binlog_server.sql.assignments import SetVariables
-from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX, Grammar
+from binlog_server.sessions.prepared import PreparedStatements
+from binlog_server.sessions.state_changes import StateChanges
+from binlog_server.sql import little_tables
+from binlog_server.sql.account_statements import ACCOUNTS, AccountSql
+from binlog_server.sql.assignments import SetStatement, SetVariables
+from binlog_server.sql.expressions import Given, Literal
+from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.kills import Kill
+from binlog_server.sql.maintenance import FlushLogs
 from binlog_server.sql.parser import parse
+from binlog_server.sql.prepared_sql import PreparedSql
+from binlog_server.sql.runner import in_parts
 from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
 from binlog_server.sql.session_settings import login_variables, result_charset
+from binlog_server.sql.shows import ShowProcesslist
 from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS, SqlSession
 from binlog_server.sql.statement import Statement
-from binlog_server.sql.statement_kind import HEAD_BYTES_MAX, Kind, classify
+from binlog_server.sql.statement_kind import HEAD_BYTES_MAX, Classified, Kind
 from binlog_server.sql.tokens import NEAR_CHARS
-from binlog_server.sql.view import Later, ResultSet, RowStream, Wait, Work
-from binlog_server.sql_commit.session_transaction import QUICK_WORDS
+from binlog_server.sql.variables import VARIABLES
+from binlog_server.sql.view import (
+    Computed,
+    Later,
+    ResultSet,
+    RowStream,
+    Unfinished,
+    Wait,
+    Work,
+)
+from binlog_server.sql_commit.logged_text import Reading, first_statement, result_of
+from binlog_server.sql_commit.session_transaction import QUICK_WORDS, ROW_UPDATED
 
 log = logging.getLogger(__name__)
 
+FLUSH_LOGS: Final = FlushLogs()
 T = TypeVar("T")
 
 _WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
 _WAITS_FOR_GTIDS: Final = "Waiting in MASTER_GTID_WAIT() (primary waiter)"
+# What a command counts in SHOW STATUS, if it is not `_ASKED`.
+_ASKED: Final = ("Questions", "Queries")
+_COUNTED: Final[Mapping[type[Command | NextStatement], tuple[str, ...]]] = {
+    Ping: ("Com_admin_commands",),
+    StatisticsCommand: ("Com_show_status",),
+    StmtPrepare: ("Queries", "Com_stmt_prepare"),
+    StmtReset: ("Queries", "Com_stmt_reset"),
+    StmtClose: ("Queries", "Com_stmt_close"),
+    StmtFetch: (*_ASKED, "Com_stmt_fetch"),
+    StmtSendLongData: (*_ASKED, "Com_stmt_send_long_data"),
+    InitDatabase: (*_ASKED, "Com_change_db"),
+    SetOption: (*_ASKED, "Com_set_option"),
+    FieldList: (*_ASKED, "Com_show_fields"),
+    **dict.fromkeys((ResetConnection, Debug, BinlogDump), (*_ASKED, "Com_admin_commands")),
+}
+_SLOW: Final = VARIABLES["long_query_time"].default
+_MAY_BE_SLOW: Final = (Query, NextStatement, StmtExecute, StmtBulkExecute)
 _SAID_END: Final = 5 + SHOWN_CHARS + 1  # in a packet: the head and the command are 5 bytes
+_EXECUTE: Final = bytes((CommandCode.STMT_EXECUTE,))
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
+_QUICK_UPDATED: Final = frame_packet(ok_payload(affected_rows=1, info=ROW_UPDATED.info), 1)[0]
 
 
 class Conversation:
@@ -76,8 +143,10 @@ class Conversation:
         account: UserAccount,
         request: LoginRequest,
         address: str,
+        holds_more: Callable[[], None],
     ) -> None:
-        """Begin after a login. `address` is the client's, without the port.
+        """Begin after a login. `address` is the client's, without the port; `holds_more` is to be told when `held` has
+        changed while nothing came.
 
         Raises `ServerError` (1102) if the login's database has no valid name.
         """
@@ -88,6 +157,7 @@ class Conversation:
         self._connection = connection
         self._user = request.user
         self._address = address
+        self.holds_more = holds_more
         self._accounts = AccountSql(
             server.users, account, server.failed_logins.clear, server.connections.set_policy
         )
@@ -98,11 +168,25 @@ class Conversation:
             account.name,
             grants=account.grants,
             login=login_variables(request.charset),
-            status=tls_status(channel.transport.get_extra_info("ssl_object")),
+            status={
+                **tls_status(channel.transport.get_extra_info("ssl_object")),
+                "Compression": "ON" if request.capabilities & Capability.COMPRESS else "OFF",
+            },
+            counts=connection.counts,
+            traffic=connection.traffic,
             coordinates=coordinates_of(account.replica.style),
+            version=account.replica.server_version,
+            program=request.attributes.get("program_name", ""),
             accounts=self._accounts,
         )
         self.transaction = server.new_transaction(self, self._machine, self.sql)
+        self.prepared = PreparedStatements(
+            self, self._machine, server.prepared_count, server.config.max_allowed_packet
+        )
+        # Whether a query may have several statements.
+        self._takes_many = bool(self._machine.capabilities & Capability.MULTI_STATEMENTS)
+        self._changes = StateChanges(self.sql, lambda: self._machine.status)
+        self._machine.take_changes = self._changes.take
         connection.database = self._database
         connection.running = self._running
         if request.database:
@@ -110,22 +194,49 @@ class Conversation:
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # the running statement, if it takes longer
         self._computed: asyncio.Future[Any] | None = None  # its first part, computed in a thread
+        self._asked: Computed | None = None  # the question that is being answered
         self._ends_early = False  # KILL QUERY may cancel it: it only reads, or may wait for long
         self._said = b""  # the beginning of the last statement
         self._heard = True  # bytes came since the idle timer's last look
+        self._began = monotonic()  # the command that is being answered
+        self._slow_text, self._slow_s = _SLOW, float(_SLOW)  # long_query_time
+        self.has_quit = False
+        self._machine.answered = self._answered
         self._idle = IdleTimer(self._silence_allowed, self._was_heard, self._idle_for_too_long)
         self._idle.start()
 
     # --- from the session ---
 
+    def state_at_login(self, *, again: bool) -> bytes:
+        """What the OK of the login tells of the session's state. `again`: of COM_CHANGE_USER."""
+        return self._changes.at_login(again=again)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the session keeps between commands, and those of the question that is being answered."""
+        asked = 0 if self._asked is None else self._asked.held()
+        return self.sql.variable_bytes + self.prepared.held + asked
+
     def quick(self, data: bytes) -> bool:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""
         self._heard = True
         try:
-            if data[5:12] not in QUICK_WORDS or not self.transaction.quick(data):
+            word = data[5:12]
+            if word in QUICK_WORDS and data[4] == CommandCode.QUERY:
+                self._began = monotonic()
+                if not self.transaction.quick(data):
+                    return False
+                self._said = data[5:_SAID_END]
+            elif data[4:5] == _EXECUTE:
+                self._began = monotonic()
+                found = self.prepared.quick(data)
+                if found is None:
+                    return False
+                self._said, word = found
+            else:
                 return False
-            self._said = data[5:_SAID_END]
-            self._connection.since = monotonic()
+            self._connection.since = self._began
+            self._connection.counts.quick[word] += 1
             return True
         except Exception as error:  # noqa: BLE001 - logged there
             self._send_error(internal_error(error, self._channel.peer))
@@ -148,12 +259,15 @@ class Conversation:
         if self._is_within_a_packet:
             self._idle.start()
 
-    def answer(self, command: Command) -> None:
+    def answer(self, command: Command | NextStatement) -> None:
         """Answer a command, at once or later. Its errors become the answer."""
+        self._began = monotonic() if isinstance(command, _MAY_BE_SLOW) else inf
+        for name in _COUNTED.get(type(command), _ASKED):
+            self._connection.counts.count(name)
         try:
             self._answer(command)
         except Exception as error:  # noqa: BLE001 - logged there
-            if not isinstance(command, Query):
+            if not isinstance(command, (Query, NextStatement)):
                 self.sql.begin()  # other commands leave diagnostics only by their errors
             if isinstance(error, ServerError):
                 self._send_error(error)
@@ -170,9 +284,14 @@ class Conversation:
         if reason is not None and not isinstance(reason, ConnectionError):
             log.warning("lost %s: %s", self._channel.peer, reason)
             said = f"lost: {reason}"
+        self.leave(said)
+
+    def leave(self, reason: str) -> None:
+        """The session has ended: give back all that it has."""
         self._idle.stop()
         self.sql.forget()
-        self.cancel(said)
+        self.prepared.clear()
+        self.cancel(reason)
 
     def cancel(self, reason: str) -> None:
         """Stop the dump or statement that runs, and roll back. `reason` is for the log."""
@@ -220,20 +339,36 @@ class Conversation:
 
     # --- Client of a transaction, and of `Runner.answer` ---
 
-    def committed_quickly(self) -> None:
+    def committed_quickly(self, *, is_update: bool = False) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self._connection.since = monotonic()
-            self.write(self._machine.send_quick(_QUICK_OK))
+            self.sql.changed_rows = 1
+            self.write(self._machine.send_quick(_QUICK_UPDATED if is_update else _QUICK_OK))
             if self._machine.buffered:
                 self._channel.go_on()
 
-    def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
+    def committed(
+        self,
+        affected_rows: int,
+        *,
+        leaves: bool = False,
+        insert_id: int = 0,
+        info: bytes = b"",
+        rows: ResultSet | None = None,
+    ) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self._connection.since = monotonic()
+            found = self.prepared.unit_results(affected_rows) if rows is None else rows
             self._machine.warnings = self.sql.warning_count
-            self.write(self._machine.send_ok(affected_rows=affected_rows))
+            if found is not None:
+                self._give(found)
+                return
+            self.sql.changed_rows = affected_rows
+            self.write(
+                self._machine.send_ok(affected_rows=affected_rows, insert_id=insert_id, info=info)
+            )
             if leaves:
                 self._channel.close()
             self._channel.go_on()
@@ -247,6 +382,8 @@ class Conversation:
     def _send_error(self, error: ServerError) -> None:
         shown = shown_error(error, self._said.decode("utf-8", "surrogateescape"))
         self.sql.failed(shown)
+        if error.kind is StatementTimeout:
+            self._connection.counts.count("Max_statement_time_exceeded")
         self._channel.send_error(shown)
 
     def hold(self, *, held: bool) -> None:
@@ -256,6 +393,10 @@ class Conversation:
     def write(self, data: bytes | bytearray) -> None:
         """Give bytes to the client's socket or its buffer; never waits."""
         self._channel.write(data)
+
+    def answered(self, rows: int) -> None:
+        """See `sql.view.Client`."""
+        self.sql.answered(rows)
 
     async def drain(self) -> None:
         """Wait until the client takes more.
@@ -269,30 +410,60 @@ class Conversation:
 
     # --- commands ---
 
-    def _answer(self, command: Command) -> None:
+    def _answer(self, command: Command | NextStatement) -> None:
         machine, write = self._machine, self.write
         match command:
-            case Query():
-                self._execute(command)
+            case Query(text=text):
+                self._execute(text, 0)
+            case NextStatement(text, start):
+                self._execute(text, start)
+            case StmtPrepare() | StmtExecute() | StmtBulkExecute():
+                self._about_prepared(command)
+            case StmtSendLongData():
+                self.prepared.take_long_data(command)
+            case StmtFetch():
+                self.prepared.fetch(command)
+            case StmtReset(number):
+                self.prepared.reset(number)
+            case StmtClose(number):
+                self.prepared.close(number)
             case InitDatabase(database):
                 self.transaction.use(_encoded(database))
                 write(machine.send_ok())
             case Ping():
                 write(machine.send_ok())
-            case Refresh():  # nothing to do, as for FLUSH of caches that this server does not have
+            case Refresh(flags):
                 self.sql.require_for(command)
-                write(machine.send_ok())
+                if flags & RefreshFlag.LOG:
+                    self.answer_query(lambda: FLUSH_LOGS)
+                else:  # nothing to do, as for FLUSH of caches that this server does not have
+                    self.sql.counts.command("flush")
+                    write(machine.send_ok())
+            case ProcessInfo():
+                self.answer_query(ShowProcesslist)
+            case ProcessKill(number):
+                self.answer_query(lambda: Kill(Literal(number)))
+            case Debug():
+                self.sql.require_for(command)
+                write(machine.send_eof())
+            case FieldList(table, pattern):
+                self._list_fields(table, pattern)
             case ResetConnection():
                 self.sql.reset()
+                self.prepared.clear()
                 self.transaction.reset()
                 write(machine.send_ok())
-            case SetOption():
+            case SetOption(option):
+                if option > 1:
+                    raise UnknownCommandError()
+                self._takes_many = not option
                 write(machine.send_eof())
             case StatisticsCommand():
                 write(machine.send_string(self._statistics()))
             case RegisterSlave():
+                self._server.connections.registered += 1
                 if not self.sql.may(*NEEDED_FOR_COMMANDS[RegisterSlave]):
-                    raise AccessDenied(self._user, self._address, using_password=True)
+                    raise AccessDenied(self._user, self._address, "YES")
                 self._connection.registered = command
                 write(machine.send_ok())
             case BinlogDump():
@@ -304,58 +475,205 @@ class Conversation:
                     self.sql,
                 )
             case Quit():
+                self.has_quit = True
                 self._channel.close()
             case UnknownCommand(code):
                 log.warning("%s sent the unknown command 0x%02x", self._channel.peer, code)
-                raise UnknownCommandError
+                raise UnknownCommandError()
 
-    def _execute(self, query: Query) -> None:
+    def _list_fields(self, table: str, pattern: str) -> None:
+        """COM_FIELD_LIST: the columns that a SELECT of all would have, those whose names are LIKE the pattern.
+
+        What the upstream alone has is not here.
+        """
+        database = self._database()
+        if not table:
+            raise WrongTableName(table)
+        if database is None:
+            raise NoDatabaseSelected()
+        if not little_tables.is_schema(database):
+            raise NoSuchTable(database, table)
+        quoted = table.replace("`", "``")
+
+        def listed(_: Statement, columns: Sequence[Column]) -> None:
+            self.write(self._machine.send_definitions(little_tables.like(columns, pattern)))
+
+        def parsed(statement: Callable[[], Statement]) -> None:
+            self.describe(statement(), listed)
+
+        self.read(Classified(Kind.OTHER, b""), f"SELECT * FROM `{quoted}`", None, parsed)
+
+    def _execute(self, text: bytes, start: int) -> None:
+        """Execute the statement that begins at `start`; behind it may be others."""
         self.sql.begin()
-        # A statement may be as long as a packet: only its head is read here.
-        text = query.text
-        self._said = text[: SHOWN_CHARS + 1]
         self._connection.since = monotonic()
-        head = text[:HEAD_BYTES_MAX]
-        if not head.strip(b" \t\r\n;\0") and len(head) == len(text):
-            raise EmptyQuery
-        found = classify(text)
-        is_about_accounts = found.grammar is ACCOUNTS
-        is_for_here = is_about_accounts and not self._accounts.are_for_replicas
-        if found.kind is not Kind.OTHER and not is_for_here:
-            self.transaction.execute(found)
+        # A statement may be as long as a packet: only its head is read here.
+        self._said = bytes(text[start : start + SHOWN_CHARS + 1])
+        head = text[start : start + HEAD_BYTES_MAX]
+        if not head.strip(b" \t\r\n;\0") and start + len(head) == len(text):
+            raise EmptyQuery()
+        if self._takes_many and text.find(b";", start) >= 0:
+            steps = first_statement(text, start, self.transaction.settings_now())
+
+            def cut(end: Callable[[], int | None]) -> None:
+                second = end()
+                if second is not None:
+                    self._machine.put_back(text, second)
+                self._execute_one(text[start:second] if start or second else text)
+
+            self.go_through(steps, cut)
+        else:
+            self._execute_one(text[start:] if start else text)
+
+    def _execute_one(self, text: bytes) -> None:
+        found = self.transaction.classified(text)
+        if not self.is_for_here(found):
+            self.commit(found, None)
         elif len(text) > STATEMENT_CHARS_MAX:
-            near = b"" if is_about_accounts else text[:NEAR_CHARS]  # it may be a password
+            near = b"" if found.grammar is ACCOUNTS else text[:NEAR_CHARS]  # it may be a password
             raise SqlSyntaxError(near.decode("utf-8", "replace"))
         else:
-            self._query(query.sql, found.grammar)
+            self._query(text.decode("utf-8", "surrogateescape"), found)
 
-    def _query(self, sql: str, grammar: Grammar) -> None:
+    def commit(self, statement: Classified, readings: Iterable[Reading] | None) -> None:
+        """Run a statement that is committed, or about the transaction; under its SET STATEMENT, if it has one."""
+        self._connection.counts.command(statement.counted_as)
+        if not statement.setting:
+            self.transaction.execute(statement, readings)
+            return
+        # It is parsed with another statement in the place of this one.
+        text = statement.setting.decode("utf-8", "surrogateescape") + " SELECT 1"
+        text = self.transaction.for_grammars(text)
+
+        def go_on(parsed: Callable[[], Statement]) -> None:
+            setting = parsed()
+            assert isinstance(setting, SetStatement)
+            self.transaction.execute(statement, readings, setting)
+
+        if len(text) <= LOOP_CHARS_MAX:
+            go_on(lambda: parse(text))
+        else:
+            self._in_thread(lambda: parse(text), go_on)
+
+    def _query(self, sql: str, found: Classified) -> None:
         """Parse a statement, at once or in a thread, and answer it."""
         self._connection.now("Query", "starting", shown_text(sql))
-        text = self.transaction.for_grammars(sql)
         try:
-            if len(text) <= LOOP_CHARS_MAX:
-                self._answer_query(lambda: parse(text, grammar))
-            else:
-                self._in_thread(lambda: parse(text, grammar), self._answer_query)
+            self.read(found, self.transaction.for_grammars(sql), None, self.answer_query)
         finally:
             self._rest_afterwards()
 
-    def _in_thread(self, call: Callable[[], T], go_on: Callable[[Callable[[], T]], None]) -> None:
+    def _about_prepared(self, command: StmtPrepare | StmtExecute | StmtBulkExecute) -> None:
+        """A command that may take longer."""
+        self.sql.begin()
+        self._connection.since = monotonic()
+        try:
+            match command:
+                case StmtPrepare(text):
+                    self.runs(text)
+                    self.prepared.prepare(text)
+                    self.sql.changed_rows = -1
+                case StmtExecute():
+                    self.prepared.execute(command)
+                case StmtBulkExecute():
+                    self.prepared.execute_bulk(command)
+        finally:
+            self._rest_afterwards()
+
+    # --- for its prepared statements, see `prepared.Executor` ---
+
+    def go_through(
+        self, steps: Generator[None, None, T], go_on: Callable[[Callable[[], T]], None]
+    ) -> None:
+        turn = Turn()
+        while not turn.is_over:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: T = end.value
+                go_on(partial(_same, found))
+                return
+        self._in_thread(lambda: result_of(steps), go_on)
+
+    def read(
+        self,
+        statement: Classified,
+        text: str,
+        values: Sequence[Given] | None,
+        go_on: Callable[[Callable[[], Statement]], None],
+    ) -> None:
+        grammar = statement.grammar
+        if len(text) <= LOOP_CHARS_MAX:
+            go_on(lambda: parse(text, grammar, values))
+        else:
+            self._in_thread(lambda: parse(text, grammar, values), go_on)
+
+    def describe(
+        self, statement: Statement, go_on: Callable[[Statement, Sequence[Column]], None]
+    ) -> None:
+        self._machine.result_charset = result_charset(self.sql.variables)
+
+        def described() -> None:
+            self._machine.result_charset = result_charset(self.sql.variables)
+            result = self.sql.describe(statement)
+            if isinstance(result, Unfinished):
+                self._finish(result, lambda found: self.describe(found(), go_on))
+                return
+            if isinstance(result, Computed):
+                gives_rows = result.gives_rows
+                self._in_thread(
+                    result.run,
+                    lambda found: go_on(statement, found().columns if gives_rows else ()),
+                    result.give_up,
+                )
+                return
+            if isinstance(result, Wait):
+                result = result.result(False)
+            columns = result.columns if isinstance(result, (ResultSet, RowStream)) else ()
+            go_on(statement, columns)
+
+        self._with_texts(statement, described)
+
+    def runs(self, text: bytes) -> None:
+        self._said = bytes(text[: SHOWN_CHARS + 1])
+
+    def is_for_here(self, found: Classified) -> bool:
+        is_about_accounts = found.grammar is ACCOUNTS
+        return found.kind is Kind.OTHER or (
+            is_about_accounts and not self._accounts.are_for_replicas
+        )
+
+    def done(self) -> None:
+        self.write(self._machine.send_ok())
+
+    def _finish(self, left: Unfinished, go_on: Callable[[Callable[[], Statement]], None]) -> None:
+        self._in_thread(left.run, go_on, left.give_up)
+
+    def _in_thread(
+        self,
+        call: Callable[[], T],
+        go_on: Callable[[Callable[[], T]], None],
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
         """Compute the first part of a statement in a thread, then go on with the rest.
 
         Args:
             go_on: called on the loop with a function that gives the result of `call`, or raises its error.
+            give_up: called when nobody waits for the result any longer: KILL QUERY may end it, as nothing is changed.
         """
         self.hold(held=True)
-        self._ends_early = False
+        self._ends_early = True
         self._work = self._computed = called = self._server.runner.in_thread(
             self._connection.account, call
         )
 
         def done(_: asyncio.Future[T]) -> None:
+            if called.cancelled():
+                give_up()
+                self.hold(held=False)
+                return
             # asyncio logs a traceback for each exception that is never read: read it first.
-            if called.cancelled() or (called.exception(), self._channel.mute)[1]:
+            if (called.exception(), self._channel.mute)[1]:
                 return
             self._answer_later(lambda: go_on(called.result))
             if self._computed is called:  # no later part is being computed
@@ -373,6 +691,7 @@ class Conversation:
             self.refused(internal_error(error, self._channel.peer))
         finally:
             self._rest_afterwards()
+            self.holds_more()
 
     def _rest_afterwards(self) -> None:
         if self._work is None or self._work.done():
@@ -384,17 +703,27 @@ class Conversation:
         if self._dump is None and (self._work is None or self._work.done()):
             self._connection.now("Sleep", "")
 
-    def _answer_query(self, parsed: Callable[[], Statement]) -> None:
+    def answer_query(self, parsed: Callable[[], Statement]) -> None:
+        """Answer a statement that is given, or the error of parsing it."""
         statement = parsed()
+        if isinstance(statement, PreparedSql):
+            self._connection.counts.command(statement.com)
+            self.prepared.answer(statement)
+        else:
+            self._with_texts(statement, lambda: self._answer_statement(statement))
+
+    def _with_texts(self, statement: Statement, go_on: Callable[[], None]) -> None:
+        """Make the long texts that a statement shows, if any, in a thread; then go on."""
         texts = self.sql.long_texts(statement)
         if texts is None:
-            self._answer_statement(statement)
+            go_on()
         else:
-            self._in_thread(texts.make, lambda made: self._answer_shown(made, statement))
 
-    def _answer_shown(self, made: Callable[[], object], statement: Statement) -> None:
-        made()
-        self._answer_statement(statement)
+            def made(result: Callable[[], object]) -> None:
+                result()
+                go_on()
+
+            self._in_thread(texts.make, made)
 
     def _answer_statement(self, statement: Statement) -> None:
         if statement.commits and self.transaction.commit_first(
@@ -410,8 +739,14 @@ class Conversation:
             self._channel.go_on()
 
     def _answer_now(self, statement: Statement) -> None:
+        if statement.is_logged:
+            said = statement.told or shown_text(self._said.decode("utf-8", "replace"))
+            log.info("%(peer)s: %(statement)s", {"peer": self._channel.peer, "statement": said})
         try:
             result = self.sql.run(lambda: statement)
+            if isinstance(result, Unfinished):
+                self._finish(result, self.answer_query)
+                return
         finally:
             if isinstance(statement, SetVariables):  # done or not, and whatever of it is left
                 self.transaction.refresh()
@@ -428,22 +763,54 @@ class Conversation:
         machine = self._machine
         machine.result_charset = result_charset(self.sql.variables)
         if isinstance(result, ResultSet):
+            self.answered(len(result.rows))
+            result = in_parts(result)
+        if isinstance(result, ResultSet):
             machine.warnings = self.sql.warning_count
             self.write(machine.send_result_set(result.columns, result.rows))
         else:
             if isinstance(result, Wait):
                 self._connection.state = _WAITS_FOR_GTIDS
-            waits = isinstance(result, Wait) or (isinstance(result, Work) and bool(result.line))
+                result = self._counted(result)
+            waits = isinstance(result, Wait | Computed) or (
+                isinstance(result, Work) and bool(result.line)
+            )
             self._ends_early = waits or isinstance(result, RowStream)
             answering = self._server.runner.answer(
                 result, self, machine, lambda: self.sql.warning_count
             )
             self._work = asyncio.get_running_loop().create_task(answering)
+            if isinstance(result, Computed):
+                self._asked = result
+                self._work.add_done_callback(lambda _: self._let_go(result))
+
+    def _let_go(self, asked: Computed) -> None:
+        if self._asked is asked:
+            self._asked = None
+            self.holds_more()
+
+    def _counted(self, wait: Wait) -> Wait:
+        """A MASTER_GTID_WAIT() that is counted when it ends, with its time in microseconds."""
+        counts, began = self._connection.counts, monotonic()
+
+        def result(reached: bool) -> ResultSet:
+            counts.count("Master_gtid_wait_count")
+            counts.count("Master_gtid_wait_time", round((monotonic() - began) * 1e6))
+            counts.count("Master_gtid_wait_timeouts", int(not reached))
+            return wait.result(reached)
+
+        return replace(wait, result=result)
 
     def _statistics(self) -> str:
         """The answer to COM_STATISTICS."""
         server = self._server
-        return f"Uptime: {server.uptime_s}  Threads: {len(server.connections)}"
+        counted, uptime = server.connections.counted(), server.uptime_s
+        questions = counted.get("Questions", 0)
+        return (
+            f"Uptime: {uptime}  Threads: {len(server.connections)}  Questions: {questions}  "
+            f"Slow queries: {counted.get('Slow_queries', 0)}  Opens: 0  Open tables: 0  "
+            f"Queries per second avg: {questions / max(1, uptime):.3f}"
+        )
 
     def _running(self) -> tuple[str, str] | None:
         """State and text of the running statement, for SHOW PROCESSLIST; None if none runs."""
@@ -455,6 +822,14 @@ class Conversation:
 
     def _database(self) -> str | None:
         return self.sql.database.decode("utf-8", "replace") or None
+
+    def _answered(self) -> None:
+        """The command has its answer: count it if it was slow."""
+        text = self.sql.variables.get("long_query_time", _SLOW)
+        if text is not self._slow_text:
+            self._slow_text, self._slow_s = text, float(text)
+        if monotonic() - self._began > self._slow_s:
+            self._connection.counts.count("Slow_queries")
 
     # --- time-outs ---
 
@@ -468,7 +843,7 @@ class Conversation:
         # While the client does not take an answer, the buffered bytes may be whole commands.
         return (
             machine.state is ServerState.READY
-            and machine.buffered > 0
+            and machine.is_within_packet
             and not self._channel.is_full
         )
 
@@ -492,6 +867,10 @@ class Conversation:
         )
         log.warning("closed %s: %s", self._channel.peer, what)
         self._channel.close()
+
+
+def _same(value: T) -> T:
+    return value
 
 
 def _encoded(text: str) -> bytes:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Protocol
 
-from binlog_protocol.connection.server import ServerConnection
-
 from binlog_server.accounts.users import Users
 from binlog_server.connections.compression import Compressor
 from binlog_server.connections.session_memory import SessionMemory
-from binlog_server.connections.tls import TlsServer
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.replica_stream import ReplicaStream
@@ -18,7 +15,7 @@ from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.session_transaction import SessionTransaction
+from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_ALPHABET = bytes(range(33, 127))
@@ -36,10 +33,6 @@ class Host(ServerView, Protocol):
     @property
     def users(self) -> Users: ...
     @property
-    def tls(self) -> TlsServer | None:
-        """The TLS context; None if TLS is not offered."""
-
-    @property
     def session_memory(self) -> SessionMemory: ...
     @property
     def runner(self) -> Runner:
@@ -52,6 +45,6 @@ class Host(ServerView, Protocol):
         """A dump of the server's store."""
 
     def new_transaction(
-        self, client: CommitClient, machine: ServerConnection, sql: SqlSession
+        self, client: CommitClient, machine: StatusHolder, sql: SqlSession
     ) -> SessionTransaction:
         """The transaction of one session."""

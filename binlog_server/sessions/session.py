@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from binlog_protocol.connection.auth import certificate_proof
+from binlog_protocol.connection.commands import ChangeUser
 from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability, LoginRequest
 from binlog_protocol.connection.server import (
     AuthSwitchAnswered,
@@ -25,6 +26,7 @@ from binlog_server.connections.compression import CompressionLayer
 from binlog_server.connections.connections import Connection
 from binlog_server.connections.login import Login
 from binlog_server.connections.session_memory import FREE_BYTES
+from binlog_server.connections.statement_counts import StatementCounts
 from binlog_server.connections.tcp_options import keep_alive
 from binlog_server.connections.tls import TlsLayer
 from binlog_server.loop.turn import Turn
@@ -60,10 +62,12 @@ class ClientSession(asyncio.Protocol):
         self._login_timer: asyncio.TimerHandle | None = None
         self._request: LoginRequest
         self._tls: TlsLayer | None = None  # once the client has asked for it
+        self._fingerprint = b""  # of the certificate that it has got
         self._conversation: Conversation | None = None  # from the login on
         self._layer: CompressionLayer | None = None
         self._pumping = False
         self._is_counted = False  # in the memory of all sessions
+        self._has_asked = False  # for a login
 
     # --- asyncio.Protocol ---
 
@@ -77,6 +81,7 @@ class ClientSession(asyncio.Protocol):
             f"{peer[0]}:{peer[1]}" if peer else "",
             self,
             traffic=self._channel.traffic,
+            counts=StatementCounts(self._server.connections.asked),
         )
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -112,8 +117,8 @@ class ClientSession(asyncio.Protocol):
             if conversation is not None:
                 conversation.received()
             self._pump()
-            if conversation is not None:
-                conversation.taken_in()
+            if self._conversation is not None:  # another one behind COM_CHANGE_USER
+                self._conversation.taken_in()
                 self.holds_more()
         except ProtocolError as error:
             self._give_up(error)
@@ -127,7 +132,7 @@ class ClientSession(asyncio.Protocol):
             if self._layer is not None:
                 size += self._layer.held
         if self._conversation is not None:
-            size += self._conversation.sql.variable_bytes
+            size += self._conversation.held
         if size > FREE_BYTES or self._is_counted:
             self._is_counted = size > FREE_BYTES
             self._server.session_memory.holds(self, size)
@@ -139,11 +144,11 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def account(self) -> str:
-        """See `connections.session_memory.Holder`."""
+        """See `connections.session_memory.LargeSession`."""
         return self._connection.account
 
     def drop(self, error: ServerError) -> None:
-        """See `connections.session_memory.Holder`."""
+        """See `connections.session_memory.LargeSession`."""
         channel = self._channel
         log.warning("closed %s: %s", channel.peer, error)
         self._is_counted = False
@@ -165,7 +170,11 @@ class ClientSession(asyncio.Protocol):
             self._server.session_memory.holds(self, 0)
         connections = self._server.connections
         connections.remove(self._connection)
-        connections.aborted_connects += self._conversation is None
+        if self._conversation is None:
+            connections.aborted_connects += 1
+            connections.aborted_early += not self._has_asked
+        else:
+            connections.aborted_clients += not self._conversation.has_quit
         # TCP may notice it first: see `tcp_options`.
         connections.write_timeouts += self._channel.timed_out or isinstance(exc, TimeoutError)
         if self._login_timer is not None:
@@ -189,13 +198,13 @@ class ClientSession(asyncio.Protocol):
     # --- session of a TlsLayer ---
 
     def tls_started(self) -> None:
-        """See `connections.tls.Secured`."""
+        """See `connections.tls.SecuredSession`."""
         self._machine.tls_started()
         self._connection.uses_tls = True
         self._server.connections.tls_finished += 1
 
     def tls_failed(self, reason: str) -> None:
-        """See `connections.tls.Secured`."""
+        """See `connections.tls.SecuredSession`."""
         log.warning("closed %s: TLS: %s", self._channel.peer, reason)
         if self._conversation is not None:
             self._conversation.cancel(f"TLS: {reason}")
@@ -269,6 +278,7 @@ class ClientSession(asyncio.Protocol):
                     return
                 case TlsRequested(handshake):
                     assert self._server.tls is not None
+                    self._fingerprint = self._server.tls.fingerprint
                     self._server.connections.tls_accepts += 1
                     channel.transport = self._tls = TlsLayer(
                         channel.transport, self, self._server.tls.context
@@ -278,6 +288,8 @@ class ClientSession(asyncio.Protocol):
                     self._begin_login(request, needs_switch=needs_switch)
                 case AuthSwitchAnswered(response):
                     self._log_in(response)
+                case ChangeUser(request):
+                    self._change_user(request)
                 case _:
                     assert self._conversation is not None
                     self._conversation.answer(event)
@@ -295,7 +307,7 @@ class ClientSession(asyncio.Protocol):
     def _begin_login(self, request: LoginRequest, *, needs_switch: bool) -> None:
         # No account has a longer name, and what is quoted of it fills no log.
         request = replace(request, user=request.user[:_USER_CHARS_MAX])
-        self._user, self._request = request.user, request
+        self._user, self._request, self._has_asked = request.user, request, True
         switch = self._login.begin(
             request.user, self._address, self._machine.salt, needs_switch=needs_switch
         )
@@ -303,6 +315,25 @@ class ClientSession(asyncio.Protocol):
             self._channel.write(self._machine.request_auth_switch(*switch))
         else:
             self._log_in(request.auth_response)
+
+    def _change_user(self, request: LoginRequest) -> None:
+        """COM_CHANGE_USER: the session ends, and a login begins; the connection stays."""
+        connection, server = self._connection, self._server
+        for name in ("Questions", "Queries", "Com_admin_commands"):
+            connection.counts.count(name)
+        if self._conversation is not None:
+            self._conversation.leave("COM_CHANGE_USER")
+        self._conversation = None
+        connection.forget_login()
+        self._machine.change_user()
+        self._login = Login(
+            server.users, server.failed_logins, server.connections, server.config, again=True
+        )
+        self._login_timer = asyncio.get_running_loop().call_later(
+            server.config.connect_timeout, self._login_timed_out
+        )
+        request = replace(request, capabilities=self._request.capabilities)
+        self._begin_login(request, needs_switch=True)
 
     def _log_in(self, response: bytes) -> None:
         try:
@@ -312,13 +343,14 @@ class ClientSession(asyncio.Protocol):
                 secured=self._tls is not None,
                 certified=self._tls is not None and self._tls.has_client_certificate,
             )
-            self._conversation = Conversation(
+            self._conversation = conversation = Conversation(
                 self._server,
                 self._channel,
                 self._connection,
                 account,
                 self._request,
                 self._address,
+                self.holds_more,
             )
         except ServerError as error:
             self._refuse(error)
@@ -330,8 +362,10 @@ class ClientSession(asyncio.Protocol):
         self._connection.policy = account.replica
         self._connection.user = self._user
         self._connection.now("Sleep", "")
-        self._channel.write(self._machine.accept_login(self._certificate_proof(account)))
-        if self._request.capabilities & Capability.COMPRESS:
+        proof = self._certificate_proof(account)
+        state = conversation.state_at_login(again=self._login.again)
+        self._channel.write(self._machine.accept_login(proof, state))
+        if self._request.capabilities & Capability.COMPRESS and self._layer is None:
             self._compress()
 
     def _compress(self) -> None:
@@ -352,11 +386,10 @@ class ClientSession(asyncio.Protocol):
         self._channel.close()
 
     def _certificate_proof(self, account: UserAccount) -> bytes:
-        tls = self._server.tls
-        if self._tls is None or tls is None:
+        if self._tls is None:
             return b""
         stored = account.credential.stored_bytes
-        return certificate_proof(stored, self._machine.salt, tls.fingerprint)
+        return certificate_proof(stored, self._machine.salt, self._fingerprint)
 
     def _login_timed_out(self) -> None:
         log.warning("closed %s: no login within connect_timeout", self._channel.peer)

@@ -37,6 +37,8 @@ from binlog_storage.binlog.options import (
     PAGE_CACHE_BYTES_DEFAULT,
     PAGES_MIN,
     STATE_INTERVAL_DEFAULT,
+    UNDO_BACKGROUND,
+    UNDO_SYNCHRONOUS,
     StoreOptions,
 )
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
@@ -45,23 +47,23 @@ from binlog_storage.disk.local_path import NotLocal, local_path
 from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.accounts.account import UserAccount
-from binlog_server.accounts.replica_policy import ReplicaPolicy
-from binlog_server.accounts.users import Account, privileges
+from binlog_server.accounts.privileges import privileges
+from binlog_server.accounts.replica_policy import ReplicaPolicy, check_server_version
+from binlog_server.accounts.users import Account
 from binlog_server.process.logs import FORMATS, TEXT
 from binlog_server.settings import engine_limits
 from binlog_server.settings.option_kinds import (
     U32_MAX,
     U64_MAX,
     Decimals,
-    Kind,
     Number,
+    OptionKind,
     Switch,
     Text,
     Words,
 )
-from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.master_info import MasterInfo, upstreams
 from binlog_server.upstreams.password import KEY_NAME
-from binlog_server.upstreams.upstream_tables import upstreams
 
 SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
 PORT = 3306
@@ -70,6 +72,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
+ROLLBACKS = {"BACKGROUND": UNDO_BACKGROUND, "SYNCHRONOUS": UNDO_SYNCHRONOUS}
 _FILE_BYTES_MAX = 4 << 20  # of a configuration file
 _DAY_S = 86400
 _YEAR_S = 365 * _DAY_S
@@ -114,6 +117,7 @@ class Config:
     gtid_domain_id: Annotated[int, Number(0, U32_MAX)] = 0
     gtid_strict_mode: bool = False
     read_only: bool | None = None  # None: with an upstream
+    local_tables: bool = False  # ours: CREATE DATABASE makes one here, with tables
     server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
     max_binlog_size: Annotated[int, Number(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX)] = FILE_BYTES_MAX
     innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
@@ -128,6 +132,7 @@ class Config:
         LOG_BUFFER_SIZE_DEFAULT
     )
     innodb_force_recovery: Annotated[int, Number(0, 6)] = 0
+    rollback_at_start: Annotated[str, Words(tuple(ROLLBACKS))] = "BACKGROUND"
     binlog_error_action: Annotated[str, Words(ERROR_ACTIONS)] = "READ_ONLY"
     binlog_checksum: Annotated[str, Words(tuple(ChecksumAlgorithm.__members__))] = "CRC32"
     max_binlog_total_size: Annotated[int, Number(0, U64_MAX)] = 0
@@ -137,6 +142,9 @@ class Config:
         0.0  # the same as binlog_expire_logs_seconds, in days
     )
     slave_connections_needed_for_purge: Annotated[int, Number(0, U32_MAX)] = 1
+    # Ours. A night and a reboot; ten files of the default size: more than that, a disk should be asked for.
+    replica_slot_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = _DAY_S
+    replica_slot_bytes: Annotated[int, Number(0, U64_MAX)] = 10 << 30
     max_allowed_packet: Annotated[int, Number(1024, 1 << 30)] = COMMAND_PACKET_BYTES_MAX
     max_session_mem_used: Annotated[int, Number(8192, U64_MAX)] = 1 << 20
     max_total_session_mem_used: _Memory = 256 << 20  # ours
@@ -197,12 +205,10 @@ class Config:
             )
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
-        version = self.server_version.removeprefix("5.5.5-")
-        if not version.split(".")[0].isdecimal() or int(version.split(".")[0]) < 10:
-            raise ConfigError(
-                f"server_version: {self.server_version!r} must begin with a number of 10 or more, "
-                "or replicas fall back to file positions"
-            )
+        try:
+            check_server_version(self.server_version)
+        except ValueError as error:
+            raise ConfigError(f"server_version: {error}") from None
         try:
             self.store_options()
         except ValueError as error:
@@ -230,6 +236,7 @@ class Config:
             self.innodb_log_file_size,
             self.innodb_log_buffer_size,
             self.innodb_force_recovery,
+            ROLLBACKS[self.rollback_at_start],
         )
 
     @property
@@ -243,15 +250,15 @@ class Config:
         return max(self.max_total_session_mem_used, 4 * self.max_allowed_packet)
 
 
-def _kinds() -> Iterator[tuple[str, Kind]]:
-    of_type: Mapping[Any, Kind] = {bool: Switch(), bool | None: Switch(), str: Text()}
+def _kinds() -> Iterator[tuple[str, OptionKind]]:
+    of_type: Mapping[Any, OptionKind] = {bool: Switch(), bool | None: Switch(), str: Text()}
     for name, hint in get_type_hints(Config, include_extras=True).items():
         kind = get_args(hint)[1] if hasattr(hint, "__metadata__") else of_type.get(hint)
         if kind is not None:
             yield name, kind
 
 
-KINDS: Final[Mapping[str, Kind]] = dict(_kinds())
+KINDS: Final[Mapping[str, OptionKind]] = dict(_kinds())
 """The kind of each option that is one value: the values it may have, in the file and elsewhere."""
 DEFAULTS: Final[Mapping[str, Any]] = {f.name: f.default for f in fields(Config)}
 

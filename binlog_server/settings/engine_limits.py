@@ -38,7 +38,10 @@ def _unavailable(name: str) -> Callable[[Any], ServerError]:
 
 
 def _shown(value: Any) -> str:
-    return ("OFF", "ON")[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return ("OFF", "ON")[value]
+    text = str(value)
+    return text if text.isprintable() else repr(text)  # in one line of the log
 
 
 def _is_off(value: Any) -> bool:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.errors import (
-    ReadOnlyVariable,
-    SqlSyntaxError,
-    UnknownSystemVariable,
-    WrongVariableValue,
-)
-from binlog_protocol.errors.replication_errors import WrongArguments
-from binlog_protocol.errors.sql_errors import (
     CollationMismatch,
+    FormatInsideTransaction,
     GlobalVariable,
     GtidInsideTransaction,
+    InvalidRole,
+    LoggingInsideTransaction,
     NoDefault,
     NotInSetStatement,
     OptionPreventsStatement,
+    ReadOnlyVariable,
+    ServerError,
+    SessionReadOnly,
     SessionVariable,
     SkippingInsideTransaction,
+    SqlSyntaxError,
+    TransactionInProgress,
+    UnknownSystemVariable,
+    WrongArguments,
+    WrongVariableValue,
 )
-from binlog_protocol.errors.transaction_errors import TransactionInProgress
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import (
     charset_named,
@@ -41,6 +45,8 @@ from binlog_server.sql.expressions import (
     Default,
     Expression,
     ExpressionBuilder,
+    Function,
+    Given,
     HeldValue,
     Literal,
     Scope,
@@ -50,12 +56,14 @@ from binlog_server.sql.expressions import (
     constant_named,
     names_variable,
 )
+from binlog_server.sql.functions import is_called
+from binlog_server.sql.recorded_variables import Reach
 from binlog_server.sql.session_settings import literal_collation
 from binlog_server.sql.state_texts import STATE_VARIABLES
 from binlog_server.sql.statement import ANYBODY, Family, Statement
-from binlog_server.sql.tokens import exact_number, name_of
-from binlog_server.sql.variables import VARIABLES, Reach, Variable
-from binlog_server.sql.view import Result
+from binlog_server.sql.tokens import as_written, exact_number, name_of
+from binlog_server.sql.variables import VARIABLES, Variable
+from binlog_server.sql.view import Result, Unfinished, text_of
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -64,6 +72,12 @@ _SYSTEM_COLLATION = 33  # utf8mb3_general_ci: the collation of the server's own 
 _HISTORY = frozenset({"gtid_binlog_state", "gtid_slave_pos"})
 # Words that are values of system variables, although they are reserved elsewhere in the grammar.
 _NO_VALUES = frozenset({"ON", "DEFAULT"})
+_IN_TRANSACTION = {
+    "binlog_format": FormatInsideTransaction,
+    "skip_replication": SkippingInsideTransaction,
+    "sql_log_bin": LoggingInsideTransaction,
+}
+_ISOLATION = frozenset({"tx_isolation", "transaction_isolation"})
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
 
 
@@ -81,14 +95,21 @@ class SetVariables(Statement):
 
     syntax = '"SET"i _assignment ("," _assignment)* | set_transaction'
     needs = ANYBODY
+    com = "set_option"
 
     assignments: tuple[Assignment, ...]
+    warnings: tuple[ServerError, ...] = ()  # of computing the values
 
     @classmethod
     def built(cls, children: list[Any]) -> SetVariables:
         return cls(
             tuple(a for child in children for a in (child if isinstance(child, list) else [child]))
         )
+
+    @property
+    def is_logged(self) -> bool:
+        targets = (a.target for a in self.assignments)
+        return any(isinstance(t, SystemVariable) and t.scope is Scope.GLOBAL for t in targets)
 
     @property
     def shows_state(self) -> bool:
@@ -98,13 +119,15 @@ class SetVariables(Statement):
         """None when done, or the work that is left (SET GLOBAL may wait for a disk)."""
         # All values are computed before the first is set: a statement that fails sets nothing.
         assignments = self.assignments
+        for warning in self.warnings:
+            session.warn(warning)
         _require_one_history(assignments)
         values = [_assigned(session, assignment) for assignment in assignments]
         _check_room(session, assignments, values)
         later: Result = None
         for assignment, value in zip(assignments, values, strict=True):
             later = _assign(session, assignment, value) or later
-            _assign_along(session, assignment.target.name)
+            _assign_along(session, assignment.target)
         return later
 
 
@@ -129,11 +152,44 @@ class SetStatement(Statement):
         return cls(tuple(assignments), statement)
 
     @property
+    def counted_as(self) -> str:
+        return self.statement.counted_as
+
+    @property
+    def is_logged(self) -> bool:
+        return self.statement.is_logged
+
+    @property
     def shows_state(self) -> bool:
         return SetVariables(self.assignments).shows_state or self.statement.shows_state
 
+    @property
+    def is_about_diagnostics(self) -> bool:
+        return self.statement.is_about_diagnostics
+
+    def described(self, session: SqlSession) -> Result:
+        session.require_for(self.statement)
+        with self.applied(session):
+            return self._around(self.statement.described(session))
+
+    def given(self, parameters: Sequence[Given]) -> SetStatement | None:
+        inner = self.statement.given(parameters)
+        return None if inner is None else replace(self, statement=inner)
+
     def answer(self, session: SqlSession) -> Result:
         session.require_for(self.statement)
+        with self.applied(session):
+            return self._around(self.statement.answer(session))
+
+    def _around(self, result: Result) -> Result:
+        """What is left to be read of the statement, with the assignments in front of it."""
+        if not isinstance(result, Unfinished):
+            return result
+        return replace(result, run=lambda: replace(self, statement=result.run()))
+
+    @contextlib.contextmanager
+    def applied(self, session: SqlSession) -> Iterator[None]:
+        """The time in which the assignments hold. Raises as `answer`."""
         for assignment in self.assignments:
             name = assignment.target.name
             variable = VARIABLES.get(name)
@@ -141,13 +197,35 @@ class SetStatement(Statement):
                 raise NotInSetStatement(name)
             if variable is not None and variable.is_set_globally(Scope.SESSION):
                 raise GlobalVariable(name)
-        before = dict(session.variables)
+        before, changed = dict(session.variables), set(session.changed)
         try:
             SetVariables(self.assignments).answer(session)
-            return self.statement.answer(session)
+            yield
         finally:
             session.variables.clear()
             session.variables.update(before)
+            session.changed = changed
+
+
+@dataclass(frozen=True, slots=True)
+class SetRole(Statement):
+    """SET ROLE, SET DEFAULT ROLE: NONE is what there is. Its answer is `InvalidRole` (1959) for a role."""
+
+    syntax = """
+        "SET"i "ROLE"i _role
+        | "SET"i "DEFAULT"i "ROLE"i _role ["FOR"i _role_of]"""
+    needs = ANYBODY
+    com = "set_option"
+
+    role: str
+
+    @classmethod
+    def built(cls, children: list[Any]) -> SetRole:
+        return cls(as_written(children[0]))
+
+    def answer(self, session: SqlSession) -> None:
+        if self.role.upper() != "NONE":
+            raise InvalidRole(self.role)
 
 
 def _require_one_history(assignments: Sequence[Assignment]) -> None:
@@ -161,7 +239,8 @@ def _require_one_history(assignments: Sequence[Assignment]) -> None:
         raise WrongArguments(f"SET: {' and '.join(names)} cannot be set by one statement")
 
 
-def _held(session: SqlSession, expression: Expression) -> HeldValue:
+def held_value(session: SqlSession, expression: Expression) -> HeldValue:
+    """The value of an expression, with the collation of a string."""
     if isinstance(expression, UserVariable):
         return session.user_variables.get(expression.name, HeldValue(None))
     found = session.value_of(expression)
@@ -175,29 +254,40 @@ def _held(session: SqlSession, expression: Expression) -> HeldValue:
 def _assigned(session: SqlSession, assignment: Assignment) -> Value | HeldValue:
     target, value = assignment.target, assignment.value
     if not isinstance(target, SystemVariable):
-        return _held(session, value)
+        return held_value(session, value)
     name, scope = target.name, target.scope
     variable = VARIABLES.get(name)
     if variable is None:
         raise UnknownSystemVariable(name)
     if variable.is_set_globally(scope):
         return _assigned_globally(session, variable, scope, value)
-    settable = variable.set_session is not None
-    if settable and variable.reach is Reach.SESSION_ONLY and scope is Scope.GLOBAL:
+    if variable.reach is Reach.SESSION_ONLY and variable.set_session is None:
+        raise ReadOnlyVariable(name)
+    if scope is Scope.GLOBAL and variable.reach is Reach.SESSION_ONLY:
         raise SessionVariable(name)
     # Some variables that MariaDB can change while it runs are changed in the configuration file only here.
-    if variable.set_session is None or scope is Scope.GLOBAL:
+    is_fixed = variable.set_global is None and variable.set_session is None
+    if is_fixed or scope is Scope.GLOBAL:
         raise ReadOnlyVariable(name)
+    if variable.set_session is None:
+        raise SessionReadOnly(name)
     session.require(*variable.set_session)
     if session.in_transaction() and not variable.in_transaction:
-        raise SkippingInsideTransaction if name == "skip_replication" else GtidInsideTransaction
+        raise _IN_TRANSACTION.get(name, GtidInsideTransaction)()
     if scope is Scope.NEXT and session.in_transaction():
-        raise TransactionInProgress
+        raise TransactionInProgress()
     if isinstance(value, Default):
         if not variable.has_default:
             raise NoDefault(name)
-        return None
-    shown = variable.kind.given(name, session.value_of(value), session.warn)
+        if variable.is_session_read_only:
+            raise SessionReadOnly(name)
+        _warn_of(session, variable)
+        return variable.session_default(session)
+    _warn_of(session, variable)
+    now = text_of(variable.read_here(session) or "")
+    shown = variable.kind.given(name, session.value_of(value), session, now)
+    if variable.is_session_read_only:
+        raise SessionReadOnly(name)
     variable.check(session, shown)
     return shown
 
@@ -208,13 +298,21 @@ def _assigned_globally(
     if scope is not Scope.GLOBAL:
         raise GlobalVariable(variable.name)
     session.require(*variable.set_global or ())
+    _warn_of(session, variable)
     if isinstance(value, Default):
         shown = variable.global_default(session)
     else:
         given = session.value_of(value)
-        shown = variable.global_kind(session).given(variable.name, given, session.warn)
-    variable.check(session, shown)
+        now = text_of(variable.read(session) or "")
+        shown = variable.global_kind(session).given(variable.name, given, session, now)
+    variable.check_global(session, shown)
     return shown
+
+
+def _warn_of(session: SqlSession, variable: Variable) -> None:
+    """Say what MariaDB says with every SET of some variables: that they will go."""
+    if variable.warning is not None:
+        session.warn(variable.warning)
 
 
 def _check_room(
@@ -241,6 +339,13 @@ def _check_room(
     session.variable_bytes = size
 
 
+def hold(session: SqlSession, held: Mapping[str, HeldValue]) -> None:
+    """Set user variables, as SET does. Raises as it: 1231 for too many, 1290 for too much memory."""
+    assigned = [Assignment(UserVariable(name), Default()) for name in held]
+    _check_room(session, assigned, list(held.values()))
+    session.user_variables.update(held)
+
+
 def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValue) -> Result:
     target = assignment.target
     if isinstance(target, UserVariable):
@@ -248,39 +353,57 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
         session.user_variables[target.name] = value
     elif VARIABLES[target.name].is_set_globally(target.scope):
         return VARIABLES[target.name].apply(session, str(value))
+    elif VARIABLES[target.name].stays_in(session):
+        pass
+    elif target.scope is Scope.NEXT and target.name in _ISOLATION:
+        pass  # the variable is the session's, and shows what comes behind the next transaction
     elif target.scope is Scope.NEXT and target.name in _READ_ONLY:
         session.next_read_only = None if value is None else value == "ON"
     else:
+        session.assigned.append(target.name)
         if target.name in _READ_ONLY:  # it holds for the next transaction, too
             session.next_read_only = None
         was = session.variables.pop(target.name, None)
         if value is not None:
             session.variables[target.name] = str(value)
+        session.changed.add(target.name)
         if target.name == "autocommit" and was == "OFF" and value in (None, "ON"):
             session.is_to_commit = True
     return None
 
 
-def _assign_along(session: SqlSession, name: str) -> None:
-    """Keep in step the connection's character set and its collation, and the two names of one variable."""
-    variables = session.variables
-    twin = VARIABLES[name].twin if name in VARIABLES else ""
-    if twin and name in variables:
-        variables[twin] = variables[name]
-    elif twin:
-        variables.pop(twin, None)
+# Names of a character set and of its collation: SET of one sets the other.
+_CHARSETS = {
+    "character_set_connection": "collation_connection",
+    "character_set_database": "collation_database",
+    "character_set_server": "collation_server",
+}
+_COLLATIONS = {collation: charset for charset, collation in _CHARSETS.items()}
+
+
+def _assign_along(session: SqlSession, target: UserVariable | SystemVariable) -> None:
+    """Keep in step a character set and its collation, and the two names of one variable."""
+    variable = VARIABLES.get(target.name) if isinstance(target, SystemVariable) else None
+    if variable is None or not isinstance(target, SystemVariable):
+        return
+    name, variables = target.name, session.variables
+    if variable.is_set_globally(target.scope):
+        variables = session.server.kept_variables
+    elif variable.twin and name in variables:
+        variables[variable.twin] = variables[name]
+    elif variable.twin:
+        variables.pop(variable.twin, None)
     if name == "timestamp" and variables.get(name) == "0.000000":
         del variables[name]  # as DEFAULT: the session has the machine's time again
-    if name == "collation_connection" and name in variables:
+    other = _COLLATIONS.get(name) or _CHARSETS.get(name)
+    if other is not None and name not in variables:
+        variables.pop(other, None)
+    elif name in _COLLATIONS:
         number = collation_numbered(variables[name])
         charset = None if number is None else charset_of(number)
-        variables["character_set_connection"] = charset or "utf8mb4"
-    elif name == "character_set_connection" and name in variables:
-        number = default_collation(variables[name])
-        variables["collation_connection"] = collation_name(number)
-    elif name in ("collation_connection", "character_set_connection"):
-        variables.pop("collation_connection", None)
-        variables.pop("character_set_connection", None)
+        variables[_COLLATIONS[name]] = charset or "utf8mb4"
+    elif name in _CHARSETS:
+        variables[_CHARSETS[name]] = collation_name(default_collation(variables[name]))
 
 
 _RULES = r"""
@@ -300,6 +423,8 @@ set_transaction: "SET"i [scope] "TRANSACTION"i _characteristic ("," _characteris
 _characteristic: "ISOLATION"i "LEVEL"i LEVEL
                | "READ"i ACCESS
 
+_role: NAME | QUOTED_NAME | STRING
+_role_of: _role ["@" _role]
 for_statement: NAME _BECOMES value
 _BECOMES: "=" | ":="
 DEFAULT: "DEFAULT"i
@@ -309,18 +434,26 @@ ACCESS: /(ONLY|WRITE)\b/i
 
 
 class _Builder(ExpressionBuilder):
+    _scope = (
+        Scope.DEFAULT
+    )  # the last one of the statement: SET GLOBAL a=1, b=2 sets two global values
+
     def assign_user(self, children: list[Any]) -> Assignment:
         name, value = children
+        _require_known(value)
         if isinstance(value, ColumnName) and value.name.upper() in _NO_VALUES:
             raise SqlSyntaxError(value.name)
         return Assignment(UserVariable(name_of(name)), constant_named(value, "SET"))
 
     def assign_system(self, children: list[Any]) -> Assignment:
         scope, name, value = children
-        return Assignment(SystemVariable(scope or Scope.DEFAULT, name_of(name)), value)
+        _require_known(value)
+        self._scope = scope or self._scope
+        return Assignment(SystemVariable(self._scope, name_of(name)), value)
 
     def assign_at_system(self, children: list[Any]) -> Assignment:
         scope, name, value = children
+        _require_known(value)
         variable = VARIABLES.get(name_of(name))
         if scope is None and variable is not None and variable.twin:  # those of transactions
             scope = Scope.NEXT
@@ -352,15 +485,12 @@ class _Builder(ExpressionBuilder):
             raise SqlSyntaxError(characteristics[-1])  # only one of each kind is allowed
         assignments: list[Assignment] = []
         for words in (token.upper().split() for token in characteristics):
+            # By the names that are not deprecated: the others follow them.
             if words[-1] in ("ONLY", "WRITE"):
-                names = ("tx_read_only", "transaction_read_only")
-                value = Literal(int(words[-1] == "ONLY"))
+                name, value = "transaction_read_only", Literal(int(words[-1] == "ONLY"))
             else:
-                names = ("tx_isolation", "transaction_isolation")
-                value = Literal("-".join(words))
-            assignments += [
-                Assignment(SystemVariable(scope or Scope.NEXT, name), value) for name in names
-            ]
+                name, value = "transaction_isolation", Literal("-".join(words))
+            assignments.append(Assignment(SystemVariable(scope or Scope.NEXT, name), value))
         return assignments
 
     def for_statement(self, children: list[Any]) -> Assignment:
@@ -368,7 +498,13 @@ class _Builder(ExpressionBuilder):
         return _session(name_of(name), value)
 
 
-FAMILY = Family((SetVariables, SetStatement), _RULES, _Builder)
+FAMILY = Family((SetVariables, SetStatement, SetRole), _RULES, _Builder)
+
+
+def _require_known(value: Expression) -> None:
+    """Raises `SqlSyntaxError` for a function of which only `queries` knows, so that it is computed there."""
+    if isinstance(value, Function) and not is_called(value.name, len(value.arguments)):
+        raise SqlSyntaxError(f"{value.name}(")
 
 
 def _charset(name: Token) -> Literal | Default:

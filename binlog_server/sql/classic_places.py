@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from binlog_protocol.dump.classic_positions import (
     POSITIONS_PER_BYTE,
-    event_ends,
+    ends_behind,
     event_lengths,
-    overtaken_ends,
     position_of,
 )
 from binlog_protocol.event_text.info import event_info, event_type_name
@@ -23,6 +22,7 @@ from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
 from binlog_server.dumps.frame_style import ClassicStyle, FrameStyle
+from binlog_server.sql.places import number_of
 from binlog_server.sql.view import Row
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def gtid_position(
     A group counts as soon as its first event lies before the position, as in MariaDB. None where the binlog has no
     event border at the position.
     """
-    file_no, at = classic_number(str(file)), _number(position)
+    file_no, at = classic_number(str(file)), number_of(position)
     if file_no is None or at is None:
         return None
     try:
@@ -78,12 +78,6 @@ def gtid_position(
         return None
 
 
-def _number(position: object) -> int | None:
-    """A position from a number, or from digits in quotes, as mariadb-dump sends them; None from any other text."""
-    text = str(position)
-    return int(text) if text.isdecimal() and len(text) <= 20 else None
-
-
 def event_rows(
     engine: EngineReader, style: FrameStyle, file: str | None, start: int
 ) -> Iterator[Row]:
@@ -102,9 +96,7 @@ def event_rows(
             events = style.events(group.payload)
             lengths = event_lengths(events, checksum=style.checksum)
             end = position_of(group.end.offset)
-            begin = end - sum(lengths)
-            overtaken = begin < before
-            ends = (overtaken_ends if overtaken else event_ends)(lengths, end)
+            ends, overtaken = ends_behind(lengths, end, before)
             for event, length, end_position in zip(events, lengths, ends, strict=True):
                 at = 0 if overtaken else end_position - length
                 if at < start and not overtaken:

@@ -6,11 +6,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import ProtocolError, ServerError
-from binlog_protocol.errors.sql_errors import CommandFailed
+from binlog_protocol.errors import CommandFailed, ProtocolError, ServerError
 from binlog_protocol.event_text.info import event_info, event_type_name
-from binlog_protocol.event_text.pieces import split_pieces
-from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.header import EventHeader, split_pieces
 from binlog_protocol.wire.results import Column
 from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged, StorageError, UnknownBinlog
@@ -48,6 +46,8 @@ class ShowBinlogEvents(Statement):
 
     syntax = '"SHOW"i "BINLOG"i "EVENTS"i ["IN"i STRING] ["FROM"i INTEGER] [limit]'
     needs = ("BINLOG MONITOR",)
+    com = "show_binlog_events"
+    only_looks = True
 
     file: str | None = None
     start: int = 0
@@ -120,7 +120,11 @@ def _rows(engine: EngineReader, statement: ShowBinlogEvents) -> Generator[Row, N
     number = min(files, default=0) if statement.file is None else AS_STORED.number(statement.file)
     size, name = files.get(number), AS_STORED.name(number)
     if size is not None and statement.start > size:
-        raise CommandFailed.behind_the_end(_COMMAND, statement.start, size)
+        asked = min(statement.start, 2**64 - 1)
+        raise CommandFailed(
+            _COMMAND,
+            f"Invalid pos specified. Requested from pos:{asked} is greater than actual file size:{size}",
+        )
     for group in engine.groups_of_file(number, statement.start):
         try:
             for event in split_pieces(group):

@@ -5,10 +5,11 @@ Both read the store: they are called in a thread.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import BadGtidList
+from binlog_protocol.errors import BadGtidList, PurgeProhibited
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column
 from binlog_storage.engine import EngineReader
@@ -16,20 +17,22 @@ from binlog_storage.errors import PositionPurged
 from binlog_storage.log.stored_groups import look_for
 
 from binlog_server.dumps.coordinates import Coordinates
-from binlog_server.sql.maintenance import PURGE_REASON, Purge
+from binlog_server.sql.maintenance import Purge
 from binlog_server.sql.moments import not_a_time, seconds_of
 from binlog_server.sql.statement import LOOK_AT_FILES, Family, Statement
 from binlog_server.sql.time_zones import Clock, utc
 from binlog_server.sql.tokens import unquote
-from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, ServerView, Work
+from binlog_server.sql.view import Diagnostics, ResultSet, Row, ServerView, Work
+from binlog_server.store.leases import SLOTS_MAX
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
 _ONLY_CONNECTED: Final = (
-    "Only replicas that are connected hold files back. One that is away and is to come back to these files needs a "
-    "lease: CREATE BINLOG LEASE"
+    "Only replicas that are connected, and the slots of those that have gone (SHOW BINLOG LEASES), hold files back. "
+    "One that is away and is to come back to these files needs a lease: CREATE BINLOG LEASE"
 )
+_NAMED_MAX: Final = 3
 HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other history"
 
 
@@ -39,6 +42,7 @@ class ExplainPurge(Statement):
 
     syntax = '"EXPLAIN"i "PURGE"i _binary_logs? _purge_limit?'
     needs = LOOK_AT_FILES
+    only_looks = True
 
     purge: Purge | None = None
 
@@ -57,6 +61,7 @@ class ExplainGtid(Statement):
 
     syntax = '"EXPLAIN"i "GTID"i STRING'
     needs = LOOK_AT_FILES
+    only_looks = True
 
     gtid: str
 
@@ -70,7 +75,7 @@ class ExplainGtid(Statement):
         def run() -> ResultSet:
             gtid = Gtid.parse(self.gtid.strip())
             if not gtid.seq_no:
-                raise BadGtidList  # numbers begin with 1
+                raise BadGtidList()  # numbers begin with 1
             columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
             return ResultSet(columns, [(str(gtid), *_found(engine, gtid))])
 
@@ -83,7 +88,7 @@ FAMILY = Family((ExplainPurge, ExplainGtid))
 def _explain_purge(
     view: ServerView,
     purge: Purge | None,
-    diagnostics: list[Diagnostic],
+    diagnostics: Diagnostics,
     clock: Clock,
     coordinates: Coordinates,
 ) -> ResultSet:
@@ -103,11 +108,13 @@ def _explain_purge(
     if purge is not None and purge.before is not None:
         before = seconds_of(purge.before, clock)
         if before is None:
-            diagnostics.append(not_a_time(purge.before, clock))
+            diagnostics.warn(not_a_time(purge.before, clock))
             before = 0.0  # no file is that old
     fates = view.engine.explain_purge(to, before)
     if any(fate.goes for fate in fates):
-        diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, _ONLY_CONNECTED))
+        diagnostics.note(PurgeProhibited(_ONLY_CONNECTED))
+    if without := view.leases.without_slot():
+        diagnostics.note(PurgeProhibited(_no_room(without)))
     rows: list[Row] = [
         (
             coordinates.name(fate.file_no),
@@ -120,6 +127,14 @@ def _explain_purge(
         for fate in fates
     ]
     return ResultSet(columns, rows)
+
+
+def _no_room(without: Sequence[str]) -> str:
+    named = ", ".join(without[:_NAMED_MAX]) + (", ..." if len(without) > _NAMED_MAX else "")
+    return (
+        f"{len(without)} replicas that are connected have no slot ({named}): there are {SLOTS_MAX} slots, all of "
+        "replicas that are connected. Their files are not kept when they go: give each a lease, CREATE BINLOG LEASE"
+    )
 
 
 def _yes(value: bool) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from binlog_protocol.errors.sql_errors import UnknownColumn
+from binlog_protocol.errors import UnknownColumn, WrongArguments
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.wire.binary_rows import DECIMALS, Parameter
 from lark import Token, Transformer
 
 from binlog_server.sql.functions import BARE_FUNCTIONS
@@ -46,6 +49,34 @@ class Literal:
     """
 
     value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Literal):
+    """A parameter of a prepared statement: its value, with the type in which the client has given it.
+
+    At PREPARE it is NULL of type NULL.
+    """
+
+    type: int = ColumnType.NULL
+    unsigned: bool = False
+
+    @classmethod
+    def of(cls, parameter: Parameter) -> Given:
+        """Raises `WrongArguments` (1210) for a DOUBLE that is no number."""
+        given = parameter.value
+        value: Value
+        if isinstance(given, float):
+            if not math.isfinite(given):
+                raise WrongArguments("mysqld_stmt_execute")
+            value = Decimal(repr(given))
+        elif isinstance(given, str) and parameter.type in DECIMALS:
+            value = Decimal(given)
+        elif isinstance(given, (bytes, bytearray, memoryview)):
+            value = bytes(given).decode("utf-8", "surrogateescape")
+        else:
+            value = given
+        return cls(value, parameter.type, parameter.unsigned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +145,9 @@ class ExpressionBuilder(Transformer[Token, Any]):
     def null(self, _: list[Token]) -> Literal:
         return Literal(None)
 
+    def parameter(self, children: list[Given]) -> Given:
+        return children[0]
+
     def bare(self, children: list[Token]) -> ColumnName:
         return ColumnName(as_written(children[0]))
 
@@ -144,14 +178,22 @@ class ExpressionBuilder(Transformer[Token, Any]):
         given: tuple[Expression, ...] = tuple(a for a in arguments if a is not None)
         return Function(name.upper(), given)
 
-    def limit_count(self, children: list[Token]) -> Limit:
-        return Limit(0, integer(children[0]))
+    def limit_count(self, children: list[Token | Given]) -> Limit:
+        return Limit(0, _count(children[0]))
 
-    def limit_from(self, children: list[Token]) -> Limit:
-        return Limit(integer(children[0]), integer(children[1]))
+    def limit_from(self, children: list[Token | Given]) -> Limit:
+        return Limit(_count(children[0]), _count(children[1]))
 
-    def limit_offset(self, children: list[Token]) -> Limit:
-        return Limit(integer(children[1]), integer(children[0]))
+    def limit_offset(self, children: list[Token | Given]) -> Limit:
+        return Limit(_count(children[1]), _count(children[0]))
+
+
+def _count(value: Token | Given) -> int:
+    """The number in a LIMIT; a parameter may have any value, of which MariaDB takes the number."""
+    if isinstance(value, Token):
+        return integer(value)
+    number = value.value
+    return max(0, int(number)) if isinstance(number, (int, Decimal)) else 0
 
 
 def constant_named(expression: Expression, place: str) -> Expression:

@@ -9,18 +9,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final, Protocol
 
-from binlog_protocol.errors import EngineBinlogUnavailable, SqlSyntaxError
-from binlog_protocol.errors.sql_errors import WrongParameterCount
-from binlog_protocol.gtid import SlavePosition
-from binlog_protocol.wire.results import (
-    FLAG_UNSIGNED,
-    TYPE_DATETIME,
-    TYPE_LONG,
-    TYPE_LONGLONG,
-    TYPE_STRING,
-    TYPE_TIMESTAMP,
-    Column,
+from binlog_protocol.errors import (
+    AllowedPacketOverflowed,
+    EngineBinlogUnavailable,
+    ServerError,
+    SqlSyntaxError,
+    WrongParameterCount,
 )
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.wire.results import FLAG_UNSIGNED, Column
 
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.view import ResultSet, Wait
@@ -33,10 +31,22 @@ BARE_FUNCTIONS: Final = frozenset(
 )
 # Functions whose values are times, and the types of their columns.
 _TIMES: Final = {
-    **dict.fromkeys(("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE"), TYPE_TIMESTAMP),
-    "UTC_TIMESTAMP": TYPE_DATETIME,
+    **dict.fromkeys(
+        ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE"), ColumnType.TIMESTAMP
+    ),
+    "UTC_TIMESTAMP": ColumnType.DATETIME,
 }
+_CALLED: Final = frozenset(
+    {
+        *("UNIX_TIMESTAMP", "VERSION", "CONNECTION_ID", "USER", "SESSION_USER", "SYSTEM_USER"),
+        *("CURRENT_USER", "CURRENT_ROLE", "DATABASE", "SCHEMA", "UUID"),
+        *("FOUND_ROWS", "ROW_COUNT"),
+    }
+)
+_OF_POSITIONS: Final = frozenset({"BINLOG_GTID_POS", "MASTER_POS_WAIT"})
 _TIME_CHARS: Final = 19
+_BIGINT_CHARS: Final = 21
+CONCAT_CHARS_MAX: Final = 1 << 20  # one call may name a long variable many times
 # Lengths of the columns as MariaDB declares them, whatever the value.
 _ACCOUNT_CHARS, _ROLE_CHARS, _DATABASE_CHARS, _UUID_CHARS, _UNIX_TIME_DIGITS = 384, 128, 64, 36, 17
 
@@ -48,12 +58,17 @@ class Caller(Protocol):
     account: str
     current_user: str
     database: bytes
+    found_rows: int
+    row_count: int
 
     def clock(self) -> Clock:
         """The session's time and time zone."""
 
     def global_value(self, name: str) -> str:
         """The global value of a system variable."""
+
+    def warn(self, told: ServerError) -> None:
+        """Add a warning to the diagnostics of the running statement."""
 
 
 def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int | None:
@@ -79,6 +94,14 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             return caller.database.decode("utf-8", "replace") or None
         case "UUID", []:
             return str(uuid.uuid1())
+        case "FOUND_ROWS", []:
+            return caller.found_rows
+        case "ROW_COUNT", []:
+            return caller.row_count
+        case "CONCAT", []:
+            raise WrongParameterCount(name)
+        case "CONCAT", found:
+            return _concat(caller, found)
         case "BINLOG_GTID_POS", found:
             _require_count(name, found, 2, 2)
             raise EngineBinlogUnavailable("BINLOG_GTID_POS()")
@@ -88,6 +111,28 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
     raise SqlSyntaxError(f"{name}(")
 
 
+def _concat(caller: Caller, arguments: Sequence[Argument]) -> str | None:
+    """The texts in a row, NULL if one is; and with a warning beyond `CONCAT_CHARS_MAX`."""
+    texts = [f"{one:f}" if isinstance(one, Decimal) else str(one) for one in arguments]
+    if sum(map(len, texts)) > CONCAT_CHARS_MAX:
+        caller.warn(AllowedPacketOverflowed("concat", CONCAT_CHARS_MAX))
+        return None
+    return None if None in arguments else "".join(texts)
+
+
+def is_answered(name: str, count: int = 0) -> bool:
+    """Whether a SELECT with a function of that name, in upper case, is answered without `queries`. `count`: of its
+    arguments."""
+    if name in _WAITING or name in _OF_POSITIONS:
+        return True
+    return not count and (name in _TIMES or name in _CALLED)
+
+
+def is_called(name: str, count: int) -> bool:
+    """Whether SET knows a function of that name, in upper case, with so many arguments, without `queries`."""
+    return is_answered(name, count) or name == "CONCAT"
+
+
 def function_column(name: str, label: str, value: Argument) -> Column:
     """The result column for a function's value, with the type and length that MariaDB gives it."""
     match name:
@@ -95,17 +140,19 @@ def function_column(name: str, label: str, value: Argument) -> Column:
             return Column.binary(label, _TIMES[name], _TIME_CHARS)
         case "CONNECTION_ID":
             return Column.integer(label)
+        case "FOUND_ROWS" | "ROW_COUNT":
+            return Column.binary(label, ColumnType.LONGLONG, _BIGINT_CHARS)
         case "UNIX_TIMESTAMP":
-            return Column.binary(label, TYPE_LONGLONG, _UNIX_TIME_DIGITS, null=True)
+            return Column.binary(label, ColumnType.LONGLONG, _UNIX_TIME_DIGITS, null=True)
         case "UUID":
-            column = Column.text(label, _UUID_CHARS, kind=TYPE_STRING)
+            column = Column.text(label, _UUID_CHARS, kind=ColumnType.STRING)
             return replace(column, flags=column.flags | FLAG_UNSIGNED, decimals=0)
         case "DATABASE" | "SCHEMA":
             return Column.text(label, _DATABASE_CHARS, null=True)
         case "CURRENT_ROLE":
             return Column.text(label, _ROLE_CHARS, null=True)
-        case "VERSION":
-            return Column.text(label, len(str(value)))
+        case "VERSION" | "CONCAT":
+            return Column.text(label, len(str(value or "")), null=value is None)
     return Column.text(label, _ACCOUNT_CHARS, null=True)
 
 
@@ -123,7 +170,7 @@ def _master_gtid_wait(arguments: Sequence[Argument], label: str) -> Wait | Resul
 
     def result(reached: bool | None) -> ResultSet:
         return ResultSet(
-            [Column.binary(label, TYPE_LONG, 2, null=reached is None)],
+            [Column.binary(label, ColumnType.LONG, 2, null=reached is None)],
             [(None if reached is None else reached - 1,)],
         )
 

@@ -84,8 +84,12 @@ class Grammar:
         """Whether a statement with these first words, in upper case, has a beginning of this grammar's families."""
         return any(tuple(words[: len(beginning)]) == beginning for beginning in self.beginnings)
 
-    def parse(self, text: str) -> Any:
-        """A statement. Raises `SqlSyntaxError` (1064), and the `ServerError` that a method of a builder raises."""
+    def parse(self, text: str, parameters: Sequence[object] | None = None) -> Any:
+        """A statement. Raises `SqlSyntaxError` (1064), and the `ServerError` that a method of a builder raises.
+
+        Args:
+            parameters: what stands in the places of a prepared statement's question marks; None: it is none.
+        """
         quotes_strings = self._quotes_strings
         if is_too_long(text):
             raise SqlSyntaxError(text[:NEAR_CHARS] if quotes_strings else "")
@@ -100,7 +104,7 @@ class Grammar:
             shown = text if quotes_strings else _STRING.sub(lambda found: "?" * len(found[0]), text)
             raise SqlSyntaxError(shown[at : at + NEAR_CHARS], text.count("\n", 0, at) + 1) from None
         try:
-            return self._builder(text).transform(tree)
+            return self._builder(text, parameters).transform(tree)
         except VisitError as error:  # lark wraps what a method of the builder raises
             raise error.orig_exc from None
         except RecursionError:  # conditions nested too deep
@@ -112,9 +116,17 @@ class _Builder(Transformer[Token, Any]):
 
     statements: dict[str, type[Statement]]
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, parameters: Sequence[object] | None) -> None:
         super().__init__()
         self.text = text
+        self._parameters = None if parameters is None else iter(parameters)
+
+    def PARAMETER(self, token: Token) -> object:
+        """Tokens come in the order of the text."""
+        if self._parameters is None:
+            at = token.start_pos or 0
+            raise SqlSyntaxError(self.text[at : at + NEAR_CHARS], self.text.count("\n", 0, at) + 1)
+        return next(self._parameters)
 
     def start(self, children: list[Any]) -> Any:
         return children[0]
@@ -123,10 +135,14 @@ class _Builder(Transformer[Token, Any]):
         return self.statements[data].built(children)
 
 
-def is_too_long(text: str) -> bool:
-    """Whether a statement is too long for the grammars, and so a syntax error."""
-    return len(text) > CODE_CHARS_MAX and (
-        len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > CODE_CHARS_MAX
+def is_too_long(text: str, code_chars_max: int = CODE_CHARS_MAX) -> bool:
+    """Whether a statement is too long for the grammars, and so a syntax error.
+
+    Args:
+        code_chars_max: characters outside of strings, at most.
+    """
+    return len(text) > code_chars_max and (
+        len(text) > STATEMENT_CHARS_MAX or len(_STRING.sub("''", text)) > code_chars_max
     )
 
 

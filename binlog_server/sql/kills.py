@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from binlog_protocol.errors.account_errors import QueryInterrupted
-from binlog_protocol.errors.sql_errors import KillDenied, UnknownQueryId
+from binlog_protocol.errors import KillDenied, QueryInterrupted, UnknownQueryId
 from lark import Token, Transformer
 
 from binlog_server.sql.expressions import Expression, Value
@@ -33,6 +32,7 @@ class Kill(Statement):
 
     syntax = '"KILL"i _hard? [kill_what] expression'
     needs = _KILL
+    com = "kill"
     is_free_for_ones_own = True
 
     connection_id: Expression
@@ -53,7 +53,7 @@ class Kill(Statement):
         if not self.query_only:
             server.connections.kill(number)
         elif number == session.connection_id:
-            raise QueryInterrupted  # the session has killed its own statement
+            raise QueryInterrupted()  # the session has killed its own statement
         else:
             server.connections.interrupt(number)
 
@@ -67,6 +67,7 @@ class KillUser(Statement):
 
     syntax = '"KILL"i _hard? [kill_what] "USER"i user_name ["@" user_name]'
     needs = _KILL
+    com = "kill"
     is_free_for_ones_own = True
 
     user: str
@@ -100,6 +101,7 @@ class KillQueryId(Statement):
 
     syntax = '"KILL"i _hard? "QUERY"i "ID"i INTEGER'
     needs = ANYBODY
+    com = "kill"
 
     query_id: int
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from binlog_protocol.errors import UnknownServerError
-from binlog_protocol.errors.sql_errors import NoRoomOnDisk
+from binlog_protocol.errors import NoRoomOnDisk, ServerError, UnknownServerError
 from binlog_protocol.wire.results import Column
 from lark import Token
 
+from binlog_server.sql import places
 from binlog_server.sql.moments import (
     Moment,
     MomentBuilder,
@@ -20,9 +20,9 @@ from binlog_server.sql.moments import (
     span_of,
 )
 from binlog_server.sql.statement import CHANGE_FILES, LOOK_AT_FILES, Family, Statement
-from binlog_server.sql.time_zones import Clock, utc
+from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import as_written, integer, unquote
-from binlog_server.sql.view import Diagnostic, Level, ResultSet, Row, Work
+from binlog_server.sql.view import Diagnostics, ResultSet, Work
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -113,6 +113,7 @@ class ShowBinlogLeases(Statement):
 
     syntax = '"SHOW"i "BINLOG"i "LEASES"i'
     needs = LOOK_AT_FILES
+    only_looks = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [
@@ -124,27 +125,11 @@ class ShowBinlogLeases(Statement):
             Column.bigint("Max_bytes", null=True),
             Column.bigint("Held_bytes"),
         ]
-        leases = session.server.leases
-        rows: list[Row] = [
-            (
-                lease.name,
-                lease.position,
-                session.coordinates.name(lease.from_file),
-                utc(lease.created),
-                None if lease.until is None else utc(lease.until),
-                lease.max_bytes,
-                leases.held_bytes(lease),
-            )
-            for lease in leases.all()
-        ]
-        return ResultSet(columns, rows)
+        return ResultSet(columns, places.leases(session.server.leases, session.coordinates))
 
 
-def _no_room(diagnostics: list[Diagnostic]) -> Callable[[str], None]:
-    def warn(text: str) -> None:
-        diagnostics.append(Diagnostic(Level.WARNING, NoRoomOnDisk.errno, text))
-
-    return warn
+def _no_room(told: Diagnostics) -> Callable[[str], None]:
+    return lambda text: told.warn(ServerError(NoRoomOnDisk, text))
 
 
 def _end_of(moment: Moment | None, clock: Clock) -> float | None:

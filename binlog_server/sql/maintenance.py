@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.errors import (
-    EngineBinlogUnavailable,
-    ServerError,
-    UnknownServerError,
-    UnknownTargetBinlog,
-)
-from binlog_protocol.errors.sql_errors import (
     BinlogFileInUse,
     BinlogHasReaders,
     BinlogHasTransactions,
     BinlogNotEmpty,
     BinlogStateUnreadable,
-    CannotDeleteDomain,
+    EngineBinlogUnavailable,
     ErrorOnWrite,
+    GtidDomainAbsent,
+    GtidDomainInUse,
+    GtidDomainTooLarge,
     NoRoomOnDisk,
+    NotSupportedYet,
+    PurgeProhibited,
+    ServerError,
+    UnknownServerError,
+    UnknownTargetBinlog,
 )
 from binlog_protocol.gtid import U32_MAX, BinlogState, SlavePosition
 from binlog_storage.engine.purge import PurgePlan
@@ -41,19 +41,16 @@ from binlog_storage.errors import (
 from lark import Token
 
 from binlog_server.accounts.privileges import RELOAD
-from binlog_server.dumps.coordinates import AS_STORED, Coordinates
+from binlog_server.dumps.coordinates import Coordinates
 from binlog_server.sql.moments import Moment, MomentBuilder, not_a_time, seconds_of
 from binlog_server.sql.statement import CHANGE_FILES, Family, Statement
+from binlog_server.sql.status_variables import flush_status
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import integer, unquote
-from binlog_server.sql.view import Diagnostic, Level, ServerView, Work
+from binlog_server.sql.view import Diagnostics, ServerView, Work
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
-
-log = logging.getLogger(__name__)
-
-PURGE_REASON = 1375  # ER_BINLOG_PURGE_PROHIBITED, as a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +68,13 @@ class Purge(Statement):
         purge: Purge = children[0]
         return purge
 
+    @property
+    def counted_as(self) -> str:
+        return "purge" if self.to is not None else "purge_before_date"
+
     def answer(self, session: SqlSession) -> Work:
         server, told, clock = session.server, session.diagnostics, session.clock()
-        who = f"connection {session.connection_id} ({session.account})"
-        return Work(lambda: purge(server, self, told, clock, session.coordinates, who))
+        return Work(lambda: purge(server, self, told, clock, session.coordinates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class FlushLogs(Statement):
         "FLUSH"i _not_logged? "BINARY"i "LOGS"i [delete_domains]
         | "FLUSH"i _not_logged? "LOGS"i"""
     needs = (RELOAD,)
+    com = "flush"
     commits = True
 
     delete_domains: tuple[str, ...] = ()
@@ -100,14 +101,74 @@ class FlushLogs(Statement):
 
 @dataclass(frozen=True, slots=True)
 class FlushNothing(Statement):
-    """FLUSH of a cache or log that this server does not have: answered with OK."""
+    """FLUSH of caches and logs that this server does not have: answered with OK. And of STATUS; True: GLOBAL."""
 
-    syntax = '"FLUSH"i _not_logged? ("STATUS"i | "HOSTS"i)'
+    syntax = """
+        "FLUSH"i _not_logged? (_nothing ("," _nothing)* | "HOSTS"i)
+        | "RESET"i "QUERY"i "CACHE"i"""
     needs = (RELOAD,)
+    com = "flush"
     commits = True
 
+    status: tuple[bool, ...] = ()
+
+    @classmethod
+    def built(cls, children: list[Any]) -> FlushNothing:
+        return cls(tuple(children))
+
     def answer(self, session: SqlSession) -> None:
-        return None
+        for globally in self.status:
+            flush_status(session, globally=globally)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTables(Statement):
+    """FLUSH TABLES: nothing to do. WITH READ LOCK gives a warning: here it does not stop the binlog from growing."""
+
+    syntax = """
+        "FLUSH"i _not_logged? ("TABLES"i | "TABLE"i) [read_lock]
+        | "FLUSH"i _not_logged? ("TABLES"i | "TABLE"i) _table ("," _table)* [read_lock | for_export]"""
+    needs = (RELOAD,)
+    com = "flush"
+    commits = True
+
+    read_lock: bool
+
+    @classmethod
+    def built(cls, children: list[Any]) -> FlushTables:
+        return cls(children[-1] is True)
+
+    def answer(self, session: SqlSession) -> None:
+        if self.read_lock:
+            session.warn(NotSupportedYet("READ LOCK: commits and the upstream go on"))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushSsl(Statement):
+    """FLUSH SSL: the certificate's files are read again, for connections from now on."""
+
+    syntax = '"FLUSH"i _not_logged? "SSL"i'
+    needs = (RELOAD,)
+    com = "flush"
+    commits = True
+
+    def answer(self, session: SqlSession) -> Work | None:
+        server = session.server
+        if not server.config.ssl or not server.config.ssl_cert:
+            return None  # the self-signed one stays: clients may have seen it
+        made: list[Callable[[], None]] = []
+
+        def make() -> None:
+            try:
+                made.append(server.renewed_tls())
+            except ValueError as error:
+                raise UnknownServerError(f"Failed to refresh SSL, error: {error}") from None
+
+        def use() -> None:
+            for put_to_use in made:
+                put_to_use()
+
+        return Work(make, use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +177,7 @@ class ResetMaster(Statement):
 
     syntax = '"RESET"i "MASTER"i ["TO"i INTEGER]'
     needs = (RELOAD,)
+    com = "reset"
     commits = True
 
     to: int | None = None
@@ -135,6 +197,14 @@ class ResetMaster(Statement):
 
 
 _RULES = """
+_nothing: flush_session | flush_global | "USER_RESOURCES"i | "THREADS"i
+        | ("ENGINE"i | "ERROR"i | "GENERAL"i | "SLOW"i | "RELAY"i) "LOGS"i | "QUERY"i "CACHE"i | "DES_KEY_FILE"i
+        | "CLIENT_STATISTICS"i | "USER_STATISTICS"i | "INDEX_STATISTICS"i | "TABLE_STATISTICS"i
+_table: (NAME | QUOTED_NAME) ("." (NAME | QUOTED_NAME))?
+read_lock: "WITH"i "READ"i "LOCK"i
+for_export: "FOR"i "EXPORT"i
+flush_session: "SESSION"i? "STATUS"i
+flush_global: "GLOBAL"i "STATUS"i
 _purge_limit: purge_to | purge_before
 purge_to: "TO"i STRING
 purge_before: "BEFORE"i moment
@@ -143,6 +213,18 @@ delete_domains: "DELETE_DOMAIN_ID"i "=" "(" [INTEGER ("," INTEGER)*] ")"
 
 
 class _Builder(MomentBuilder):
+    def read_lock(self, _: list[Token]) -> bool:
+        return True
+
+    def for_export(self, _: list[Token]) -> bool:
+        return False
+
+    def flush_session(self, _: list[Token]) -> bool:
+        return False
+
+    def flush_global(self, _: list[Token]) -> bool:
+        return True
+
     def purge_to(self, children: list[Token]) -> Purge:
         return Purge(to=unquote(children[0]))
 
@@ -153,7 +235,9 @@ class _Builder(MomentBuilder):
         return tuple(str(token) for token in children if token is not None)
 
 
-FAMILY = Family((Purge, FlushLogs, FlushNothing, ResetMaster), _RULES, _Builder)
+FAMILY = Family(
+    (Purge, FlushLogs, FlushNothing, FlushTables, FlushSsl, ResetMaster), _RULES, _Builder
+)
 
 
 def server_error(error: StorageError) -> ServerError:
@@ -177,75 +261,56 @@ def server_error(error: StorageError) -> ServerError:
 def purge(
     view: ServerView,
     statement: Purge,
-    diagnostics: list[Diagnostic],
+    diagnostics: Diagnostics,
     clock: Clock,
-    coordinates: Coordinates = AS_STORED,
-    who: str = "",
+    coordinates: Coordinates,
 ) -> None:
     """PURGE BINARY LOGS: delete the files that the statement names and nothing holds.
 
     Raises `UnknownTargetBinlog` (1373), and `BinlogFileInUse` (1378) with the reason as a note.
-
-    Args:
-        who: the account, for the log.
     """
     view.refresh_holds()
     try:
-        _purge(view, statement, diagnostics, clock, coordinates, who)
+        if statement.to is not None:
+            plan = view.engine.purge_to(coordinates.number(statement.to))
+            _told(plan, diagnostics, coordinates)
+            return
+        assert statement.before is not None
+        seconds = seconds_of(statement.before, clock)
+        if seconds is None:  # and nothing is deleted, as in MariaDB
+            diagnostics.warn(not_a_time(statement.before, clock))
+        else:
+            plan = view.engine.purge_before(seconds)
+            _told(plan, diagnostics, coordinates, error=not plan.reached_the_active_file)
     finally:
         view.refresh_holds()  # the purge may have moved the store's beginning
 
 
-def _purge(
-    view: ServerView,
-    statement: Purge,
-    diagnostics: list[Diagnostic],
-    clock: Clock,
-    coordinates: Coordinates,
-    who: str,
-) -> None:
-    if statement.to is not None:
-        plan = view.engine.purge_to(coordinates.number(statement.to))
-        _told(plan, diagnostics, coordinates, who)
-        return
-    assert statement.before is not None
-    seconds = seconds_of(statement.before, clock)
-    if seconds is None:
-        diagnostics.append(
-            not_a_time(statement.before, clock)
-        )  # and nothing is deleted, as in MariaDB
-    else:
-        plan = view.engine.purge_before(seconds)
-        _told(plan, diagnostics, coordinates, who, error=not plan.reached_the_active_file)
-
-
 def _told(
     plan: PurgePlan,
-    diagnostics: list[Diagnostic],
+    diagnostics: Diagnostics,
     coordinates: Coordinates,
-    who: str,
     *,
     error: bool = True,
 ) -> None:
-    if plan.delete:
-        log.info("%d binlog files were purged for %s", len(plan.delete), who)
     if plan.kept is not None:
         name = coordinates.name(plan.kept)
         text = f"Binary log '{name}' is not purged because {plan.why}"
-        diagnostics.append(Diagnostic(Level.NOTE, PURGE_REASON, text))
+        diagnostics.note(PurgeProhibited(text))
         if error:
-            raise BinlogFileInUse
+            raise BinlogFileInUse()
 
 
 def flush(
     view: ServerView,
     statement: FlushLogs,
-    diagnostics: list[Diagnostic],
+    diagnostics: Diagnostics,
     given_up: Callable[[], bool],
 ) -> None:
     """FLUSH BINARY LOGS: begin a new file, and take the given domains out of the binlog state.
 
-    Raises `CannotDeleteDomain` (1076), and `BinlogStateUnreadable` (4250) with the damaged place as a warning.
+    Raises `GtidDomainInUse` or `GtidDomainTooLarge` (1076), and `BinlogStateUnreadable` (4250) with the damaged
+    place as a warning.
 
     Args:
         given_up: whether the statement's client has gone or was killed: the wait for room then ends.
@@ -253,27 +318,20 @@ def flush(
     domains = []
     for text in statement.delete_domains:
         if int(text[:20]) > U32_MAX:
-            raise CannotDeleteDomain.too_large(text[:20])
+            raise GtidDomainTooLarge(text[:20])
         domains.append(int(text))
     if domains:  # an import goes on at the place that the binlog state tells
         view.publisher.require_whole()
     known = set(view.engine.binlog_state().domains())
     for domain in sorted(set(domains) - known):
-        text = CannotDeleteDomain.absent(domain)
-        diagnostics.append(Diagnostic(Level.WARNING, CannotDeleteDomain.errno, text))
+        diagnostics.warn(GtidDomainAbsent(domain))
     try:
         view.engine.flush(domains, given_up)
     except DomainInUse as error:
-        raise CannotDeleteDomain.in_use(_domain_in(str(error), domains)) from error
+        raise GtidDomainInUse(error.domain_id) from error
     except CorruptBinlog as error:
-        diagnostics.append(Diagnostic(Level.WARNING, UnknownServerError.errno, str(error)))
-        raise BinlogStateUnreadable from error
-
-
-def _domain_in(text: str, domains: list[int]) -> int:
-    """The domain that the text of a `DomainInUse` names."""
-    match = re.search(r"domain ([0-9]+)", text)
-    return int(match[1]) if match else domains[0]
+        diagnostics.warn(UnknownServerError(str(error)))
+        raise BinlogStateUnreadable() from error
 
 
 def reset(
@@ -302,7 +360,7 @@ def reset(
 def set_binlog_state(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
     """SET GLOBAL gtid_binlog_state. Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941)."""
     if len(view.engine.binlog_state()):  # as MariaDB says before it reads the list
-        raise BinlogNotEmpty
+        raise BinlogNotEmpty()
     reset(view, given_up, BinlogState.parse(text), only_if_empty=True)
 
 

@@ -9,19 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.errors import IncorrectMoment, ServerError, SqlSyntaxError, TimeOverflow
 from lark import Token, Transformer
 
+from binlog_server.queries.moments import MONTHS, SECONDS, months_later
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote
-from binlog_server.sql.view import Diagnostic, Level
-
-_UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400}
-_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-
-TRUNCATED_VALUE = 1292  # ER_TRUNCATED_WRONG_VALUE, as a warning
-DATETIME_OVERFLOW = 1441  # ER_DATETIME_FUNCTION_OVERFLOW, as a warning
-_OVERFLOW = "Datetime function: datetime field overflow"
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9999
 _FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # the earliest time that a shift may give
@@ -89,9 +82,9 @@ class MomentBuilder(Transformer[Token, Any]):
 def span_of(number: str, unit: str) -> Span:
     """An INTERVAL as months and seconds. Raises `SqlSyntaxError` for a number of more than 64 bits."""
     count, unit = integer(number), unit.upper()
-    if unit in _UNITS_MONTHS:
-        return count * _UNITS_MONTHS[unit], 0
-    return 0, count * _UNITS_S[unit]
+    if unit in MONTHS:
+        return count * MONTHS[unit], 0
+    return 0, count * int(SECONDS[unit])
 
 
 def shifted(moment: Moment, sign: int, span: Span) -> Moment:
@@ -110,11 +103,7 @@ def seconds_of(moment: Moment, clock: Clock) -> float | None:
     if base is None:
         return None
     try:
-        if moment.plus_months:
-            year, month = divmod(base.year * 12 + base.month - 1 + moment.plus_months, 12)
-            # The 31st becomes the last day of a shorter month.
-            day = min(base.day, calendar.monthrange(year, month + 1)[1])
-            base = base.replace(year, month + 1, day)
+        base = months_later(base, moment.plus_months)
         seconds = clock.seconds(base + timedelta(seconds=moment.plus_seconds))
     except (OverflowError, ValueError):
         return None
@@ -140,9 +129,8 @@ def _base_of(moment: Moment, clock: Clock) -> datetime | None:
     return base if base.year >= _FIRST_YEAR else None
 
 
-def not_a_time(moment: Moment, clock: Clock) -> Diagnostic:
+def not_a_time(moment: Moment, clock: Clock) -> ServerError:
     """The warning about a moment that `seconds_of` gives None for: its text is no time, or its shift leads too far."""
     if _base_of(moment, clock) is not None:
-        return Diagnostic(Level.WARNING, DATETIME_OVERFLOW, _OVERFLOW)
-    shown = str(moment.base)[:64]
-    return Diagnostic(Level.WARNING, TRUNCATED_VALUE, f"Incorrect datetime value: '{shown}'")
+        return TimeOverflow()
+    return IncorrectMoment("datetime", str(moment.base)[:64])

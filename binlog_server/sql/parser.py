@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from binlog_protocol.sql.tokens import first_words
+from binlog_protocol.errors import SqlSyntaxError
+from binlog_protocol.sql.plain import plain
+from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
 
 from binlog_server.sql import (
     account_statements,
     assignments,
     events,
     explain,
+    inquiries,
     kills,
     lease_sql,
     maintenance,
-    no_tables,
+    prepared_sql,
     selects,
     shows,
     slave_status,
+    table_shows,
 )
-from binlog_server.sql.grammars import Grammar
+from binlog_server.sql.expressions import Given
+from binlog_server.sql.grammars import Grammar, is_too_long
 from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.statement import Statement
 
@@ -30,37 +37,86 @@ _FAMILIES: Final = (
     shows,
     events,
     slave_status,
-    no_tables,
     assignments,
     kills,
     maintenance,
     lease_sql,
     explain,
+    prepared_sql,
 )
 MAIN: Final = Grammar("grammar.lark", [module.FAMILY for module in _FAMILIES], quotes_strings=True)
+BEYOND: Final[tuple[type[Statement], ...]] = (
+    inquiries.Inquiry,
+    inquiries.SetComputed,
+    table_shows.ShowWhere,
+    table_shows.ShowOfTables,
+    table_shows.ShowCreate,
+    table_shows.ShowEngine,
+    table_shows.ShowOpenTables,
+    table_shows.ChecksumTable,
+)
+"""Statements that stand in no grammar."""
+# Characters of such a statement without those inside of strings: reading it takes up to 300 bytes of memory for each.
+QUESTION_CHARS_MAX: Final = 16 * 1024
 # Statements that monitoring repeats and that hold no password: their parse is cached.
 _REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX: Final = 512
 
 
-def parse(text: str, grammar: Grammar | None = None) -> Statement:
+def parse(
+    text: str, grammar: Grammar | None = None, parameters: Sequence[Given] | None = None
+) -> Statement:
     """The statement in `text`. Raises `SqlSyntaxError` (1064).
 
     Args:
         grammar: the one that `statement_kind.classify` has found; None: this one or that, by the first words.
+        parameters: the values for the places of a prepared statement; None: it is none.
     """
     if grammar is None:
         grammar = REPLICATION if REPLICATION.is_begun_by(first_words(text)) else MAIN
-    if len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
+    if not parameters and len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
         return _parsed_before(text, grammar)
-    statement: Statement = grammar.parse(text)
-    return statement
+    return _parsed(text, grammar, parameters)
 
 
 @lru_cache(maxsize=128)
 def _parsed_before(text: str, grammar: Grammar) -> Statement:
-    statement: Statement = grammar.parse(text)
+    return _parsed(text, grammar, None)
+
+
+def _parsed(text: str, grammar: Grammar, parameters: Sequence[Given] | None) -> Statement:
+    try:
+        statement: Statement = grammar.parse(text, parameters)
+    except SqlSyntaxError as refusal:
+        if grammar is not MAIN or is_too_long(text, QUESTION_CHARS_MAX):
+            raise
+        behind_for = _behind_for(text)
+        if behind_for is not None:
+            setting, inner = behind_for
+            found: Statement = grammar.parse(f"{setting} SELECT 1", None)
+            assert isinstance(found, assignments.SetStatement)
+            return replace(found, statement=_parsed(inner, grammar, parameters))
+        beyond = inquiries.inquired(text, refusal) or table_shows.shown(
+            plain(text), refusal, grammar.parse
+        )
+        if beyond is None:
+            beyond = inquiries.set_by_values(text, refusal, grammar.parse)
+        if beyond is None:
+            raise
+        return beyond if parameters is None else beyond.given(parameters) or beyond
     return statement
+
+
+def _behind_for(text: str) -> tuple[str, str] | None:
+    """SET STATEMENT ... FOR of a text, and the question behind it; None if it is none of these."""
+    if first_words(text)[:2] != ["SET", "STATEMENT"]:
+        return None
+    for token in tokens(text, ansi_quotes=False, is_logged=False):
+        if token.kind is TokenKind.WORD and token.text.upper() == "FOR":
+            inner = text[token.end :]
+            is_question = first_words(inner)[:1] in (["SELECT"], ["SHOW"], ["DESCRIBE"], ["DESC"])
+            return (text[: token.end], inner) if is_question else None
+    return None
 
 
 def build_grammars() -> None:

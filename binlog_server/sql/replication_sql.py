@@ -11,20 +11,18 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import SqlSyntaxError
-from binlog_protocol.errors.replication_errors import (
-    ER_SLAVE_STARTED,
-    ER_SLAVE_STOPPED,
-    ER_SLAVE_WAS_NOT_RUNNING,
-    ER_SLAVE_WAS_RUNNING,
-    WARN_OPTION_IGNORED,
-    WAS_NOT_RUNNING,
-    WAS_RUNNING,
+from binlog_protocol.errors import (
     BadSlaveUntil,
     MasterInfoRefused,
+    NotSupportedYet,
+    OptionIgnored,
+    SlaveStarted,
+    SlaveStopped,
+    SlaveWasNotRunning,
+    SlaveWasRunning,
+    SqlSyntaxError,
     WrongArguments,
 )
-from binlog_protocol.errors.sql_errors import NotSupportedYet
 from binlog_protocol.gtid import SlavePosition
 from lark import Token, Transformer
 
@@ -32,8 +30,7 @@ from binlog_server.accounts.privileges import RELOAD
 from binlog_server.sql.grammars import Grammar
 from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote
-from binlog_server.sql.view import Deed, Diagnostic, Level
-from binlog_server.upstreams.master_info import Warn
+from binlog_server.sql.view import Deed
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -61,6 +58,7 @@ class ChangeMaster(Statement):
 
     syntax = '"CHANGE"i "MASTER"i [STRING] "TO"i option ("," option)* [channel]'
     needs = _FOLLOW
+    com = "change_master"
 
     name: str | None
     options: Mapping[str, Any] = field(repr=False)  # one may be a password
@@ -84,7 +82,7 @@ class ChangeMaster(Statement):
                 wanted[flag] = bool(wanted[flag])
 
         async def run() -> None:
-            await session.server.relay.change(name, wanted, _warn_in(session))
+            await session.server.relay.change(name, wanted, session.warn)
 
         return Deed(run)
 
@@ -95,6 +93,7 @@ class StartSlave(Statement):
 
     syntax = '"START"i _SLAVE [STRING] [threads] [until] [channel]'
     needs = _FOLLOW
+    com = "start_slave"
 
     name: str | None
     threads: frozenset[str] = frozenset()
@@ -117,12 +116,12 @@ class StartSlave(Statement):
             )
         if self.until is Until.GTID:
             if len(self.threads) == 1:
-                raise BadSlaveUntil
+                raise BadSlaveUntil()
             until = SlavePosition.from_peer(self.gtids)
 
         async def run() -> None:
-            if not await session.server.relay.start(name, until, _warn_in(session)):
-                _note(session, ER_SLAVE_WAS_RUNNING, WAS_RUNNING)
+            if not await session.server.relay.start(name, until, session.warn):
+                session.diagnostics.note(SlaveWasRunning())
             _about_threads(session, self.threads)
 
         return Deed(run)
@@ -134,6 +133,7 @@ class StopSlave(Statement):
 
     syntax = '"STOP"i _SLAVE [STRING] [threads] [channel]'
     needs = _FOLLOW
+    com = "stop_slave"
 
     name: str | None
     threads: frozenset[str] = frozenset()
@@ -148,8 +148,8 @@ class StopSlave(Statement):
         name = _connection(session, self.name)
 
         async def run() -> None:
-            if not await session.server.relay.stop(name, _warn_in(session)):
-                _note(session, ER_SLAVE_WAS_NOT_RUNNING, WAS_NOT_RUNNING)
+            if not await session.server.relay.stop(name, session.warn):
+                session.diagnostics.note(SlaveWasNotRunning())
             _about_threads(session, self.threads)
 
         return Deed(run)
@@ -161,6 +161,7 @@ class StartAllSlaves(Statement):
 
     syntax = '"START"i "ALL"i _SLAVES [threads]'
     needs = _FOLLOW
+    com = "start_all_slaves"
 
     @classmethod
     def built(cls, _: list[Any]) -> StartAllSlaves:
@@ -168,8 +169,8 @@ class StartAllSlaves(Statement):
 
     def answer(self, session: SqlSession) -> Deed:
         async def run() -> None:
-            for name in await session.server.relay.start_all(_warn_in(session)):
-                _note(session, ER_SLAVE_STARTED, f"SLAVE '{name}' started")
+            for name in await session.server.relay.start_all(session.warn):
+                session.diagnostics.note(SlaveStarted(name))
 
         return Deed(run)
 
@@ -180,6 +181,7 @@ class StopAllSlaves(Statement):
 
     syntax = '"STOP"i "ALL"i _SLAVES [threads]'
     needs = _FOLLOW
+    com = "stop_all_slaves"
 
     @classmethod
     def built(cls, _: list[Any]) -> StopAllSlaves:
@@ -189,8 +191,8 @@ class StopAllSlaves(Statement):
         session.require_no_transaction()
 
         async def run() -> None:
-            for name in await session.server.relay.stop_all(_warn_in(session)):
-                _note(session, ER_SLAVE_STOPPED, f"SLAVE '{name}' stopped")
+            for name in await session.server.relay.stop_all(session.warn):
+                session.diagnostics.note(SlaveStopped(name))
 
         return Deed(run)
 
@@ -201,6 +203,7 @@ class ResetSlave(Statement):
 
     syntax = '"RESET"i _SLAVE [STRING] reset_all [channel]'
     needs = (RELOAD,)
+    com = "reset"
     commits = True
 
     name: str | None
@@ -235,17 +238,9 @@ def _connection(session: SqlSession, name: str | None) -> str:
     return session.master_connection if name is None else name
 
 
-def _note(session: SqlSession, code: int, text: str) -> None:
-    session.diagnostics.append(Diagnostic(Level.NOTE, code, text))
-
-
-def _warn_in(session: SqlSession) -> Warn:
-    return lambda code, text: session.diagnostics.append(Diagnostic(Level.WARNING, code, text))
-
-
 def _about_threads(session: SqlSession, threads: frozenset[str]) -> None:
     if len(threads) == 1:
-        _note(session, _ONE_TASK.errno, _ONE_TASK.message)
+        session.diagnostics.note(_ONE_TASK)
 
 
 def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) -> None:
@@ -264,7 +259,7 @@ def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) ->
         )
     for option in given:
         shown = option if option.startswith("relay") else f"master_{option}"
-        _note(session, WARN_OPTION_IGNORED, f"{shown.upper()} option ignored")
+        session.diagnostics.note(OptionIgnored(shown.upper()))
         del options[option]
 
 

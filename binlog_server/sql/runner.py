@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.connection.server_states import ServerState
-from binlog_protocol.errors import ServerError
+from binlog_protocol.errors import ServerError, StatementTimeout
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import OpenBinlog
 from binlog_storage.errors import StorageError
@@ -19,14 +20,30 @@ from binlog_storage.errors import StorageError
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.fair_thread import FairThread
 from binlog_server.loop.shielded import shielded
+from binlog_server.queries.terms import MustWait
 from binlog_server.sql.gtid_waits import GtidWaits
 from binlog_server.sql.maintenance import server_error
-from binlog_server.sql.view import Client, Deed, Later, ResultSet, Row, RowStream, Wait, Work
+from binlog_server.sql.view import (
+    Client,
+    Computed,
+    Deed,
+    Later,
+    ResultSet,
+    Row,
+    RowStream,
+    Wait,
+    Work,
+    text_bytes,
+)
 
 T = TypeVar("T")
 
 # Threads for statements only: dumps use those of the loop, and clients with long statements must not take them all.
 THREADS = 4
+ROW_THREADS = 4  # for statements that change rows: none of them waits for another session
+# Of a result: about a millisecond to make packets of.
+_VALUES_AT_ONCE = 600  # some milliseconds where the client wants another character set
+_BYTES_AT_ONCE = 256 * 1024
 
 
 class Runner:
@@ -40,6 +57,8 @@ class Runner:
         self._lines: dict[str, ThreadPoolExecutor] = {}
         self._parser = FairThread("sql-parser")
         self._writer = FairThread("sql-accounts")
+        self._questions = FairThread("sql-questions")
+        self._rows = FairThread("sql-rows", threads=ROW_THREADS)
         self._gtid_waits = GtidWaits(engine)
         self._is_closed = False
 
@@ -47,7 +66,9 @@ class Runner:
         """Take no more statements, and wait for those that run: they change files."""
         self._is_closed = True
         self._parser.close(wait=False)
+        self._questions.close(wait=False)
         self._writer.close(wait=True)
+        self._rows.close(wait=True)
         for threads in (self._threads, *self._lines.values()):
             threads.shutdown(wait=True, cancel_futures=True)
 
@@ -58,6 +79,24 @@ class Runner:
             who: the account that asks; accounts take turns.
         """
         return self._parser.call(who, call)
+
+    def in_row_thread(self, call: Callable[[], T], who: str = "") -> asyncio.Future[T]:
+        """Call what changes rows of tables here, or undoes it. It waits for room in the store, never for a lock.
+
+        Cancelled when the server stops: the next start undoes what has no end.
+
+        Args:
+            who: the account, as of `in_thread`; one alone never has all of the threads.
+        """
+        if self._is_closed:
+            future: asyncio.Future[T] = self._loop.create_future()
+            future.cancel()
+            return future
+        return self._rows.call(who, call)
+
+    def row_threads(self, who: str) -> RowThreadsOf:
+        """The threads for changes of rows, for an account."""
+        return RowThreadsOf(self, who)
 
     async def answer(
         self,
@@ -72,26 +111,37 @@ class Runner:
             warnings: gives the number of warnings; called when the statement has ended.
         """
         # A client that leaves during a long wait is noticed only while its socket is read.
-        if not isinstance(what, Wait) and not (isinstance(what, Work) and what.line):
+        if not isinstance(what, Wait | Computed) and not (isinstance(what, Work) and what.line):
             client.hold(held=True)
         try:
             if isinstance(what, RowStream):
-                await self._send(what, client, machine)
+                client.answered(await self._send(what, client, machine, warnings))
                 return
             result: ResultSet | None = None
             if isinstance(what, Work):
                 result = await self._work(what, machine)
+            elif isinstance(what, Computed):
+                client.holds_more()
+                result = await self._look(what)
+                client.holds_more()
             elif isinstance(what, Deed):
                 await shielded(asyncio.ensure_future(what.run()))
             else:
                 result = what.result(await self._reached(what))
             if machine.is_closed:
                 return
+            shown = None if result is None else in_parts(result)
+            if result is not None:
+                client.answered(len(result.rows) if result.found is None else result.found)
+            if isinstance(shown, RowStream):
+                await self._send(shown, client, machine, warnings)
+                return
             machine.warnings = warnings()
-            if result is None:
-                client.write(machine.send_ok())
+            if shown is None:
+                stored = what.stored() if isinstance(what, Computed) else 0
+                client.write(machine.send_ok(affected_rows=stored))
             else:
-                client.write(machine.send_result_set(result.columns, result.rows))
+                client.write(machine.send_result_set(shown.columns, shown.rows))
         except ServerError as error:
             client.refused(error)
         except StorageError as error:
@@ -120,6 +170,24 @@ class Runner:
                 raise
             return await shielded(future)  # KILL QUERY: the work's error tells how far it came
 
+    async def _look(self, look: Computed) -> ResultSet | None:
+        """Raises `StatementTimeout` (1969), and what the question raises."""
+        try:
+            async with asyncio.timeout(look.timeout_s):
+                while True:
+                    try:
+                        result = await self._questions.call(look.account, look.run)
+                        break
+                    except MustWait as wait:
+                        await look.wait(wait)
+                await asyncio.sleep(look.sleeps_s())
+        except TimeoutError:
+            raise StatementTimeout() from None
+        finally:
+            look.give_up()
+        look.done()
+        return result if look.gives_rows else None
+
     def _begin(self, work: Work) -> asyncio.Future[ResultSet | None]:
         if work.in_turn_of is not None:
             return self._writer.call(work.in_turn_of, work.run)
@@ -130,9 +198,16 @@ class Runner:
             threads = self._lines[work.line]
         return self._loop.run_in_executor(threads, work.run)
 
-    async def _send(self, stream: RowStream, client: Client, machine: ServerConnection) -> None:
+    async def _send(
+        self,
+        stream: RowStream,
+        client: Client,
+        machine: ServerConnection,
+        warnings: Callable[[], int],
+    ) -> int:
         rows = _Steps(stream.batches)
         begun = False
+        count = 0
         try:
             while (batch := await self._in_thread(rows.next)) is not None:
                 if not batch:
@@ -141,10 +216,13 @@ class Runner:
                     client.write(machine.begin_result_set(stream.columns))
                     begun = True
                 client.write(machine.more_rows(batch))
+                count += len(batch)
                 await client.drain()
             if not begun:
                 client.write(machine.begin_result_set(stream.columns))
+            machine.warnings = warnings()
             client.write(machine.end_result_set())
+            return count
         finally:
             with contextlib.suppress(RuntimeError):  # when the server stops
                 self._threads.submit(rows.close)
@@ -177,6 +255,27 @@ class Runner:
         return True
 
 
+def in_parts(result: ResultSet) -> ResultSet | RowStream:
+    """The result, as a stream if it is large: others come in between while packets are made of it."""
+    rows, columns = result.rows, result.columns
+    at_once = max(1, _VALUES_AT_ONCE // max(1, len(columns)))
+    if len(rows) <= at_once and sum(map(text_bytes, rows)) <= _BYTES_AT_ONCE:
+        return result
+    return RowStream(columns, _batches(rows, at_once))
+
+
+def _batches(rows: Sequence[Row], at_once: int) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        size += text_bytes(row)
+        if batch and (size > _BYTES_AT_ONCE or len(batch) == at_once):
+            yield batch
+            batch, size = [], text_bytes(row)
+        batch.append(row)
+    yield batch
+
+
 class _Steps:
     """An iterator that any thread may close: if another thread is in a step, the close waits until the step ends."""
 
@@ -192,3 +291,14 @@ class _Steps:
         with self._lock:
             if isinstance(self._batches, Generator):
                 self._batches.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RowThreadsOf:
+    """See `Runner.in_row_thread`."""
+
+    runner: Runner
+    who: str
+
+    def in_row_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return self.runner.in_row_thread(call, self.who)

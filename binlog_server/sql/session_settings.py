@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.errors import WrongVariableValue
-from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of
+from binlog_protocol.events.charsets import (
+    BINARY_COLLATION,
+    character_bytes_max,
+    charset_of,
+    result_encoder,
+)
 from binlog_protocol.events.collation_names import (
     collation_name,
     collation_numbered,
@@ -23,11 +28,12 @@ from binlog_protocol.events.statement_context import (
 )
 from binlog_protocol.events.status_variables import SessionFlags, StatusVariables
 from binlog_protocol.groups.statement_group import Origin
-from binlog_protocol.wire.results import UTF8, ResultCharset
+from binlog_protocol.wire.results import UTF8, ResultCharset, utf8
+
+from binlog_server.sql.recorded_variables import RECORDED
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"
-_UTF8_BYTES: Final = {"utf8mb3": 3, "utf8mb4": 4}  # bytes a character
 _U64_MASK: Final = 2**64 - 1
 
 # The modes of sql_mode, in the order of their bits.
@@ -72,10 +78,12 @@ _FLAGS: Final = (
     ("unique_checks", "OFF", SessionFlags.RELAXED_UNIQUE_CHECKS),
     ("check_constraint_checks", "OFF", SessionFlags.NO_CHECK_CONSTRAINT_CHECKS),
     ("sql_auto_is_null", "ON", SessionFlags.AUTO_IS_NULL),
+    ("sql_if_exists", "ON", SessionFlags.IF_EXISTS),
+    ("system_versioning_insert_history", "ON", SessionFlags.INSERT_HISTORY),
 )
 
 # Variables that hold for the next statement only, and for the next group only.
-ONCE_PER_STATEMENT: Final = ("insert_id", "last_insert_id", "rand_seed1", "rand_seed2")
+ONCE_PER_STATEMENT: Final = ("insert_id", "last_insert_id", "identity", "rand_seed1", "rand_seed2")
 ONCE_PER_GROUP: Final = ("gtid_seq_no",)
 
 
@@ -94,7 +102,9 @@ class Settings:
     charset: str  # the client's character set
     backslash_escapes: bool
     ansi_quotes: bool
+    pipes_concat: bool
     context: tuple[IntvarEvent | RandEvent, ...]
+    is_logged: bool  # sql_log_bin
 
     def context_events(self, variables: list[UserVarEvent], timestamp: int) -> bytes:
         """The events in front of the statement's own: INTVAR, RAND and USER_VAR events."""
@@ -118,11 +128,12 @@ def settings_of(
         thread_id: the connection's number.
         database: the session's, in UTF-8; empty for none.
     """
-    sql_mode = sql_mode_bits(variables.get("sql_mode", ""))
+    sql_mode = sql_mode_bits(variables.get("sql_mode", RECORDED["sql_mode"].default))
     seconds, microseconds = timestamp_of(variables.get("timestamp", "0"))
     charset = variables.get("character_set_client", "utf8mb4")
     client = default_collation(charset)
     connection = collation_numbered(variables.get("collation_connection", "")) or client
+    server = collation_numbered(variables.get("collation_server", "")) or DEFAULT_COLLATION
     status = StatusVariables(
         flags=_flags(variables),
         sql_mode=sql_mode,
@@ -130,8 +141,9 @@ def settings_of(
             int(variables.get("auto_increment_increment", 1)),
             int(variables.get("auto_increment_offset", 1)),
         ),
-        charset=(client, connection, DEFAULT_COLLATION),
+        charset=(client, connection, server),
         time_zone=_time_zone(variables),
+        lc_time_names=_locale(variables),
         microseconds=microseconds,
     )
     skipped = variables.get("skip_replication") == "ON"
@@ -150,7 +162,9 @@ def settings_of(
         charset,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
         bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
+        bool(sql_mode & _MODE_BITS["PIPES_AS_CONCAT"]),
         _context(variables),
+        variables.get("sql_log_bin") != "OFF",
     )
 
 
@@ -169,19 +183,20 @@ def login_variables(collation: int) -> dict[str, str]:
 
 
 def result_charset(variables: Mapping[str, str]) -> ResultCharset:
-    """The character set that the columns of results name: a kind of UTF-8, or binary.
+    """The character set in which texts of results are sent: that of character_set_results.
 
-    Texts are sent in UTF-8 whatever `character_set_results` says, so no other set may be named.
+    UTF-8 in the place of one that is not known here, or in which ASCII has other bytes.
     """
     charset = variables.get("character_set_results", "utf8mb4")
     if charset == BINARY:
         return ResultCharset(BINARY_COLLATION, 1)
-    if charset not in _UTF8_BYTES:
+    encode = utf8 if charset in ("utf8mb3", "utf8mb4") else result_encoder(charset)
+    if encode is None:
         return UTF8
     number = collation_numbered(variables.get("collation_connection", ""))
     if number is None or charset_of(number) != charset:
         number = default_collation(charset)
-    return ResultCharset(number, _UTF8_BYTES[charset])
+    return ResultCharset(number, character_bytes_max(charset), encode)
 
 
 def literal_collation(text: str, variables: Mapping[str, str]) -> int:
@@ -251,6 +266,11 @@ def _flags(variables: Mapping[str, str]) -> SessionFlags:
 def _time_zone(variables: Mapping[str, str]) -> bytes | None:
     name = variables.get("time_zone", "SYSTEM")
     return None if name.upper() == "SYSTEM" else name.encode("utf-8", "surrogateescape")
+
+
+def _locale(variables: Mapping[str, str]) -> int:
+    """The number of lc_time_names, which the names of days and months are made by."""
+    return RECORDED["lc_time_names"].words.index(variables.get("lc_time_names", "en_US"))
 
 
 def _context(variables: Mapping[str, str]) -> tuple[IntvarEvent | RandEvent, ...]:

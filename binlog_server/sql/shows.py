@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors.sql_errors import UnknownXaFormat
-from binlog_protocol.wire.results import (
-    CHARSET_BINARY,
-    FLAG_BINARY,
-    FLAG_NOT_NULL,
-    TYPE_DOUBLE,
-    TYPE_LONG,
-    TYPE_LONGLONG,
-    TYPE_MEDIUM_BLOB,
-    Column,
-    Value,
-)
-from lark import Token
+from binlog_protocol.errors import UnknownXaFormat
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, FLAG_NOT_NULL, Column, Value
+from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import SINGLE, USAGE
 from binlog_server.dumps.replica_rows import ReplicaRows
+from binlog_server.queries.like import like_matches
 from binlog_server.sql import places
 from binlog_server.sql.expressions import NO_LIMIT, Limit, Scope
-from binlog_server.sql.filter_builder import FilterBuilder
-from binlog_server.sql.row_filter import (
-    EVERYTHING,
-    Condition,
-    Test,
-    filtered,
-    is_about,
-    is_long,
-    may_hold,
-)
+from binlog_server.sql.little_tables import VISIBLE, engines, held_databases
 from binlog_server.sql.state_texts import STATE_VARIABLES
-from binlog_server.sql.statement import ANYBODY, LOOK, Family, Statement
-from binlog_server.sql.status_variables import status_variables
+from binlog_server.sql.statement import (
+    ANYBODY,
+    LOOK,
+    LOOK_AT_OTHERS,
+    LOOK_AT_REPLICAS,
+    Family,
+    Statement,
+)
+from binlog_server.sql.status_variables import shown_status
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Level, Result, ResultSet, Row, Shown, Work, text_of
 
@@ -44,12 +34,19 @@ if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
 _BYTES: Final = FLAG_NOT_NULL | FLAG_BINARY
-_VARIABLE_COLUMNS: Final = ("variable_name", "value")
-_LOOK_AT_REPLICAS: Final = ("SUPER", "BINLOG MONITOR", "REPLICATION MASTER ADMIN")
+_PATTERN_CHARS_AT_ONCE: Final = 1024
 _INFO_CHARS: Final = 100  # characters of a statement in SHOW PROCESSLIST without FULL
 _PRIVILEGES: Final[Mapping[str, str]] = {
+    "SELECT": "To read rows of tables that are here",
+    "INSERT": "To insert rows into tables that are here",
+    "UPDATE": "To change rows of tables that are here",
+    "DELETE": "To delete rows of tables that are here",
+    "CREATE": "To create databases and tables here",
+    "DROP": "To drop and to empty databases and tables that are here",
     "RELOAD": "To use FLUSH, RESET MASTER and RESET SLAVE",
     "PROCESS": "To see the connections of others in SHOW PROCESSLIST",
+    "INDEX": "To add and to drop keys of tables that are here",
+    "ALTER": "To alter and to rename tables that are here",
     "SUPER": "To do most of what the others are for, as in MariaDB 10.11",
     "REPLICATION SLAVE": "To replicate from this server",
     "BINLOG MONITOR": "To see the state of the binlog and its files",
@@ -65,81 +62,113 @@ _PRIVILEGES: Final[Mapping[str, str]] = {
 assert set(_PRIVILEGES) == set(SINGLE)
 
 
-@dataclass(frozen=True, slots=True)
-class ShowVariables(Statement):
-    """SHOW VARIABLES, or SHOW STATUS when `status`."""
+class Filterable(Statement):
+    """A SHOW that may have a WHERE: see `table_shows.ShowWhere`."""
 
-    syntax = '"SHOW"i [scope] of_status [filter]'
+    __slots__ = ()
+
+    def shown(self, session: SqlSession) -> ResultSet:
+        """What it shows; values that are costly to make are made when they are read. By any thread."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVariables(Filterable):
+    """SHOW VARIABLES, or SHOW STATUS when `status`; `pattern` is that of LIKE."""
+
+    syntax = '"SHOW"i [scope] of_status [like]'
     needs = ANYBODY
+    only_looks = True
 
     status: bool
-    filter: Test = EVERYTHING
+    pattern: str = "%"
     scope: Scope = Scope.DEFAULT
 
     @classmethod
     def built(cls, children: list[Any]) -> ShowVariables:
-        scope, status, test = children
-        return cls(status, test or EVERYTHING, scope or Scope.DEFAULT)
+        scope, status, pattern = children
+        return cls(status, "%" if pattern is None else pattern, scope or Scope.DEFAULT)
+
+    @property
+    def counted_as(self) -> str:
+        return "show_status" if self.status else "show_variables"
 
     @property
     def shows_state(self) -> bool:
-        test = self.filter
         return not self.status and (
-            is_long(test)
-            or any(may_hold(test, _VARIABLE_COLUMNS, (name,)) for name in STATE_VARIABLES)
+            self._is_long or any(like_matches(self.pattern, name) for name in STATE_VARIABLES)
         )
 
+    @property
+    def _is_long(self) -> bool:
+        """Whether to look through all variables takes milliseconds, so that a thread does it."""
+        return len(self.pattern) > _PATTERN_CHARS_AT_ONCE
+
     def answer(self, session: SqlSession) -> Result:
-        shown: dict[str, Shown]
+        shown = self.shown(session)
+
+        def matching() -> ResultSet:
+            rows = [tuple(row) for row in shown.rows if like_matches(self.pattern, str(row[0]))]
+            return ResultSet(shown.columns, list(rows))
+
+        return Work(matching) if self._is_long else matching()
+
+    def shown(self, session: SqlSession) -> ResultSet:
+        found: Mapping[str, Shown]
         if self.status:
-            shown = {
-                **status_variables(session.server),
-                **session.status,
-                **places.snapshot(session.server, session.coordinates),
-            }
+            found = shown_status(session, globally=self.scope is Scope.GLOBAL)
+            table = "SESSION_STATUS"
         else:
-            shown = session.system_variables(globally=self.scope is Scope.GLOBAL)
-        test = self.filter
-        # A filter that takes milliseconds over all variables, or reads a long text, is run in a thread.
-        if is_long(test) or (
-            session.shows_long_state and not is_about(test, _VARIABLE_COLUMNS[:1])
-        ):
-            return Work(lambda: _variables(shown, test))
-        return _variables(shown, test)
+            found = session.system_variables(globally=self.scope is Scope.GLOBAL)
+            table = "SESSION_VARIABLES"
+        columns = [
+            Column.text("Variable_name", 64).of_table(table, "VARIABLE_NAME"),
+            Column.text("Value", 4096).of_table(table, "VARIABLE_VALUE"),
+        ]
+        return ResultSet(
+            columns, [_VariableRow(name, found[name]) for name in sorted(found, key=str.lower)]
+        )
 
 
-def _variables(shown: Mapping[str, Shown], test: Test) -> ResultSet:
-    """A value that is costly to make is made only if its row may be in the result."""
-    names = (name for name in sorted(shown) if may_hold(test, _VARIABLE_COLUMNS, (name,)))
-    rows = filtered([(name, text_of(shown[name])) for name in names], _VARIABLE_COLUMNS, test)
-    columns = [Column.text("Variable_name", 64), Column.text("Value", 4096)]
-    return ResultSet([column.of_table() for column in columns], rows)
+class _VariableRow(Sequence[Any]):
+    """The name of a variable, and its value, which may be costly to make."""
+
+    def __init__(self, name: str, value: Shown) -> None:
+        self._name, self._value = name, value
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, at: Any) -> Any:
+        if at > 1:
+            raise IndexError(at)
+        return text_of(self._value) if at else self._name
 
 
 @dataclass(frozen=True, slots=True)
-class ShowDatabases(Statement):
-    """SHOW DATABASES: information_schema, the only one here. `pattern` stands in the name of the column, as MariaDB
+class ShowDatabases(Filterable):
+    """SHOW DATABASES: those that can be asked. `pattern` stands in the name of the column, as MariaDB
     has it."""
 
-    syntax = '"SHOW"i ("DATABASES"i | "SCHEMAS"i) [filter]'
+    syntax = '"SHOW"i ("DATABASES"i | "SCHEMAS"i) [like]'
     needs = ANYBODY
+    com = "show_databases"
+    only_looks = True
 
-    filter: Test = EVERYTHING
     pattern: str | None = None
 
-    @classmethod
-    def built(cls, children: list[Any]) -> ShowDatabases:
-        test = children[0] or EVERYTHING
-        match test:
-            case Condition("", _, (pattern,)):
-                return cls(test, str(pattern))
-        return cls(test)
-
     def answer(self, session: SqlSession) -> ResultSet:
-        name = "Database" if self.pattern is None else f"Database ({self.pattern})"
-        label = name.encode("utf-8", "replace").decode()
-        rows = filtered([("information_schema",)], ("database",), self.filter)
-        return ResultSet([Column.text(label, 64).of_table()], rows)
+        return self.shown(session)
+
+    def shown(self, session: SqlSession) -> ResultSet:
+        label = "Database" if self.pattern is None else f"Database ({self.pattern})"
+        pattern = "%" if self.pattern is None else self.pattern
+        rows: list[Row] = [
+            (name,)
+            for name in sorted((*VISIBLE, *held_databases(session)))
+            if like_matches(pattern, name)
+        ]
+        return ResultSet([Column.text(label, 64).of_table("SCHEMATA", "SCHEMA_NAME")], rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +177,7 @@ class ShowDiagnostics(Statement):
 
     syntax = '"SHOW"i diagnostics [limit] | "SHOW"i counted'
     needs = ANYBODY
+    only_looks = True
 
     errors_only: bool = False
     count: bool = False
@@ -163,6 +193,12 @@ class ShowDiagnostics(Statement):
     @property
     def is_about_diagnostics(self) -> bool:
         return True
+
+    @property
+    def counted_as(self) -> str:
+        if self.count:
+            return "select"
+        return "show_errors" if self.errors_only else "show_warnings"
 
     def answer(self, session: SqlSession) -> ResultSet:
         told = session.diagnostics
@@ -183,6 +219,8 @@ class ShowMasterStatus(Statement):
 
     syntax = '"SHOW"i ("MASTER"i | "BINLOG"i) "STATUS"i'
     needs = LOOK
+    com = "show_binlog_status"
+    only_looks = True
 
     @property
     def shows_state(self) -> bool:
@@ -206,6 +244,8 @@ class ShowBinaryLogs(Statement):
 
     syntax = '"SHOW"i ("BINARY"i | "MASTER"i) "LOGS"i'
     needs = LOOK
+    com = "show_binlogs"
+    only_looks = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [Column.text("Log_name"), Column.bigint("File_size")]
@@ -217,7 +257,9 @@ class ShowSlaveHosts(Statement):
     """SHOW SLAVE HOSTS."""
 
     syntax = '"SHOW"i ("SLAVE"i | "REPLICA"i) "HOSTS"i'
-    needs = _LOOK_AT_REPLICAS
+    needs = LOOK_AT_REPLICAS
+    com = "show_slave_hosts"
+    only_looks = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [
@@ -235,7 +277,8 @@ class ShowBinlogReplicas(Statement):
     """SHOW BINLOG REPLICAS."""
 
     syntax = '"SHOW"i "BINLOG"i "REPLICAS"i'
-    needs = _LOOK_AT_REPLICAS
+    needs = LOOK_AT_REPLICAS
+    only_looks = True
 
     def answer(self, session: SqlSession) -> Work:
         columns = [
@@ -259,7 +302,9 @@ class ShowProcesslist(Statement):
     """SHOW PROCESSLIST, or SHOW FULL PROCESSLIST when `full`."""
 
     syntax = '"SHOW"i [full] "PROCESSLIST"i'
-    needs = ("PROCESS",)
+    needs = LOOK_AT_OTHERS
+    com = "show_processlist"
+    only_looks = True
     is_free_for_ones_own = True
 
     full: bool = False
@@ -269,29 +314,25 @@ class ShowProcesslist(Statement):
         return cls(bool(children[0]))
 
     def answer(self, session: SqlSession) -> ResultSet:
-        server = session.server
-        full_chars = 3 * server.config.max_allowed_packet
+        full_chars = 3 * session.server.config.max_allowed_packet
         columns = [
-            Column.binary("Id", TYPE_LONGLONG, 11),
+            Column.binary("Id", ColumnType.LONGLONG, 11),
             Column.text("User", 128),
             Column.text("Host", 64),
             Column.text("db", 64, null=True),
             Column.text("Command", 16),
-            Column.binary("Time", TYPE_LONG, 7),
+            Column.binary("Time", ColumnType.LONG, 7),
             Column.text("State", 30, null=True),
-            Column.text("Info", full_chars, kind=TYPE_MEDIUM_BLOB, null=True)
+            Column.text("Info", full_chars, kind=ColumnType.LONG_BLOB, null=True)
             if self.full
             else Column.text("Info", _INFO_CHARS, null=True),
-            Column.binary("Progress", TYPE_DOUBLE, 7, 3),
+            Column.binary("Progress", ColumnType.DOUBLE, 7, 3),
         ]
         at = [column.name for column in columns].index("Info")
-        if session.may(*self.needs):
-            upstreams = (c.process for c in server.relay.connections if c.runs)
-            found = [*upstreams, *server.connections.processlist(None)]
-        else:
-            found = list(server.connections.processlist(session.user))
-        rows = [[*row[:at], self._shown(row[at]), *row[at + 1 :]] for row in found]
-        return ResultSet(columns, list(rows))
+        rows: list[Row] = [
+            [*row[:at], self._shown(row[at]), *row[at + 1 :]] for row in session.processes()
+        ]
+        return ResultSet(columns, rows)
 
     def _shown(self, info: Value) -> Value:
         return info if self.full or not isinstance(info, str) else info[:_INFO_CHARS]
@@ -303,6 +344,8 @@ class ShowEngines(Statement):
 
     syntax = '"SHOW"i "STORAGE"i? "ENGINES"i'
     needs = ANYBODY
+    com = "show_storage_engines"
+    only_looks = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [
@@ -313,9 +356,8 @@ class ShowEngines(Statement):
             Column.text("XA", 3, null=True),
             Column.text("Savepoints", 3, null=True),
         ]
-        comment = "The binlog in its files (binlog_storage_engine); there are no tables"
-        columns = [column.of_table() for column in columns]
-        return ResultSet(columns, [("InnoDB", "DEFAULT", comment, "YES", "NO", "YES")])
+        columns = [column.of_table("ENGINES", column.name.upper()) for column in columns]
+        return ResultSet(columns, [*engines(session.server.config)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +366,8 @@ class ShowPrivileges(Statement):
 
     syntax = '"SHOW"i "PRIVILEGES"i'
     needs = ANYBODY
+    com = "show_privileges"
+    only_looks = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [
@@ -338,13 +382,15 @@ class ShowPrivileges(Statement):
 
 @dataclass(frozen=True, slots=True)
 class XaRecover(Statement):
-    """XA RECOVER: the prepared transactions that wait in the binlog for XA COMMIT or XA ROLLBACK.
+    """XA RECOVER: the prepared transactions that wait for XA COMMIT or XA ROLLBACK.
 
     `format` as written: RAW, or SQL for names that can be pasted. Its answer raises `UnknownXaFormat` (1791).
     """
 
     syntax = '"XA"i "RECOVER"i ["FORMAT"i "=" STRING]'
     needs = ANYBODY
+    com = "xa_recover"
+    only_looks = True
 
     format: str = "RAW"
 
@@ -358,7 +404,7 @@ class XaRecover(Statement):
             raise UnknownXaFormat(self.format)
         numbers = ("formatID", "gtrid_length", "bqual_length")
         columns = [
-            *(Column.binary(name, TYPE_LONGLONG, 11) for name in numbers),
+            *(Column.binary(name, ColumnType.LONGLONG, 11) for name in numbers),
             Column.text("data", 285)
             if style == "SQL"
             else replace(Column.text("data"), charset=CHARSET_BINARY, length=128, flags=_BYTES),
@@ -370,12 +416,14 @@ class XaRecover(Statement):
                 len(xid.bqual),
                 xid.sql() if style == "SQL" else xid.gtrid + xid.bqual,
             )
-            for xid in session.server.engine.prepared()
+            for xid in session.server.xa.prepared()
         ]
         return ResultSet(columns, rows)
 
 
 _RULES = """
+// What stands behind a WHERE is read by `table_shows`.
+like: "LIKE"i STRING
 !of_status: "VARIABLES"i | "STATUS"i
 !full: "FULL"i
 !diagnostics: "WARNINGS"i | "ERRORS"i
@@ -383,7 +431,10 @@ counted: "COUNT"i "(" "*" ")" diagnostics
 """
 
 
-class _Builder(FilterBuilder):
+class _Builder(Transformer[Token, Any]):
+    def like(self, children: list[Token]) -> str:
+        return unquote(children[0])
+
     def of_status(self, children: list[Token]) -> bool:
         return children[0].upper() == "STATUS"
 
@@ -395,6 +446,23 @@ class _Builder(FilterBuilder):
 
     def counted(self, children: list[bool]) -> ShowDiagnostics:
         return ShowDiagnostics(children[0], count=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Help(Statement):
+    """HELP: no topic is known, as in a MariaDB without its help tables; docs/sql.md has them."""
+
+    syntax = '"HELP"i (NAME | QUOTED_NAME | STRING)'
+    needs = ANYBODY
+    com = "help"
+    only_looks = True
+
+    def answer(self, session: SqlSession) -> ResultSet:
+        return ResultSet([Column.text("name", 64), Column.text("is_it_category", 1)], [])
+
+    @classmethod
+    def built(cls, children: list[Any]) -> Help:
+        return cls()
 
 
 FAMILY = Family(
@@ -409,6 +477,7 @@ FAMILY = Family(
         ShowProcesslist,
         ShowEngines,
         ShowPrivileges,
+        Help,
         XaRecover,
     ),
     _RULES,

@@ -9,39 +9,37 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, get_args
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
     Command,
-    InitDatabase,
-    Ping,
-    Query,
-    Quit,
+    Debug,
     Refresh,
     RegisterSlave,
-    ResetConnection,
-    SetOption,
-    StatisticsCommand,
-    UnknownCommand,
 )
 from binlog_protocol.errors import (
-    PacketTooBig,
+    LockOrActiveTransaction,
+    NotSupportedYet,
     PrivilegeRequired,
-    ReadOnlyVariable,
     ServerError,
     SqlSyntaxError,
+    UnknownColumn,
+    UnknownServerError,
     UnknownSystemVariable,
+    VariableOfScope,
 )
-from binlog_protocol.errors.sql_errors import UnknownColumn
-from binlog_protocol.errors.transaction_errors import LockOrActiveTransaction
 from binlog_protocol.events.charsets import charset_of, decode_text
+from binlog_protocol.gtid import Gtid
 from binlog_storage.errors import StorageError
 
-from binlog_server.accounts.privileges import RELOAD, REPLICATION_SLAVE, suffices
+from binlog_server.accounts.privileges import ALL_PRIVILEGES, RELOAD, REPLICATION_SLAVE, suffices
+from binlog_server.connections.channel import Traffic
+from binlog_server.connections.statement_counts import StatementCounts
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql import events, maintenance
-from binlog_server.sql.account_sql import AccountSql
+from binlog_server.sql.account_statements import AccountSql
 from binlog_server.sql.expressions import (
     ColumnName,
     Default,
@@ -56,40 +54,44 @@ from binlog_server.sql.expressions import (
 )
 from binlog_server.sql.functions import call
 from binlog_server.sql.parser import parse
+from binlog_server.sql.places import Snapshot
+from binlog_server.sql.recorded_variables import Reach
 from binlog_server.sql.state_texts import StateTexts
-from binlog_server.sql.statement import ANYBODY, Statement
+from binlog_server.sql.statement import ANYBODY, LOOK_AT_OTHERS, Statement
 from binlog_server.sql.time_zones import Clock
-from binlog_server.sql.variables import VARIABLES, Reach
+from binlog_server.sql.user_locks import SessionLocks
+from binlog_server.sql.variables import VARIABLES, inherited
 from binlog_server.sql.view import (
-    Diagnostic,
-    Level,
+    Answer,
+    Diagnostics,
     Result,
     Row,
     RowStream,
     ServerView,
     Shown,
+    Unfinished,
     text_of,
 )
+from binlog_server.tables.rows import Reading
 
-DIAGNOSTICS_MAX = 64  # rows of SHOW WARNINGS; the default of MariaDB's max_error_count
 DECODED_BYTES_MAX = 64 * 1024
 """Bytes of user variables that one statement may convert to the client's character set: this is done on the loop."""
 
-NEEDED_FOR_COMMANDS: Mapping[type[Command], tuple[str, ...]] = {
-    Query: ANYBODY,  # its statement says it
-    InitDatabase: ANYBODY,
-    Ping: ANYBODY,
-    Quit: ANYBODY,
-    ResetConnection: ANYBODY,
-    SetOption: ANYBODY,
-    StatisticsCommand: ANYBODY,
-    UnknownCommand: ANYBODY,
+NEEDED_FOR_COMMANDS: Final[Mapping[type[Command], tuple[str, ...]]] = {
+    # A query's statement says by itself what it needs; COM_PROCESS_KILL looks whose connection it is, as KILL does.
+    **dict.fromkeys(get_args(Command), ANYBODY),
+    Debug: ("SUPER",),
     Refresh: (RELOAD,),
-    RegisterSlave: (REPLICATION_SLAVE,),
-    BinlogDump: (REPLICATION_SLAVE,),
-    BinlogDumpGtid: (REPLICATION_SLAVE,),
+    **dict.fromkeys((RegisterSlave, BinlogDump, BinlogDumpGtid), (REPLICATION_SLAVE,)),
 }
 """The privileges of which any one will do."""
+
+
+_MAY_CREATE: Final = frozenset({"CREATE", ALL_PRIVILEGES})
+
+
+def _nothing_to_read() -> Reading:
+    raise NotSupportedYet("SELECT of tables, without a transaction")
 
 
 @dataclass(slots=True)
@@ -110,82 +112,152 @@ class SqlSession:
     variable_bytes: int = 0
     grants: frozenset[str] = frozenset()
     login: Mapping[str, str] = field(default_factory=dict)
-    status: Mapping[str, str] = field(default_factory=dict)  # the session's own rows of SHOW STATUS
+    status: Mapping[str, str] = field(default_factory=dict)  # of its connection, in SHOW STATUS
+    counts: StatementCounts = field(default_factory=StatementCounts)
+    traffic: Traffic = field(default_factory=Traffic)
     in_transaction: Callable[[], bool] = lambda: False
+    reading: Callable[[], Reading] = _nothing_to_read  # what a SELECT of tables that are here reads
+    # To be called when a statement that is no SET has SET some.
+    variables_changed: Callable[[], None] = lambda: None
+    locks: SessionLocks = field(init=False)
+    last_gtid: Gtid | None = None  # of the last group that the session has committed
+    found_rows: int = 1  # of the last result, without its LIMIT if the statement asks for that
+    row_count: int = 0  # that the statement before has changed; -1 behind a result or an error
+    changed_rows: int = 0  # the same of the running one
+    snapshot: Snapshot | None = (
+        None  # of the open transaction, if it was begun WITH CONSISTENT SNAPSHOT
+    )
     next_read_only: bool | None = None  # SET TRANSACTION READ ONLY or READ WRITE
+    # The session variables that the running statement has SET, in its order, for session tracking.
+    assigned: list[str] = field(default_factory=list)
     is_to_commit: bool = False  # SET has turned autocommit on, which commits what is open
     database: bytes = b""  # in UTF-8
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    # The names of variables that were SET, and "" for the database, since `sessions.state_changes` looked.
+    changed: set[str] = field(default_factory=set)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     coordinates: Coordinates = AS_STORED
+    version: str = ""  # that the account's sessions see; empty: the server's
+    program: str = ""  # as the client calls itself
     accounts: AccountSql | None = (
         None  # the accounts of the server; a session of tests may be without
     )
     _is_about_diagnostics: bool = False
+    _is_counted: bool = False
     _texts: StateTexts | None = None  # the binlog state that the running statement shows
-    _told: list[Diagnostic] = field(default_factory=list)  # the previous statement's diagnostics
+    _told: Diagnostics = field(default_factory=Diagnostics)  # the previous statement's diagnostics
     _decoded: dict[HeldValue, Value] = field(default_factory=dict)  # converted by this statement
     _decoded_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.variables.update(self.login)
+        self.locks = SessionLocks(self.server.user_locks, self.connection_id)
+        self.variables.update({**inherited(self.server), **self.login})
 
     def forget(self) -> None:
         """Forget the user variables and what is meant for later statements: the session has ended."""
+        self.locks.close()
         self.user_variables.clear()
         self.next_read_only = None
         self.variable_bytes = 0
         self._texts = None
 
     def reset(self) -> None:
-        """COM_RESET_CONNECTION: all variables are again as the login has set them."""
+        """COM_RESET_CONNECTION: all variables are again as a login would set them now."""
+        self.locks.release_all()
         self.user_variables.clear()
         self.next_read_only = None
-        self.variables = dict(self.login)
+        self.last_gtid = None
+        self.found_rows, self.changed_rows = 1, 0
+        self.variables = {**inherited(self.server), **self.login}
         self.variable_bytes = 0
         self.diagnostics.clear()
+        self.changed.clear()
 
     def may(self, *privileges: str) -> bool:
         """Whether the account may do what needs any one of these privileges."""
         return suffices(self.grants, privileges)
+
+    @property
+    def makes_databases(self) -> bool:
+        """Whether its CREATE DATABASE makes one here: then what it changes is logged as rows, and it sends no text."""
+        return self.server.config.local_tables and not self.grants.isdisjoint(_MAY_CREATE)
 
     def require(self, *privileges: str) -> None:
         """Raises `PrivilegeRequired` (1227) unless the account has any one of these privileges."""
         if not self.may(*privileges):
             raise PrivilegeRequired(", ".join(privileges))
 
-    def execute(self, text: str) -> Result:
-        """Parse and run a statement: the result, the work that is left, or None for OK. Raises `ServerError`."""
+    def execute(self, text: str) -> Answer:
+        """Parse and run a statement: the result, the work that is left, or None for OK. Raises `ServerError`.
+
+        What a thread reads and computes of a statement elsewhere is done at once.
+        """
         self.begin()
-        return self.run(lambda: parse(text))
+        result = self.run(lambda: parse(text))
+        while isinstance(result, Unfinished):
+            result = self.run(result.run)
+        return result
 
     def begin(self) -> None:
         """A statement begins, here or on the commit side: from now on the diagnostics are its own."""
-        self._told, self.diagnostics = self.diagnostics, []
-        self._is_about_diagnostics = False
+        self._told, self.diagnostics = self.diagnostics, Diagnostics()
+        self.row_count, self.changed_rows = self.changed_rows, 0
+        self._is_about_diagnostics = self._is_counted = False
         self._texts = None
+        self.assigned.clear()
 
     def failed(self, error: ServerError) -> None:
         """The statement has ended with this error, here or on the commit side: SHOW WARNINGS shows it."""
-        self.diagnostics.append(Diagnostic(Level.ERROR, error.errno, error.message))
-        del self.diagnostics[DIAGNOSTICS_MAX:]
+        self.diagnostics.failed(error)
+        self.changed_rows = -1
 
-    def warn(self, code: int, text: str) -> None:
+    def answered(self, rows: int) -> None:
+        """The statement ends with a result of so many rows."""
+        self.found_rows, self.changed_rows = rows, -1
+
+    def warn(self, told: ServerError) -> None:
         """Add a warning to the diagnostics of the running statement."""
-        self.diagnostics.append(Diagnostic(Level.WARNING, code, text))
+        self.diagnostics.warn(told)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether SET of a number beyond its limits is an error."""
+        return "STRICT_ALL_TABLES" in self.variables.get("sql_mode", "").split(",")
+
+    @property
+    def server_version(self) -> str:
+        """The version that the server says it has."""
+        return self.version or self.server.config.server_version
+
+    def describe(self, statement: Statement) -> Result:
+        """What `Statement.described` gives, as `run`."""
+        return self._run(lambda: statement, lambda found: found.described(self), is_run=False)
 
     def run(self, parsed: Callable[[], Statement]) -> Result:
-        """Run a statement after `begin`; as `execute`, with the parsing left to the caller.
+        """Run a statement after `begin`; as `execute`, with the parsing left to the caller, who runs what it gives
+        where it is `Unfinished`.
 
         Args:
             parsed: gives the statement, or raises the `ServerError` of parsing it.
         """
+        return self._run(parsed, lambda statement: statement.answer(self))
+
+    def _run(
+        self,
+        parsed: Callable[[], Statement],
+        answer: Callable[[Statement], Result],
+        *,
+        is_run: bool = True,
+    ) -> Result:
         try:
             statement = parsed()
             self._is_about_diagnostics = statement.is_about_diagnostics
             if self._is_about_diagnostics:
                 self.diagnostics = self._told
+            if is_run and not self._is_counted:
+                self._is_counted = True  # also if the rest of it is run in its place
+                self.counts.command(statement.counted_as)
             self.require_for(statement)
-            result = statement.answer(self)
+            result = answer(statement)
         except StorageError as error:
             raise maintenance.server_error(error) from error
         finally:
@@ -217,11 +289,6 @@ class SqlSession:
         """The texts that `long_texts` has found for the running statement; None if it was not called."""
         return self._texts
 
-    @property
-    def shows_long_state(self) -> bool:
-        """Whether the running statement shows a binlog state so long that searching its text takes milliseconds."""
-        return self._texts is not None and not self._texts.is_short
-
     def require_for(self, statement: Statement | Command) -> None:
         """Raises `PrivilegeRequired` (1227) if the account may not do this at all.
 
@@ -235,7 +302,7 @@ class SqlSession:
     def require_no_transaction(self) -> None:
         """Raises 1192 within a transaction."""
         if self.in_transaction():
-            raise LockOrActiveTransaction
+            raise LockOrActiveTransaction()
 
     def require_no_upstream(self) -> None:
         """Raises 1198 while an upstream is followed: the history cannot be SET while groups come in."""
@@ -259,8 +326,8 @@ class SqlSession:
     def value_of(self, expression: Expression) -> Value:
         """The value of a constant, variable or function.
 
-        Raises `UnknownSystemVariable` (1193), `ReadOnlyVariable` (1238) for a scope that a variable does not have,
-        `SqlSyntaxError` (1064) for an unknown function, `PacketTooBig` (1153) beyond `DECODED_BYTES_MAX`.
+        Raises `UnknownSystemVariable` (1193), `VariableOfScope` (1238) for a scope that a variable does not have,
+        `SqlSyntaxError` (1064) for an unknown function, 1105 beyond `DECODED_BYTES_MAX`.
         """
         match expression:
             case Literal(value):
@@ -291,7 +358,9 @@ class SqlSession:
             raw = value.encode("utf-8", "surrogateescape")
             self._decoded_bytes += len(raw)
             if self._decoded_bytes > DECODED_BYTES_MAX:
-                raise PacketTooBig
+                raise UnknownServerError(
+                    f"user variables of more than {DECODED_BYTES_MAX} bytes in another character set"
+                )
             text = decode_text(raw, collation)
             self._decoded[held] = text if isinstance(text, str) else value
         return self._decoded[held]
@@ -300,15 +369,30 @@ class SqlSession:
         """The global value of a system variable. Raises `UnknownSystemVariable` (1193)."""
         return self._system_value(Scope.GLOBAL, name)
 
+    def shown_value(self, name: str) -> str | None:
+        """The session's value of a variable, as SHOW VARIABLES prints it; None if there is no such variable."""
+        try:
+            return self._system_value(Scope.DEFAULT, name)
+        except ServerError:
+            return None
+
     def system_variables(self, *, globally: bool) -> dict[str, Shown]:
         """The values that SHOW GLOBAL VARIABLES (`globally`) or SHOW SESSION VARIABLES shows, by name."""
         shown: dict[str, Shown] = {}
-        for name, variable in VARIABLES.items():
-            if not globally or variable.reach is not Reach.SESSION_ONLY:
-                value = variable.read(self)
+        for variable in VARIABLES.values():
+            if variable.is_shown and (not globally or variable.reach is not Reach.SESSION_ONLY):
+                value = variable.read(self) if globally else variable.read_here(self)
                 if value is not None:
-                    shown[name] = value
-        return shown if globally else {**shown, **self.variables}
+                    shown[variable.shown] = value
+        return shown
+
+    def processes(self) -> list[Row]:
+        """The rows of SHOW FULL PROCESSLIST: those that this session may see, and upstreams that are followed."""
+        connections = self.server.connections
+        if not self.may(*LOOK_AT_OTHERS):
+            return list(connections.processlist(self.user))
+        upstreams = (c.process for c in self.server.relay.connections if c.runs)
+        return [*upstreams, *connections.processlist(None)]
 
     def clock(self) -> Clock:
         """The session's time: that of SET timestamp, or now, in its time_zone. Raises `UnknownTimeZone` (1298)."""
@@ -318,15 +402,16 @@ class SqlSession:
 
     def _system_value(self, scope: Scope, name: str) -> str:
         variable = VARIABLES.get(name)
-        value = None if variable is None else variable.read(self)
-        if variable is None or value is None:
+        if variable is None:
             raise UnknownSystemVariable(name)
-        if scope is Scope.GLOBAL and variable.reach is Reach.SESSION_ONLY:
-            raise ReadOnlyVariable(name, "SESSION")
+        is_global = scope is Scope.GLOBAL
+        value = variable.read(self) if is_global else variable.read_here(self)
+        if value is None:
+            raise UnknownSystemVariable(name)
+        if is_global and variable.reach is Reach.SESSION_ONLY:
+            raise VariableOfScope(name, "SESSION")
         if scope is Scope.SESSION and variable.reach is Reach.GLOBAL:
-            raise ReadOnlyVariable(name, "GLOBAL")
-        if scope is not Scope.GLOBAL and name in self.variables:
-            return self.variables[name]
+            raise VariableOfScope(name, "GLOBAL")
         return text_of(value)
 
 

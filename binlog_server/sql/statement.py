@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 from lark import Token, Transformer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_server.sql.expressions import Given
     from binlog_server.sql.sql_session import SqlSession
     from binlog_server.sql.view import Result
 
 ANYBODY: Final[tuple[str, ...]] = ()
 LOOK: Final = ("SUPER", "BINLOG MONITOR")
 LOOK_AT_FILES: Final = (*LOOK, "BINLOG ADMIN")
+LOOK_AT_REPLICAS: Final = (*LOOK, "REPLICATION MASTER ADMIN")
+LOOK_AT_UPSTREAMS: Final = ("SUPER", "SLAVE MONITOR")
+LOOK_AT_OTHERS: Final = ("PROCESS",)
 CHANGE_FILES: Final = ("SUPER", "BINLOG ADMIN")
 
 
@@ -30,14 +36,18 @@ class Statement:
         `accounts.privileges.suffices`.
     is_free_for_ones_own: it needs none for one's own connections. Only the answer knows whose they are, so it checks
         the privileges itself, and for those of others only.
+    only_looks: its answer changes nothing, and so PREPARE may ask for the columns of its result by giving it.
     commits: it commits an open transaction first, as with MariaDB, whether it succeeds then or not.
+    com: the name of its counter in SHOW STATUS behind `Com_`; empty where MariaDB has no such statement.
     """
 
     __slots__ = ()
     syntax: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     is_free_for_ones_own: ClassVar[bool] = False
+    only_looks: ClassVar[bool] = False
     commits: ClassVar[bool] = False
+    com: ClassVar[str] = ""
 
     @classmethod
     def built(cls, children: list[Any]) -> Self:
@@ -45,8 +55,42 @@ class Statement:
         return cls(*children)
 
     def answer(self, session: SqlSession) -> Result:
-        """The result, or the work that is left to do for it; None for OK. Raises `ServerError`, `StorageError`."""
+        """The result, or the work that is left to do for it; None for OK. Raises `ServerError`, `StorageError`.
+
+        `Unfinished` where a part of the statement itself is left to be read or computed: there is no other way to that.
+        """
         raise NotImplementedError
+
+    def described(self, session: SqlSession) -> Result:
+        """The result from which its columns are taken when it is prepared; as `answer`.
+
+        None if it has none, or if they are not known before it is executed.
+        """
+        return self.answer(session) if self.only_looks else None
+
+    def given(self, parameters: Sequence[Given]) -> Statement | None:
+        """The statement with these values for its parameters; None if it has to be parsed anew for them."""
+        return None
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the log tells who has said it: it changes something of the server."""
+        return bool(self.needs) and not self.only_looks
+
+    @property
+    def told(self) -> str:
+        """What the log tells of it in the place of its text, of which only the first words may be told."""
+        return ""
+
+    @property
+    def counted_as(self) -> str:
+        """The name of its counter: `com`, where that does not depend on what it says."""
+        return self.com
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that it keeps where it is kept, beside some for each character of its text."""
+        return 0
 
     @property
     def is_about_diagnostics(self) -> bool:

@@ -2,8 +2,8 @@
 
     DML       becomes a part of a transaction
     DDL       ends the open transaction, and is a group by itself
-    others    transaction control, USE, LOCK TABLES, the end of a prepared XA transaction; and statements that this
-              server answers (OTHER), by one of the grammars
+    others    transaction control, XA, USE, LOCK TABLES; and statements that this server answers (OTHER), by one of the
+              grammars
 
 Comments are skipped, also in front; the text inside /*! */ counts. Statements that replicas could not repeat are
 refused.
@@ -15,7 +15,8 @@ it, in steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -23,10 +24,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import (
+    NotSupportedYet,
     ServerError,
     SqlSyntaxError,
+    TooManyPlaceholders,
 )
-from binlog_protocol.errors.sql_errors import NotSupportedYet
+from binlog_protocol.limits import PARAMETERS_MAX
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
 from binlog_protocol.sql.tokens import (
     BEGIN,
@@ -39,6 +42,7 @@ from binlog_protocol.sql.tokens import (
     STRING,
     UNENDED_COMMENT,
     Token,
+    TokenKind,
     first_words,
     tokens,
 )
@@ -49,7 +53,7 @@ from binlog_server.sql.expressions import USER_VARIABLES_MAX
 from binlog_server.sql.grammars import Grammar
 from binlog_server.sql.parser import MAIN
 from binlog_server.sql.replication_sql import REPLICATION
-from binlog_server.sql.statement import ANYBODY, CHANGE_FILES
+from binlog_server.sql.statement import ANYBODY
 
 
 class Kind(Enum):
@@ -66,9 +70,9 @@ class Kind(Enum):
     USE = auto()
     LOCK_TABLES = auto()
     UNLOCK_TABLES = auto()
-    XA_COMMIT = auto()
-    XA_ROLLBACK = auto()
+    XA = auto()
     NOTHING = auto()  # comments alone
+    LOCKING_READ = auto()  # SELECT ... FOR UPDATE of a table here: `SessionTransaction.classified`
     OTHER = auto()
 
     @property
@@ -79,18 +83,21 @@ class Kind(Enum):
 
 _NEEDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     **dict.fromkeys((Kind.DML, Kind.DDL, Kind.LOCK_TABLES), (BINLOG_REPLAY,)),
-    **dict.fromkeys((Kind.XA_COMMIT, Kind.XA_ROLLBACK), CHANGE_FILES),
     **dict.fromkeys((Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK), ANYBODY),
     **dict.fromkeys((Kind.SAVEPOINT, Kind.ROLLBACK_TO, Kind.RELEASE_SAVEPOINT), ANYBODY),
-    **dict.fromkeys((Kind.USE, Kind.UNLOCK_TABLES, Kind.NOTHING, Kind.OTHER), ANYBODY),
+    **dict.fromkeys((Kind.USE, Kind.UNLOCK_TABLES, Kind.XA, Kind.NOTHING, Kind.OTHER), ANYBODY),
+    Kind.LOCKING_READ: ANYBODY,
 }
 
 
 class Classified(NamedTuple):
     """A statement by its first words. `text` is as MariaDB logs it: without the blanks and semicolons around it.
 
-    `name` is that of the savepoint or database; for XA COMMIT and XA ROLLBACK it is the text behind these words.
-    `words` are the first ones of DDL. `grammar` reads the statement, if it is not committed.
+    `name` is that of the savepoint or database; for XA it is the text behind the two words. `words` are the first ones
+    of DDL, and for XA what is to be done. `grammar` reads the statement, if it is not committed. `setting` is SET
+    STATEMENT ... FOR in front of a statement that is committed: `text` has it, too, as replicas need it.
+
+    `chain` and `release` are those of COMMIT and ROLLBACK; None: `completion_type` says it.
     """
 
     kind: Kind
@@ -99,17 +106,40 @@ class Classified(NamedTuple):
     read_only: bool = False  # START TRANSACTION READ ONLY
     read_write: bool = False  # START TRANSACTION READ WRITE
     snapshot: bool = False  # START TRANSACTION WITH CONSISTENT SNAPSHOT
-    chain: bool = False  # COMMIT AND CHAIN
-    release: bool = False  # COMMIT RELEASE
+    chain: bool | None = None  # COMMIT AND [NO] CHAIN
+    release: bool | None = None  # COMMIT [NO] RELEASE
     words: Sequence[str] = ()
+    setting: bytes = b""
     grammar: Grammar = MAIN
+
+    @property
+    def inner_head(self) -> bytes:
+        """The first `HEAD_BYTES_MAX` bytes behind the setting: to copy all of it would hold the loop."""
+        start = len(self.setting)
+        return bytes(self.text[start : start + HEAD_BYTES_MAX])
+
+    @property
+    def counted_as(self) -> str:
+        """The name of its counter in SHOW STATUS behind `Com_`; that of kind OTHER says it itself.
+
+        Only the first words count: INSERT ... SELECT is an INSERT, and what changes several tables like what changes
+        one.
+        """
+        if self.kind is Kind.DML:
+            return self.words[0].lower()
+        if self.kind is Kind.DDL:
+            return _ddl_counted(self.text, self.words)
+        if self.kind is Kind.XA:
+            return f"xa_{self.words[0].lower()}"
+        return _COUNTED.get(self.kind, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Findings of `scan_steps` outside of strings and comments.
 
-    The user variables' names as written, and the offset where a second statement begins. `edits` are bytes to change
+    The user variables' names as written, the offset where a second statement begins, and the offsets of the places of
+    parameters; whether it has RETURNING, where that was looked for. `edits` are bytes to change
     before the statement is logged, by offset: MariaDB turns an executable comment that its version skips into a plain
     one, so that no replica executes it.
     """
@@ -117,6 +147,53 @@ class Scan:
     variables: tuple[bytes, ...]
     second: int | None
     edits: Mapping[int, int] = field(default_factory=dict)
+    parameters: array[int] = field(default_factory=lambda: array("I"))
+    returns: bool = False  # RETURNING stands in it
+
+
+_COUNTED: Final = {
+    Kind.BEGIN: "begin",
+    Kind.COMMIT: "commit",
+    Kind.ROLLBACK: "rollback",
+    Kind.SAVEPOINT: "savepoint",
+    Kind.ROLLBACK_TO: "rollback_to_savepoint",
+    Kind.RELEASE_SAVEPOINT: "release_savepoint",
+    Kind.USE: "change_db",
+    Kind.LOCK_TABLES: "lock_tables",
+    Kind.UNLOCK_TABLES: "unlock_tables",
+    Kind.NOTHING: "empty_query",
+    Kind.LOCKING_READ: "select",
+}
+_VERBS_COUNTED: Final = {
+    **{verb: verb.lower() for verb in ("TRUNCATE", "ANALYZE", "OPTIMIZE", "REPAIR", "GRANT")},
+    "REVOKE": "revoke",
+    "SET": "set_option",  # PASSWORD
+}
+_OBJECTS_COUNTED: Final = {
+    **{
+        what: what.lower()
+        for what in (
+            *("TABLE", "INDEX", "VIEW", "SEQUENCE", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"),
+            *("PACKAGE", "ROLE", "SERVER", "USER"),
+        )
+    },
+    "DATABASE": "db",
+    "SCHEMA": "db",
+    "TABLES": "table",
+}
+
+
+def _ddl_counted(text: bytes, words: Sequence[str]) -> str:
+    """The counter of DDL: of the verb and what it is about. Between them may be OR REPLACE, DEFINER=..., UNIQUE."""
+    verb = words[0]
+    if verb in _VERBS_COUNTED:
+        return _VERBS_COUNTED[verb]
+    found = islice(_tokens_of(text), _PROGRAM_TOKENS_MAX)
+    spelled = (token.text.upper() for token in found if token.kind is TokenKind.WORD)
+    about = next((_OBJECTS_COUNTED[word] for word in spelled if word in _OBJECTS_COUNTED), "")
+    if (verb, about) == ("ALTER", "view"):
+        return "create_view"
+    return f"{verb.lower()}_{about}" if about else ""
 
 
 _BLANKS: Final = b" \t\n\v\f\r"
@@ -126,6 +203,7 @@ _NEAR_BYTES: Final = 80
 # The first bytes of a statement, which tell its kind, and as many at its end. Blanks and comments between them count as
 # text.
 HEAD_BYTES_MAX: Final = 16 * 1024
+_CONTROL_TOKENS: Final = 64  # more than any of those that begin and end transactions has
 _SHORT_BYTES: Final = 24  # BEGIN and COMMIT are repeated as they are: their reading is kept
 _STEP_BYTES: Final = 4 * 1024  # a step of `scan_steps`: 0.5 ms if each 3 bytes are a name
 _STRING_STEP_BYTES: Final = 64 * 1024  # a step within a long string
@@ -143,20 +221,29 @@ def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
     }
 
 
-def _tokens(*, escapes: bool) -> re.Pattern[bytes]:
+def _tokens(*, escapes: bool, word: str = "") -> re.Pattern[bytes]:
     """The pattern of a token. A string or comment without an end takes the rest of the text: nothing is read twice."""
     quoted = rf"{STRING[escapes]}|{DOUBLE[escapes]}|{NAME}"
     unended = r"['\"`].*"
     source = (
         rf"(?P<skipped>{SKIPPED})|{COMMENT}|(?P<unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<close>{END})"
         rf"|{quoted}|(?P<unended_string>{unended})|@@|(?P<name>@(?:[0-9A-Za-z_.$\x80-\xff]+|{quoted}))"
-        r"|(?P<unended_name>@['\"`].*)|(?P<end>;)"
+        rf"|(?P<unended_name>@['\"`].*)|(?P<end>;)|(?P<parameter>\?){word}"
     )
     return re.compile(source.encode("latin-1"), re.DOTALL)
 
 
 _BODIES: Final = {escapes: _bodies(escapes=escapes) for escapes in (True, False)}
-_TOKENS: Final = {escapes: _tokens(escapes=escapes) for escapes in (True, False)}
+_RETURNING: Final = (
+    r"|(?P<returning>(?<![0-9A-Za-z_$.@\x80-\xff])(?i:RETURNING)(?![0-9A-Za-z_$\x80-\xff]))"
+)
+_OVERLAP_BYTES: Final = {False: 1, True: len(b"RETURNING") + 1}  # of two steps, by seeks_returning
+# By whether a backslash escapes, and whether RETURNING is looked for.
+_TOKENS: Final = {
+    (escapes, seeks): _tokens(escapes=escapes, word=_RETURNING if seeks else "")
+    for escapes in (True, False)
+    for seeks in (True, False)
+}
 _BEGIN: Final = re.compile(BEGIN.encode())
 _NOT_EXECUTED: Final = re.compile(NOT_EXECUTED.encode())
 _COMMENT_MARKS: Final = {
@@ -175,7 +262,7 @@ def classify(text: bytes) -> Classified:
     head = _head(text)
     words = first_words(head, 1)
     if not words:
-        is_nothing = len(text) <= HEAD_BYTES_MAX and not _tokens_of(text)
+        is_nothing = len(text) <= HEAD_BYTES_MAX and next(_tokens_of(text), None) is None
         return Classified(Kind.NOTHING if is_nothing and text else Kind.OTHER, text)
     rows = _ROWS.get(words[0], ())
     if rows and words[0] not in _DML:  # of these the first word tells all
@@ -191,27 +278,37 @@ def _head(text: bytes) -> str:
     return text[:HEAD_BYTES_MAX].decode("latin-1")
 
 
-def _tokens_of(text: bytes) -> list[Token]:
-    return list(tokens(_head(text), ansi_quotes=False, is_logged=False))
+def _tokens_of(text: bytes) -> Iterator[Token]:
+    """Those of its first bytes, read as they are asked for: all of them may take milliseconds."""
+    return tokens(_head(text), ansi_quotes=False, is_logged=False)
 
 
 def scan_steps(
-    text: bytes, *, backslash_escapes: bool = True, is_program: bool = False
+    text: bytes,
+    start: int = 0,
+    *,
+    backslash_escapes: bool = True,
+    is_program: bool = False,
+    seeks_returning: bool = False,
 ) -> Generator[None, None, Scan]:
     """Read a whole statement; it yields between steps of less than a millisecond.
 
     Args:
         text: the statement in a character set whose ASCII bytes are ASCII characters.
+        start: where it begins in the text.
         backslash_escapes: False under sql_mode NO_BACKSLASH_ESCAPES.
         is_program: it has a body with statements: none is a second one, and variables are not looked for.
+        seeks_returning: look for the word RETURNING.
 
-    Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for more than `USER_VARIABLES_MAX` variables.
+    Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for more than `USER_VARIABLES_MAX` variables,
+    `TooManyPlaceholders` (1390).
     """
-    patterns, bodies = _TOKENS[backslash_escapes], _BODIES[backslash_escapes]
+    patterns, bodies = _TOKENS[backslash_escapes, seeks_returning], _BODIES[backslash_escapes]
     names: dict[bytes, None] = {}  # in the order of the statement
     edits: dict[int, int] = {}
-    is_within = False  # inside of an executed comment
-    at, size = 0, len(text)
+    parameters = array("I")
+    is_within = returns = False  # is_within: inside of an executed comment
+    at, size = start, len(text)
     while at < size:
         begin, end = at, min(at + _STEP_BYTES, size)
         for match in patterns.finditer(text, begin, end):
@@ -225,6 +322,11 @@ def scan_steps(
             at = match.end()
             if is_program and kind in ("name", "end"):
                 continue
+            returns |= kind == "returning"
+            if kind == "parameter":
+                parameters.append(match.start())
+                if len(parameters) > PARAMETERS_MAX:
+                    raise TooManyPlaceholders()
             if kind == "name":
                 names[match[0][1:]] = None
                 if len(names) > USER_VARIABLES_MAX:
@@ -243,14 +345,14 @@ def scan_steps(
                 is_within = False
             elif kind == "end":
                 second = at if is_within or not _is_end(text, at) else None
-                return Scan(tuple(names), second, edits)
+                return Scan(tuple(names), second, edits, parameters, returns)
         else:
-            # The last byte of a step may be the first one of a token.
-            at = size if end == size else max(at, end - 1)
+            # The last bytes of a step may be those of a token, or of a word.
+            at = size if end == size else max(at, end - _OVERLAP_BYTES[seeks_returning])
         yield
     if is_within:
         raise _syntax(text)
-    return Scan(tuple(names), None, edits)
+    return Scan(tuple(names), None, edits, parameters, returns)
 
 
 def _long_token(
@@ -308,7 +410,7 @@ def _is_end(text: bytes, at: int) -> bool:
     """Whether only blanks, semicolons and comments come, `HEAD_BYTES_MAX` bytes of them at most."""
     if len(text) - at > HEAD_BYTES_MAX:
         return False
-    return all(token.text == ";" for token in tokens(_head(text[at:]), is_logged=False))
+    return all(token.is_semicolon for token in tokens(_head(text[at:]), is_logged=False))
 
 
 def _trimmed(text: bytes) -> bytes:
@@ -322,6 +424,11 @@ def _trimmed(text: bytes) -> bytes:
         del text[end:], text[:begin]
         return text
     return text[begin:end] if end - begin < len(text) else text
+
+
+def may_return(text: bytes) -> bool:
+    """Whether the last bytes of a statement have the word RETURNING, wherever it stands."""
+    return b"returning" in text[-HEAD_BYTES_MAX:].lower()
 
 
 def is_stored_program(text: bytes) -> bool:
@@ -354,8 +461,10 @@ def unquoted_name(name: bytes) -> bytes:
     return name
 
 
-def _xa(kind: Kind) -> _Reader:
-    return lambda text, _: Classified(kind, text, text[_tokens_of(text)[1].end :])
+def _xa(text: bytes, words: Sequence[str]) -> Classified:
+    verb = "START" if words[1] == "BEGIN" else words[1]
+    _, second = islice(_tokens_of(text), 2)
+    return Classified(Kind.XA, text, text[second.end :], words=(verb,))
 
 
 def _ended(statement: Classified, reader: TokenReader) -> Classified:
@@ -411,12 +520,29 @@ def _rollback(text: bytes, reader: TokenReader) -> Classified:
 
 def _ending(kind: Kind, text: bytes, reader: TokenReader) -> Classified:
     """[AND [NO] CHAIN] [[NO] RELEASE], but not CHAIN and RELEASE together."""
-    chain = reader.accept("AND", "CHAIN")
-    if not chain:
-        reader.accept("AND", "NO", "CHAIN")
-    stays = reader.accept("NO", "RELEASE")
-    leaves = not stays and not chain and reader.accept("RELEASE")
-    return _ended(Classified(kind, text, chain=chain, release=leaves), reader)
+    chain = _said(reader, "AND", "CHAIN")
+    if chain is None:
+        chain = _said(reader, "AND", "NO", "CHAIN", means=False)
+    release = _said(reader, "NO", "RELEASE", means=False)
+    if release is None and not chain:
+        release = _said(reader, "RELEASE")
+    return _ended(Classified(kind, text, chain=chain, release=release), reader)
+
+
+def _said(reader: TokenReader, *words: str, means: bool = True) -> bool | None:
+    """What these words mean; None where they are not there."""
+    return means if reader.accept(*words) else None
+
+
+def _set_statement(text: bytes, words: Sequence[str]) -> Classified:
+    """SET STATEMENT ... FOR: of the kind of the statement behind it."""
+    found = next(
+        (t for t in _tokens_of(text) if t.kind is TokenKind.WORD and t.text.upper() == "FOR"), None
+    )
+    inner = Classified(Kind.OTHER, text) if found is None else classify(text[found.end :])
+    if inner.kind not in (Kind.DML, Kind.DDL) or inner.setting or found is None:
+        return Classified(Kind.OTHER, text)
+    return inner._replace(text=text, setting=bytes(text[: found.end]))
 
 
 def _named(kind: Kind, text: bytes, reader: TokenReader) -> Classified:
@@ -457,7 +583,7 @@ def _refused(advice: str) -> _Reader:
 
 def _controlled(read: _Control) -> _Reader:
     def read_now(text: bytes) -> Classified:
-        return read(text, TokenReader(_tokens_of(text), ""))
+        return read(text, TokenReader(list(islice(_tokens_of(text), _CONTROL_TOKENS)), ""))
 
     read_before = lru_cache(maxsize=32)(read_now)
 
@@ -488,29 +614,48 @@ _TRANSACTIONS: Final[Mapping[_Beginning, _Reader]] = {
     ("RELEASE", "SAVEPOINT"): _controlled(
         _with_name(Kind.RELEASE_SAVEPOINT, "RELEASE", "SAVEPOINT")
     ),
+    ("SET", "STATEMENT"): _set_statement,
     ("USE",): _controlled(_with_name(Kind.USE, "USE")),
     **{("LOCK", what): _of(Kind.LOCK_TABLES) for what in ("TABLE", "TABLES")},
     **{("UNLOCK", what): _of(Kind.UNLOCK_TABLES) for what in ("TABLE", "TABLES")},
-    # Of transactions that a crash or another server has left prepared in the binlog. All other XA is refused.
-    ("XA", "COMMIT"): _xa(Kind.XA_COMMIT),
-    ("XA", "ROLLBACK"): _xa(Kind.XA_ROLLBACK),
+    **{("XA", verb): _xa for verb in ("START", "BEGIN", "END", "PREPARE", "COMMIT", "ROLLBACK")},
 }
 _TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
-# Statements that replicas could not repeat, with advice for the client.
+_NOT_KEPT: Final = (
+    *("PROFILE", "PROFILES", "AUTHORS", "CONTRIBUTORS", "CLIENT_STATISTICS", "INDEX_STATISTICS"),
+    *("TABLE_STATISTICS", "USER_STATISTICS"),
+)
+# Statements of MariaDB that replicas could not repeat, or that have no meaning here, with advice for the client.
 _REFUSED: Final[Mapping[_Beginning, str]] = {
     ("BEGIN", "NOT", "ATOMIC"): "BEGIN NOT ATOMIC: send the statements of it",
+    ("CHECK", "TABLE"): "CHECK TABLE: CHECKSUM TABLE reads all rows of a table here",
     ("CALL",): "CALL: this server has no procedures; send the statements of it",
     ("CREATE", "TEMPORARY"): _TEMPORARY,
     ("CREATE", "OR", "REPLACE", "TEMPORARY"): _TEMPORARY,
-    ("DO",): "DO: nothing of it could be seen on replicas",
-    ("DROP", "PREPARE"): "PREPARE: send the statement itself",
     ("DROP", "TEMPORARY"): _TEMPORARY,
-    ("EXECUTE",): "EXECUTE: send the statement itself",
-    ("HANDLER",): "HANDLER: this server holds no tables",
+    **{
+        (verb, what): f"{verb} {what}: no plan is made here that could be shown"
+        for verb in ("EXPLAIN", "DESCRIBE", "DESC", "ANALYZE")
+        for what in (*_DML, "SELECT", "WITH", "FORMAT", "EXTENDED", "PARTITIONS")
+    },
+    ("HANDLER",): "HANDLER: use SELECT",
     ("LOAD",): "LOAD DATA: replicas do not have the file; send INSERT statements",
-    ("PREPARE",): "PREPARE: send the statement itself",
-    ("WITH",): "WITH: this server holds no tables",
-    ("XA",): "XA of one's own: use BEGIN and COMMIT",
+    **{("SHOW", what): f"SHOW {what}: nothing of it is kept here" for what in _NOT_KEPT},
+    ("SHOW", "EXPLAIN"): "SHOW EXPLAIN: nothing is planned here",
+    ("SHOW", "ANALYZE"): "SHOW ANALYZE: nothing is planned here",
+    ("SHOW", "RELAYLOG"): "SHOW RELAYLOG EVENTS: there is no relay log, see SHOW BINLOG EVENTS",
+    **{
+        ("SHOW", "CREATE", what): f"SHOW CREATE {what}: there are none here"
+        for what in ("TRIGGER", "EVENT")
+    },
+    ("BACKUP",): "BACKUP: binlog-server backup copies a store that runs",
+    ("BINLOG",): "BINLOG: groups come from upstreams, and from statements",
+    ("CACHE",): "CACHE INDEX: there are no key caches here",
+    ("GET",): "GET DIAGNOSTICS: use SHOW WARNINGS",
+    **{(verb,): f"{verb}: plugins are MariaDB's" for verb in ("INSTALL", "UNINSTALL")},
+    **{(verb,): f"{verb}: this server has no procedures" for verb in ("SIGNAL", "RESIGNAL")},
+    ("SHUTDOWN",): "SHUTDOWN: end the process by SIGTERM",
+    ("VALUES",): "VALUES: use SELECT",
     **{
         (verb, how): f"{verb} {how}: it is not for replicas"
         for verb in _ADMIN

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import time
 import zoneinfo
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from binlog_protocol.errors.sql_errors import UnknownTimeZone
+from binlog_protocol.errors import UnknownTimeZone
+
+from binlog_server.queries.values import datetime_text
 
 # Zone names have no point; the other files in the same folders have one.
 _PART: Final = re.compile(r"[a-z][a-z0-9_+-]*", re.IGNORECASE | re.ASCII)
@@ -69,12 +70,12 @@ class Clock:
     def text(self, *, in_utc: bool = False) -> str:
         """NOW(), as MariaDB prints it."""
         shown = datetime.fromtimestamp(self.now, UTC) if in_utc else self.local(self.now)
-        return shown.strftime("%Y-%m-%d %H:%M:%S")
+        return datetime_text(shown)
 
 
 def utc(seconds: float) -> str:
     """Seconds since 1970 as MariaDB prints a DATETIME, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    return datetime_text(datetime.fromtimestamp(seconds, UTC))
 
 
 def _zone(name: str) -> tzinfo | None:

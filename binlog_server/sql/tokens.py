@@ -6,9 +6,10 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from binlog_protocol.errors import SqlSyntaxError
-from binlog_protocol.errors.sql_errors import NotSupportedYet
+from binlog_protocol.errors import NotSupportedYet, SqlSyntaxError
 from lark import Token
+
+from binlog_server.queries.types import DECIMAL_DIGITS_MAX, DECIMAL_SCALE_MAX
 
 NEAR_CHARS: Final = 80  # characters that MariaDB quotes from the place of a syntax error
 U64_DIGITS: Final = 20
@@ -22,8 +23,6 @@ _ESCAPES: Final = {
     "%": r"\%",
     "_": r"\_",  # the backslash stays: LIKE reads it
 }
-_DECIMAL_DIGITS_MAX: Final = 65
-_DECIMAL_SCALE_MAX: Final = 38
 
 
 def unquote(token: str) -> str:
@@ -40,9 +39,9 @@ def exact_number(token: str) -> Decimal:
     # Made from its digits, because a decimal context would round it.
     whole, _, part = token.lstrip("+-").partition(".")
     whole = whole.lstrip("0")
-    if len(whole) + len(part) > _DECIMAL_DIGITS_MAX or len(part) > _DECIMAL_SCALE_MAX:
+    if len(whole) + len(part) > DECIMAL_DIGITS_MAX or len(part) > DECIMAL_SCALE_MAX:
         raise NotSupportedYet(
-            f"a number of more than {_DECIMAL_DIGITS_MAX} digits, or {_DECIMAL_SCALE_MAX} behind the point"
+            f"a number of more than {DECIMAL_DIGITS_MAX} digits, or {DECIMAL_SCALE_MAX} behind the point"
         )
     digits = tuple(map(int, whole + part)) or (0,)
     return Decimal((int(token[0] == "-" and any(digits)), digits, -len(part)))

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from binlog_protocol.errors import BadGtidList, WrongVariableValue
-from binlog_protocol.errors.sql_errors import UnknownCharacterSet, UnknownCollation, UnknownTimeZone
+from binlog_protocol.errors import (
+    GtidListTooLong,
+    UnknownCharacterSet,
+    UnknownCollation,
+    UnknownLocale,
+    UnknownStorageEngine,
+    UnknownTimeZone,
+    WrongVariableValue,
+)
+from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import (
     charset_named,
     collation_name,
@@ -14,14 +23,34 @@ from binlog_protocol.events.collation_names import (
 )
 from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
+from binlog_server.sql.recorded_variables import RECORDED
 from binlog_server.sql.session_settings import sql_mode_bits, sql_mode_names
 from binlog_server.sql.time_zones import is_time_zone
 
 TIME_ZONE_BYTES_MAX = 64
 _SQL_MODE_CHARS_MAX = 1024  # all modes together have 600
-_OFFSET = re.compile(r"[-+](\d{1,2}):(\d{2})", re.ASCII)
+_OFFSET = re.compile(r"[-+](\d{1,9}):(\d{1,9})", re.ASCII)
 _OFFSET_MINUTES_MAX = {"+": 13 * 60, "-": 12 * 60 + 59}
-_SWITCH = re.compile(r"\w+=(?:on|off|default) *", re.ASCII | re.IGNORECASE)
+_REDIRECT: Final = re.compile(
+    r"(?:mysql|mariadb)://(?:\[[^\]]+\]|[^/:\[\]]+)(?::\d{1,5})?", re.ASCII
+)
+_ENGINES: Final = (
+    *("InnoDB", "MyISAM", "Aria", "MEMORY", "CSV", "MRG_MyISAM", "SEQUENCE", "PERFORMANCE_SCHEMA"),
+    *(
+        "ARCHIVE",
+        "BLACKHOLE",
+        "FEDERATED",
+        "CONNECT",
+        "SPIDER",
+        "ROCKSDB",
+        "S3",
+        "Mroonga",
+        "OQGRAPH",
+    ),
+)
+_LOCALES: Final = RECORDED["lc_time_names"].words
+LOCALES: Final = {name.lower(): number for number, name in enumerate(_LOCALES)}
+"""The numbers of locales, by name in lower case."""
 
 
 def client_charset(value: str | int) -> str:
@@ -49,6 +78,44 @@ def collation(value: str | int) -> str:
     return collation_name(number)
 
 
+def charset_collations(value: str | int) -> str:
+    """Default collations of character sets, as `utf8mb4=utf8mb4_general_ci,...`. Raises 1231."""
+    if value == RECORDED["character_set_collations"].default:
+        return str(value)  # of collations that older replicas do not know
+    for part in str(value).split(",") if value else ():
+        charset_name, _, collation_of = part.strip(" ").partition("=")
+        number = collation_numbered(collation_of)
+        if number is None or charset_of(number) != charset_named(charset_name):
+            raise WrongVariableValue("character_set_collations", part[:80])
+    return str(value)
+
+
+def redirect_url(value: str | int) -> str:
+    """Where clients are to go: mysql:// or mariadb://, a host, perhaps a port. Raises 1231."""
+    if value and not _REDIRECT.fullmatch(str(value)):
+        raise WrongVariableValue("redirect_url", str(value)[:80])
+    return str(value)
+
+
+def storage_engine(value: str | int) -> str:
+    """The name of one of MariaDB's engines, in any case. Raises `UnknownStorageEngine` (1286)."""
+    for name in _ENGINES:
+        if name.lower() == str(value).lower():
+            return name
+    raise UnknownStorageEngine(str(value))
+
+
+def locale(value: str | int) -> str:
+    """The name of a locale, given by its name in any case or its number. Raises `UnknownLocale` (1649)."""
+    if isinstance(value, str):
+        number = LOCALES.get(value.lower(), -1)
+    else:
+        number = value
+    if not 0 <= number < len(_LOCALES):
+        raise UnknownLocale(str(value))
+    return _LOCALES[number]
+
+
 def sql_mode(value: str | int) -> str:
     """The modes with all that they stand for, given by names or as bits. Raises `WrongVariableValue` (1231)."""
     if isinstance(value, str) and len(value) > _SQL_MODE_CHARS_MAX:
@@ -56,32 +123,24 @@ def sql_mode(value: str | int) -> str:
     return sql_mode_names(sql_mode_bits(value))
 
 
-def optimizer_switch(value: str | int) -> str:
-    """The value as it is, kept without effect. The set of switches depends on MariaDB's version, so only a text that is
-    wrong in every version is refused (1231)."""
-    for part in str(value).split(",") if isinstance(value, str) else ():
-        if not _SWITCH.fullmatch(part) and part.lower() not in ("", "default"):
-            raise WrongVariableValue("optimizer_switch", part[:80])
-    return str(value)
-
-
 def time_zone(value: str | int) -> str:
-    """A time zone: SYSTEM, an offset or a name. Only names of the system's zone files are taken, because replicas stop
-    at a name that they do not know. Raises `UnknownTimeZone` (1298)."""
+    """A time zone: SYSTEM, an offset such as +02:00, or a name, of the system's zone files: replicas stop at one that
+    they do not know. Raises `UnknownTimeZone` (1298)."""
     value = str(value)
     if len(value.encode("utf-8", "surrogateescape")) > TIME_ZONE_BYTES_MAX:
         raise UnknownTimeZone(value[:TIME_ZONE_BYTES_MAX])
     if value[:1] in ("+", "-"):
         offset = _OFFSET.fullmatch(value)
-        if (
-            offset is None
-            or int(offset[2]) > 59
-            or int(offset[1]) * 60 + int(offset[2]) > _OFFSET_MINUTES_MAX[value[0]]
-        ):
+        if offset is None:
             raise UnknownTimeZone(value)
-    elif value.upper() == "SYSTEM":
+        hours, minutes = int(offset[1]), int(offset[2])
+        if minutes > 59 or hours * 60 + minutes > _OFFSET_MINUTES_MAX[value[0]]:
+            raise UnknownTimeZone(value)
+        sign = value[0] if hours or minutes else "+"
+        return f"{sign}{hours:02d}:{minutes:02d}"
+    if value.upper() == "SYSTEM":
         return "SYSTEM"
-    elif not is_time_zone(value):
+    if not is_time_zone(value):
         raise UnknownTimeZone(value)
     return value
 
@@ -90,5 +149,5 @@ def gtid_list(value: str | int) -> str:
     """The text as it is: the statement parses it later. Raises `BadGtidList` (1941) if it is too long."""
     text = str(value)
     if len(text) > GTID_LIST_BYTES_MAX:
-        raise BadGtidList.too_long(len(text), GTID_LIST_BYTES_MAX)
+        raise GtidListTooLong(len(text), GTID_LIST_BYTES_MAX)
     return text

@@ -1,29 +1,39 @@
 """All system variables in one table: name, kind, default, reach, privileges for SET, how each is read and applied.
 
-The kind and default of an option stand in `config.Config`, beside its type; its row here has only the rest. SELECT @@x,
-SHOW VARIABLES, SET and SET STATEMENT read the table. Tests hold docs/sql.md, docs/rights.md and the table of options
-equal to it, and compare kinds, limits, defaults and reaches with a real MariaDB.
+The facts of MariaDB's variables stand in `recorded_variables`: one that means nothing here has no line in this file. It
+is kept and shown, because clients SET it and read it again. A row here says what differs, and what the server does with
+the variable. The kind and default of an option stand in `config.Config`, beside its type.
 
-A variable without effect here is one line of four values: it is kept and shown, because clients SET it and read it
-again. The values that a session has SET are in `SqlSession.variables`. Those of SET GLOBAL are in the configuration, or
-in `kept_variables` of the server if they are no options; a restart reads the configuration file again.
+SELECT @@x, SHOW VARIABLES, SET and SET STATEMENT read the table. Tests hold docs/sql.md, docs/rights.md and the table
+of options equal to it, and compare answers with a real MariaDB.
+
+The values that a session has SET are in `SqlSession.variables`. Those of SET GLOBAL are in the configuration, or in
+`kept_variables` of the server if they are no options; a restart reads the configuration file again. As in MariaDB, a
+session begins with the kept global values of its login, and later SET GLOBAL does not change it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import platform
+import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from decimal import ROUND_DOWN
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import EngineBinlogUnavailable, UnknownServerError, WrongVariableValue
-from binlog_protocol.errors.sql_errors import (
+from binlog_protocol.errors import (
+    EngineBinlogUnavailable,
     NoDefault,
     NotInTransaction,
+    NotSupportedYet,
     OptionPreventsStatement,
+    ServerError,
+    UnknownServerError,
+    UnknownSystemVariable,
+    WrongVariableValue,
 )
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
@@ -33,19 +43,17 @@ from binlog_server.settings.config import DEFAULTS, KINDS
 from binlog_server.settings.engine_limits import AFTER_COMMIT, AFTER_SYNC, SEMI_SYNC_WAIT_POINT
 from binlog_server.settings.option_kinds import (
     U32_MAX,
-    U64_MAX,
     Decimals,
-    Kind,
     Number,
-    Switch,
+    OptionKind,
     Text,
-    Words,
 )
 from binlog_server.sql import maintenance, values
 from binlog_server.sql.expressions import Scope
+from binlog_server.sql.recorded_variables import RECORDED, Reach
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.statement import ANYBODY
-from binlog_server.sql.view import Level, Result, Shown, Work
+from binlog_server.sql.view import Level, Result, ServerView, Shown, Work, text_of
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -53,17 +61,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DAY_S = 86400
-_YEAR_S = 365 * _DAY_S
 Privileges = tuple[str, ...]
 Check = Callable[["SqlSession", str], None]
 
-
-class Reach(Enum):
-    """Where a variable has a value; named as in information_schema.SYSTEM_VARIABLES."""
-
-    GLOBAL = "GLOBAL"
-    SESSION = "SESSION"  # one value for each session, beside the global one
-    SESSION_ONLY = "SESSION ONLY"
+# Two names of one variable.
+_PAIRS: Final = (
+    ("default_storage_engine", "storage_engine"),
+    ("identity", "last_insert_id"),
+    ("log_slow_query", "slow_query_log"),
+    ("log_slow_query_file", "slow_query_log_file"),
+    ("log_slow_query_time", "long_query_time"),
+    ("log_slow_min_examined_row_limit", "min_examined_row_limit"),
+    ("transaction_isolation", "tx_isolation"),
+    ("transaction_read_only", "tx_read_only"),
+)
+_TWINS: Final = {**dict(_PAIRS), **{other: name for name, other in _PAIRS}}
 
 
 class Variable:
@@ -72,42 +84,53 @@ class Variable:
     Args:
         kind: the values it may have, and their form; None for an option: the configuration has its kind.
         default: as SHOW VARIABLES prints it; None for an option: the configuration has its default.
+        reach: None: that of MariaDB's variable, or GLOBAL.
         set_global: the privileges for SET GLOBAL, any one will do; None if the running server cannot change it.
         set_session: the same for SET SESSION, if sessions have values of their own.
         read: gives the global value, if it is neither an option nor a kept value; it gives None if the session has no
             such variable.
         check: called with a valid value, before it is SET. Raises `ServerError` if it may not be SET now.
+        check_global: the same for SET GLOBAL, if it is another.
         then: called with the value that was SET GLOBAL, as it stands in the configuration.
         apply: does SET GLOBAL instead of storing the value; returns the work that is left, or None. Raises
             `ServerError`.
         kind_now: gives the kind for SET GLOBAL, if it depends on the running server.
         default_now: gives the value of SET GLOBAL x = DEFAULT, if it depends on the running server.
-        in_statement: whether SET STATEMENT takes it.
+        stays: SET changes nothing, and `check` has told the client why; or says of a session whether its own SET does.
         in_transaction: whether it may be SET between BEGIN and COMMIT.
-        has_default: whether SET SESSION x = DEFAULT is known.
+
+    Attributes:
         twin: another name of the same variable.
+        in_statement: whether SET STATEMENT takes it.
+        has_default: whether SET SESSION x = DEFAULT is known.
+        is_session_read_only: SET SESSION is 1621: sessions have the global value of their login.
+        is_shown: whether SHOW VARIABLES lists it.
+        shown: the name as SHOW VARIABLES prints it.
+        warning: what each SET says, or None.
     """
 
     def __init__(
         self,
         name: str,
-        kind: Kind | None = None,
+        kind: OptionKind | None = None,
         default: str | None = None,
-        reach: Reach = Reach.GLOBAL,
+        reach: Reach | None = None,
         *,
         set_global: Privileges | None = None,
         set_session: Privileges | None = ANYBODY,
         read: Callable[[SqlSession], Shown | None] | None = None,
         check: Check = lambda session, value: None,
+        check_global: Check | None = None,
         then: Callable[[SqlSession, Any], object] = lambda session, value: None,
         apply: Callable[[SqlSession, str], Result] | None = None,
-        kind_now: Callable[[SqlSession], Kind] | None = None,
+        kind_now: Callable[[SqlSession], OptionKind] | None = None,
         default_now: Callable[[SqlSession], str] | None = None,
-        in_statement: bool = True,
+        stays: bool | Callable[[SqlSession], bool] = False,
         in_transaction: bool = True,
-        has_default: bool = True,
-        twin: str = "",
     ) -> None:
+        facts = RECORDED.get(name)
+        if reach is None:
+            reach = Reach.GLOBAL if facts is None else facts.reach
         self.name: Final = name
         self.kind: Final = KINDS[name] if kind is None else kind
         self.default: Final = self.kind.text(DEFAULTS[name]) if default is None else default
@@ -115,17 +138,36 @@ class Variable:
         self.set_global: Final = set_global
         self.set_session: Final = None if reach is Reach.GLOBAL else set_session
         self.check: Final = check
-        self.in_statement: Final = in_statement
+        self.check_global: Final = check_global or check
+        self._stays: Final = stays
         self.in_transaction: Final = in_transaction
-        self.has_default: Final = has_default
-        self.twin: Final = twin
+        self.twin: Final = _TWINS.get(name, "")
+        self.in_statement: Final = facts is None or facts.in_statement
+        self.has_default: Final = facts is None or facts.has_default
+        self.is_session_read_only: Final = facts is not None and facts.is_session_read_only
+        self.is_shown: Final = facts is None or not facts.is_old
+        self.shown: Final = name if facts is None else facts.shown
+        self.warning: Final = None if facts is None else facts.warning
         self._is_option = kind is None
+        # Whether a value that is SET is stored by `kept_variables` and by sessions, and nowhere else.
+        self.is_kept: Final = not (kind is None or stays or read or apply)
         self._read, self._then, self._apply = read, then, apply
         self._kind_now, self._default_now = kind_now, default_now
 
+    @classmethod
+    def recorded(cls, name: str, **more: Any) -> Variable:
+        """One of MariaDB's variables that is no option here, with its facts but for those in `more`."""
+        facts = RECORDED[name]
+        said = {field: getattr(facts, field) for field in _FACTS}
+        return cls(name, **{**said, **more})
+
     def is_set_globally(self, scope: Scope) -> bool:
         """Whether SET with this scope sets the global value: GLOBAL, or no scope if there are no session values."""
-        return self.set_global is not None and (scope is Scope.GLOBAL or self.set_session is None)
+        return self.set_global is not None and (scope is Scope.GLOBAL or self.reach is Reach.GLOBAL)
+
+    def stays_in(self, session: SqlSession) -> bool:
+        """Whether SET SESSION changes nothing."""
+        return self._stays(session) if callable(self._stays) else self._stays
 
     def read(self, session: SqlSession) -> Shown | None:
         """The global value, or a function that makes it; None if this session has no such variable."""
@@ -135,7 +177,16 @@ class Variable:
             return self.kind.text(getattr(session.server.config, self.name))
         return session.server.kept_variables.get(self.name, self.default)
 
-    def global_kind(self, session: SqlSession) -> Kind:
+    def read_here(self, session: SqlSession) -> Shown | None:
+        """The session's value, or the global one if sessions have none; as `read`."""
+        found = session.variables.get(self.name)
+        if found is not None:
+            return found
+        if self.is_kept and self.reach is not Reach.GLOBAL:
+            return self.default  # the login has taken over what was SET GLOBAL before it
+        return self.read(session)
+
+    def global_kind(self, session: SqlSession) -> OptionKind:
         """The kind of values that SET GLOBAL takes now."""
         return self.kind if self._kind_now is None else self._kind_now(session)
 
@@ -143,20 +194,48 @@ class Variable:
         """The value that SET GLOBAL x = DEFAULT gives now."""
         return self.default if self._default_now is None else self._default_now(session)
 
+    def session_default(self, session: SqlSession) -> str | None:
+        """The value that SET SESSION x = DEFAULT gives now; None for the one that sessions have without SET."""
+        if not self.is_kept or self.reach is not Reach.SESSION:
+            return None
+        return session.server.kept_variables.get(self.name)
+
     def apply(self, session: SqlSession, value: str) -> Result:
         """SET GLOBAL with a value as SHOW VARIABLES prints it. Returns the work that is left, or None for OK.
 
         Raises `ServerError`.
         """
+        if self._stays:
+            return None
         if self._apply is not None:
             return self._apply(session, value)
         if self._is_option:
             _set_options(session, {self.name: self.kind.option(value)}, self._then)
         else:
-            session.server.kept_variables[self.name] = value
+            kept = session.server.kept_variables
+            kept[self.name] = value
+            if self.twin:
+                kept[self.twin] = value
             self._then(session, value)
+            if self.reach is Reach.GLOBAL and value != self.default:
+                session.diagnostics.note(
+                    UnknownServerError(f"{self.name} is kept and shown: {_NONE}")
+                )
         log.info("%(variable)s is now %(value)s", {"variable": self.name, "value": value})
         return None
+
+
+_FACTS: Final = ("kind", "default", "reach", "set_global", "set_session")
+_NONE: Final = "it has no effect here"
+
+
+def inherited(server: ServerView) -> dict[str, str]:
+    """The values with which a session begins: those that were SET GLOBAL and that sessions have, too."""
+    return {
+        name: value
+        for name, value in server.kept_variables.items()
+        if VARIABLES[name].reach is Reach.SESSION
+    }
 
 
 def _set_options(
@@ -206,13 +285,22 @@ def _slave_position(session: SqlSession, texts: StateTexts) -> str:
 
 def _binlog_format(session: SqlSession) -> Shown:
     """binlog_format: STATEMENT for a binlog of this server's own commits, ROW for a relay that takes no commits, MIXED
-    for both. The format of groups from upstreams is not known; programs that ask want to be sure of rows."""
+    for both. The format of groups from upstreams is not known; programs that ask want to be sure of rows.
+
+    Where there are tables it is ROW, unless a session has SET it, but for an account that sends text for others.
+    """
     texts, server = session.made_texts, session.server
-    if server.publisher.read_only:
+    if server.publisher.read_only or _chooses_format(session):
         return "ROW"
     return lambda: (
         "MIXED" if _comes_from_others(session, texts or server.state_texts()) else "STATEMENT"
     )
+
+
+def _chooses_format(session: SqlSession) -> bool:
+    """Whether what a session changes is rows of tables here, so that it says how these are logged."""
+    sends_text = session.may(BINLOG_REPLAY) and not session.makes_databases
+    return session.server.config.local_tables and not sends_text
 
 
 def _comes_from_others(session: SqlSession, texts: StateTexts) -> bool:
@@ -241,16 +329,63 @@ def _no_transaction(session: SqlSession, value: str) -> None:
 
 def _state_may_be_set(session: SqlSession, value: str) -> None:
     if session.in_transaction():
-        raise NotInTransaction
+        raise NotInTransaction()
     session.require_no_upstream()
 
 
 def _checksum_stays(session: SqlSession, value: str) -> None:
     """Warn that the value stays: scripts may SET it, as with MariaDB's engine binlog."""
-    now = _checksum(session)
-    if value != now:
-        why = session.coordinates.why_checksum_stays
-        session.warn(UnknownServerError.errno, f"binlog_checksum stays {now}: {why}")
+    _warn_that(
+        session,
+        "binlog_checksum",
+        _checksum(session),
+        value,
+        session.coordinates.why_checksum_stays,
+    )
+
+
+def _format_stays(session: SqlSession, value: str) -> None:
+    """Warn that the value stays where it says what the groups are."""
+    if not _chooses_format(session):
+        now = text_of(_binlog_format(session))
+        _warn_that(session, "binlog_format", now, value, "it says what groups there are here")
+
+
+def _global_format_stays(session: SqlSession, value: str) -> None:
+    """Warn that the global value stays."""
+    if _chooses_format(session):
+        why = "each session says by SET SESSION how its changes of tables here are logged"
+        _warn_that(session, "binlog_format", "ROW", value, why)
+    else:
+        _format_stays(session, value)
+
+
+def _rows_stay(name: str, now: str) -> Check:
+    """Warn that the value stays: rows are in the groups of upstreams alone."""
+    return lambda session, value: _warn_that(
+        session, name, now, value, "rows come from upstreams, and stay as they are"
+    )
+
+
+def _logged_collations(session: SqlSession, value: str) -> None:
+    """Refuse default collations of one's own: groups that are committed here do not carry them."""
+    if value not in ("", VARIABLES["character_set_collations"].default):
+        raise NotSupportedYet("character_set_collations: replicas would not get it")
+
+
+def _warn_that(session: SqlSession, name: str, stays: str, value: str, why: str) -> None:
+    if value != stays:
+        session.warn(UnknownServerError(f"{name} stays {stays}: {why}"))
+
+
+def _would_mislead(name: str, advice: str) -> Check:
+    """Refuse another value: it would promise something that does not happen here."""
+
+    def check(session: SqlSession, value: str) -> None:
+        if value != VARIABLES[name].default:
+            raise NotSupportedYet(f"{name}: {advice}")
+
+    return check
 
 
 def _only_after_commit(session: SqlSession, value: str) -> None:
@@ -265,6 +400,14 @@ def _in_order(session: SqlSession, value: str) -> None:
     domain = int(variables.get("gtid_domain_id", server.config.gtid_domain_id))
     origin = int(variables.get("server_id", server.config.server_id))
     server.publisher.require_in_order(Gtid(domain, origin, int(value)))
+
+
+def _known_variables(session: SqlSession, value: str) -> None:
+    """Raises `UnknownSystemVariable` (1193) for a list that has another name than those of variables."""
+    for part in value.split(","):
+        name = part.strip(" ").lower()
+        if name not in VARIABLES and name not in ("", "*"):
+            raise UnknownSystemVariable(part.strip(" ")[:80])
 
 
 def _skippable(session: SqlSession, value: str) -> None:
@@ -326,7 +469,7 @@ def _set_read_only(session: SqlSession, value: bool) -> None:
     publisher.read_only = value
     if publisher.missing is not None and not value:
         text = f"read_only is OFF later: {publisher.missing()}"
-        session.warn(OptionPreventsStatement.errno, text)
+        session.warn(ServerError(OptionPreventsStatement, text))
 
 
 def _set_strict(session: SqlSession, value: bool) -> None:
@@ -341,8 +484,21 @@ def _warn_of_sync_binlog(session: SqlSession, value: str) -> None:
     log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
 
 
-def _stays(session: SqlSession, value: str) -> None:
-    """Change nothing: there is one value only, or none has an effect. `check` has told the client."""
+def _directory(session: SqlSession) -> str:
+    return str(session.server.config.binlog_directory)
+
+
+def _basename(session: SqlSession) -> str:
+    """log_bin_basename: a part of the files' names, with their folder in front."""
+    return str(session.server.config.binlog_directory / "binlog")
+
+
+def _port(session: SqlSession) -> str:
+    return str(session.server.port)
+
+
+def _has_tls(session: SqlSession) -> str:
+    return "YES" if session.server.config.ssl else "DISABLED"
 
 
 def _on(value: object) -> str:
@@ -358,43 +514,72 @@ _MASTER = ("SUPER", "REPLICATION MASTER ADMIN")
 _REPLICATION = ("SUPER", "REPLICATION SLAVE ADMIN")
 _COMMIT = (BINLOG_REPLAY,)  # for variables that decide a group's GTID and origin
 
-_U64 = Number(0, U64_MAX)
-_SECONDS = Number(1, _YEAR_S)
-_INCREMENT = Number(1, 65_535)
-_ISOLATION = Words(("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"))
-_FORMAT = Words(("MIXED", "STATEMENT", "ROW"))
-_SWITCH, _TEXT = Switch(), Text()
-_BOTH, _ONLY = Reach.SESSION, Reach.SESSION_ONLY
-
 SKIP_COUNTER: Final = "sql_slave_skip_counter"
+
+# Variables whose values promise something that does not happen here, and what to do instead.
+_MISLEADING: Final = (
+    (
+        (
+            *("replicate_do_db", "replicate_do_table", "replicate_ignore_db"),
+            *("replicate_ignore_table", "replicate_rewrite_db", "replicate_wild_do_table"),
+            *("replicate_wild_ignore_table", "replicate_events_marked_for_skip"),
+        ),
+        "all that an upstream sends is kept; filter on the replicas",
+    ),
+    (("init_connect", "init_slave"), "no statement runs by itself here"),
+)
+# Values that are true here in the place of those of MariaDB on the machine of the recording.
+_INSTEAD: Final = {
+    **dict.fromkeys(
+        (
+            *("aria_log_dir_path", "basedir", "character_sets_dir", "general_log_file"),
+            *("innodb_data_file_path", "innodb_temp_data_file_path", "lc_messages_dir"),
+            *("log_bin_index", "log_slow_query_file", "pid_file", "plugin_dir"),
+            *("relay_log_info_file", "slave_load_tmpdir", "slow_query_log_file", "socket"),
+            *("tmpdir", "wsrep_data_home_dir", "wsrep_node_name", "wsrep_patch_version"),
+            *("version_malloc_library", "version_source_revision", "ignore_db_dirs"),
+        ),
+        "",
+    ),
+    **dict.fromkeys(
+        (
+            *("have_crypt", "have_dynamic_loading", "have_geometry", "have_profiling"),
+            *("have_query_cache", "have_rtree_keys"),
+        ),
+        "NO",
+    ),
+    "have_symlink": "DISABLED",
+    "version_compile_machine": platform.machine(),
+    "version_compile_os": platform.system(),
+    "version_ssl_library": ssl.OPENSSL_VERSION,
+}
 
 _COMMITS: Final = (
     Variable("binlog_cache_size"),
     Variable("binlog_stmt_cache_size"),
-    Variable(
+    Variable.recorded(
         "binlog_format",
-        Words(("MIXED", "STATEMENT", "ROW")),
-        "MIXED",
-        _BOTH,
         read=_binlog_format,
-        set_session=None,
+        check=_format_stays,
+        check_global=_global_format_stays,
+        default_now=lambda session: text_of(_binlog_format(session)),
+        stays=lambda session: not _chooses_format(session),
+        in_transaction=False,
     ),
-    Variable("binlog_annotate_row_events", _SWITCH, "ON", _BOTH, set_session=None),
-    Variable(
-        "binlog_row_image",
-        Words(("MINIMAL", "NOBLOB", "FULL", "FULL_NODUP")),
-        "FULL",
-        _BOTH,
-        set_session=None,
+    Variable.recorded("binlog_row_image", check=_rows_stay("binlog_row_image", "FULL"), stays=True),
+    Variable.recorded(
+        "binlog_row_metadata",
+        default="FULL",  # replicas and programs need the names of columns
+        check=_rows_stay("binlog_row_metadata", "FULL"),
+        stays=True,
     ),
-    Variable("binlog_row_metadata", Words(("NO_LOG", "MINIMAL", "FULL")), "FULL"),
-    Variable("gtid_domain_id", reach=_BOTH, set_session=_COMMIT, in_transaction=False),
-    Variable(
-        "gtid_seq_no", _U64, "0", _ONLY, set_session=_COMMIT, check=_in_order, in_transaction=False
-    ),
+    Variable("gtid_domain_id", set_session=_COMMIT, in_transaction=False),
+    Variable.recorded("gtid_seq_no", set_session=_COMMIT, check=_in_order, in_transaction=False),
     Variable("gtid_strict_mode", set_global=_REPLICATION, then=_set_strict),
-    Variable("server_id", reach=_BOTH, set_session=_COMMIT),
-    Variable("pseudo_thread_id", Number(0, U32_MAX), "0", _ONLY, set_session=_COMMIT),
+    Variable("server_id", set_session=_COMMIT),
+    Variable.recorded(
+        "pseudo_thread_id", set_session=_COMMIT, read=lambda session: str(session.connection_id)
+    ),
     Variable(
         "read_only",
         set_global=("READ_ONLY ADMIN",),
@@ -406,23 +591,16 @@ _COMMITS: Final = (
     Variable("innodb_flush_log_at_trx_commit", set_global=_BINLOG, then=_set_flush_log),
     Variable("innodb_flush_log_at_timeout"),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may SET it.
-    Variable("sync_binlog", Number(0, U32_MAX), "0", set_global=_BINLOG, then=_warn_of_sync_binlog),
+    Variable.recorded("sync_binlog", then=_warn_of_sync_binlog),
 )
 
 _FILES: Final = (
     Variable("binlog_archive_directory"),
-    Variable(
-        "binlog_directory",
-        _TEXT,
-        "",
-        read=lambda session: str(session.server.config.binlog_directory),
-    ),
-    Variable(
-        "datadir", _TEXT, "", read=lambda session: str(session.server.config.binlog_directory)
-    ),
+    Variable("binlog_directory", Text(), "", read=_directory),
+    Variable.recorded("datadir", read=_directory),
     Variable(
         "binlog_storage_engine",
-        _TEXT,
+        Text(),
         "innodb",
         read=lambda session: session.coordinates.storage_engine,
     ),
@@ -431,8 +609,8 @@ _FILES: Final = (
         set_global=_SUPER,
         read=_checksum,
         check=_checksum_stays,
-        apply=_stays,
         default_now=_checksum,
+        stays=True,
     ),
     Variable(
         "binlog_expire_logs_seconds",
@@ -460,12 +638,17 @@ _FILES: Final = (
         set_global=_BINLOG,
         then=_tell_store("slave_connections_needed_for_purge"),
     ),
+    Variable("replica_slot_bytes", set_global=_BINLOG),
+    Variable("replica_slot_seconds", set_global=_BINLOG),
+    Variable(
+        "binlog_gtid_begin", Text(), "", read=lambda session: session.server.gtid_begin
+    ),  # as the status variable; mysql's gtid_purged is its kin
     Variable("innodb_binlog_state_interval"),
     Variable("innodb_log_buffer_size"),
     Variable("innodb_log_file_size"),
-    Variable("encrypt_binlog", _SWITCH, "OFF"),
-    Variable("log_bin", _SWITCH, "ON"),
-    Variable("log_slave_updates", _SWITCH, "ON"),
+    Variable.recorded("log_bin", default="ON"),
+    Variable.recorded("log_bin_basename", default="binlog", read=_basename),
+    Variable.recorded("log_slave_updates", default="ON"),  # this is what a relay is for
 )
 
 _REPLICAS_AND_UPSTREAMS: Final = (
@@ -491,174 +674,145 @@ _REPLICAS_AND_UPSTREAMS: Final = (
         check=_no_upstream,
         then=_set_ignore_duplicates,
     ),
-    Variable("default_master_connection", _TEXT, "", _ONLY),
     Variable("report_host"),
+    Variable.recorded("report_port", read=_port),
     Variable("replica_lag_grace_seconds"),
     Variable("rpl_semi_sync_master_enabled", set_global=_MASTER, then=_tell_semi_sync),
     Variable("rpl_semi_sync_master_timeout", set_global=_MASTER, then=_tell_semi_sync),
     Variable("rpl_semi_sync_master_wait_for_slave_count", set_global=_MASTER, then=_tell_semi_sync),
     Variable("rpl_semi_sync_master_wait_no_slave", set_global=_MASTER, then=_tell_semi_sync),
-    Variable(
-        SEMI_SYNC_WAIT_POINT,
-        Words((AFTER_SYNC, AFTER_COMMIT)),
-        AFTER_COMMIT,
-        set_global=_MASTER,
-        check=_only_after_commit,
-        apply=_stays,
+    Variable.recorded(
+        SEMI_SYNC_WAIT_POINT, default=AFTER_COMMIT, check=_only_after_commit, stays=True
     ),
     Variable("rpl_semi_sync_slave_enabled", set_global=_REPLICATION, then=_tell_semi_sync),
     Variable(
         "rpl_semi_sync_slave_wait_for_slave_count", set_global=_REPLICATION, then=_tell_semi_sync
     ),
-    Variable("skip_replication", _SWITCH, "OFF", _ONLY, in_statement=False, in_transaction=False),
+    Variable.recorded("skip_replication", in_transaction=False),
+    Variable.recorded("sql_log_bin", in_transaction=False),
     Variable("slave_compressed_protocol", set_global=_REPLICATION),
     Variable("slave_net_timeout"),
-    Variable(
+    Variable.recorded(
         SKIP_COUNTER,
-        Number(0, U32_MAX),
-        "0",
-        set_global=_SUPER,
+        reach=Reach.GLOBAL,
         read=lambda session: str(session.server.relay.skip_counter(session.master_connection)),
         check=_skippable,
         apply=_skip,
     ),
+    *(
+        Variable.recorded(name, check=_would_mislead(name, advice))
+        for names, advice in _MISLEADING
+        for name in names
+    ),
 )
 
 _CLIENTS: Final = (
+    Variable.recorded("bind_address", read=lambda session: session.server.config.listen_host),
     Variable("connect_timeout", set_global=_CONNECTIONS),
-    Variable(
-        "have_ssl",
-        _TEXT,
-        "YES",
-        read=lambda session: "YES" if session.server.config.ssl else "DISABLED",
-    ),
-    Variable("hostname", _TEXT, "", read=lambda session: session.server.config.report_host),
-    Variable("init_connect", _TEXT, ""),
-    Variable("interactive_timeout", _SECONDS, "28800", _BOTH, in_statement=False),
-    Variable("max_allowed_packet", reach=_BOTH, set_session=None),
+    *(Variable.recorded(name, read=_has_tls) for name in ("have_ssl", "have_openssl")),
+    Variable.recorded("hostname", read=lambda session: socket.gethostname()),
+    Variable("max_allowed_packet", set_global=_SUPER),
     Variable("max_connect_errors"),
     Variable("max_connections", set_global=_CONNECTIONS),
-    Variable("max_session_mem_used", reach=_BOTH, set_session=None),
+    Variable("max_session_mem_used", set_global=_SUPER, set_session=None),
     Variable("max_total_session_mem_used"),
-    Variable("max_user_connections", reach=_BOTH, set_global=_SUPER, set_session=None),
-    Variable("net_buffer_length", Number(1024, 1 << 20), "16384", _BOTH, set_session=None),
-    Variable("net_read_timeout", reach=_BOTH, set_global=_SUPER),
-    Variable("net_write_timeout", reach=_BOTH, set_global=_SUPER),
-    Variable("port", Number(0, 65_535), "", read=lambda session: str(session.server.port)),
-    Variable("require_secure_transport"),
-    Variable("tcp_keepalive_interval"),
-    Variable("tcp_keepalive_probes"),
-    Variable("tcp_keepalive_time"),
+    Variable("max_user_connections", set_global=_SUPER),
+    Variable.recorded("net_buffer_length", set_global=None),
+    Variable("net_read_timeout", set_global=_SUPER),
+    Variable("net_write_timeout", set_global=_SUPER),
+    Variable.recorded("port", read=_port),
+    Variable("require_secure_transport", set_global=_SUPER),
+    Variable("tcp_keepalive_interval", set_global=_SUPER),
+    Variable("tcp_keepalive_probes", set_global=_SUPER),
+    Variable("tcp_keepalive_time", set_global=_SUPER),
     Variable("tls_version"),
-    Variable("wait_timeout", reach=_BOTH, set_global=_SUPER, in_statement=False),
+    Variable("wait_timeout", set_global=_SUPER),
 )
 
-# Variables that groups carry to replicas: see `sql.session_settings`.
+# Variables whose values are other than words and numbers, or have other names; groups carry most of them to replicas:
+# see `sql.session_settings`.
 _STATEMENTS: Final = (
-    Variable("auto_increment_increment", _INCREMENT, "1", _BOTH),
-    Variable("auto_increment_offset", _INCREMENT, "1", _BOTH),
-    Variable("autocommit", _SWITCH, "ON", _BOTH, in_statement=False),
-    Variable(
-        "character_set_client",
-        Text(parse=values.client_charset, numbered=True),
-        "utf8mb4",
-        _BOTH,
-        in_statement=False,
+    Variable.recorded(
+        "character_set_client", kind=Text(parse=values.client_charset, numbered=True)
     ),
-    Variable(
-        "character_set_connection",
-        Text(parse=values.charset, numbered=True),
-        "utf8mb4",
-        _BOTH,
-        in_statement=False,
+    *(
+        Variable.recorded(name, kind=Text(parse=values.charset, numbered=True))
+        for name in (
+            *("character_set_connection", "character_set_database"),
+            *("character_set_filesystem", "character_set_server"),
+        )
     ),
-    Variable(
-        "character_set_results",
-        Text(parse=values.charset, numbered=True, null=""),
-        "utf8mb4",
-        _BOTH,
+    Variable.recorded(
+        "character_set_results", kind=Text(parse=values.charset, numbered=True, null="")
     ),
-    Variable("check_constraint_checks", _SWITCH, "ON", _BOTH),
-    Variable(
-        "collation_connection",
-        Text(parse=values.collation, numbered=True),
-        "utf8mb4_general_ci",
-        _BOTH,
-        in_statement=False,
+    # Statements are UTF-8 here, and the replicas of all versions know this collation.
+    *(
+        Variable.recorded(
+            name, kind=Text(parse=values.collation, numbered=True), default="utf8mb4_general_ci"
+        )
+        for name in ("collation_connection", "collation_database", "collation_server")
     ),
-    Variable("explicit_defaults_for_timestamp", _SWITCH, "ON", _BOTH),
-    Variable("foreign_key_checks", _SWITCH, "ON", _BOTH),
-    Variable("insert_id", _U64, "0", _ONLY),
-    Variable("last_insert_id", _U64, "0", _ONLY, has_default=False),
-    Variable("rand_seed1", _U64, "0", _ONLY, has_default=False),
-    Variable("rand_seed2", _U64, "0", _ONLY, has_default=False),
-    Variable("sql_auto_is_null", _SWITCH, "OFF", _BOTH),
-    Variable("sql_mode", Text(parse=values.sql_mode, numbered=True), "", _BOTH),
-    Variable("time_zone", Text(parse=values.time_zone), "SYSTEM", _BOTH),
+    Variable.recorded(
+        "character_set_collations",
+        kind=Text(parse=values.charset_collations),
+        check=_logged_collations,
+    ),
+    Variable.recorded("redirect_url", kind=Text(parse=values.redirect_url)),
+    Variable.recorded("session_track_system_variables", check=_known_variables),
+    *(
+        Variable.recorded(name, kind=Text(parse=values.storage_engine, null=null))
+        for name, null in (
+            ("default_storage_engine", None),
+            ("default_tmp_storage_engine", ""),
+            ("enforce_storage_engine", ""),
+            ("storage_engine", None),
+        )
+    ),
+    *(
+        Variable.recorded(name, kind=Text(parse=values.locale, numbered=True))
+        for name in ("lc_messages", "lc_time_names")
+    ),
+    Variable.recorded("sql_mode", kind=Text(parse=values.sql_mode, numbered=True)),
+    Variable.recorded("time_zone", kind=Text(parse=values.time_zone)),
     # Microseconds are cut off, so that a time is never later than the one given; other numbers are rounded.
-    Variable(
+    Variable.recorded(
         "timestamp",
-        Decimals(0, U32_MAX, ROUND_DOWN),
-        "0.000000",
-        _ONLY,
+        kind=Decimals(0, U32_MAX, ROUND_DOWN),
+        default="0.000000",
         read=lambda session: f"{time.time():.6f}",
     ),
-    Variable("transaction_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="tx_isolation"),
-    Variable("tx_isolation", _ISOLATION, "REPEATABLE-READ", _BOTH, twin="transaction_isolation"),
-    Variable("transaction_read_only", _SWITCH, "OFF", _BOTH, twin="tx_read_only"),
-    Variable("tx_read_only", _SWITCH, "OFF", _BOTH, twin="transaction_read_only"),
-    Variable("unique_checks", _SWITCH, "ON", _BOTH),
 )
 
-# Variables that connectors read first; the values are those of a MariaDB server that is read-only and has a binlog.
-_ASKED_FOR: Final = (
-    Variable("character_set_database", _TEXT, "utf8mb4", _BOTH, set_session=None),
-    Variable("character_set_filesystem", _TEXT, "binary", _BOTH, set_session=None),
-    Variable("character_set_server", _TEXT, "utf8mb4", _BOTH, set_session=None),
-    Variable("character_set_system", _TEXT, "utf8mb3"),
-    Variable("collation_database", _TEXT, "utf8mb4_general_ci", _BOTH, set_session=None),
-    Variable("collation_server", _TEXT, "utf8mb4_general_ci", _BOTH, set_session=None),
-    Variable(
+# What is true of this server and of this session; and what MariaDB's values would claim.
+_TRUE: Final = (
+    Variable.recorded(
         "error_count",
-        _U64,
-        "",
-        _ONLY,
         read=lambda session: str(sum(d.level == Level.ERROR for d in session.diagnostics)),
-        set_session=None,
     ),
-    Variable("license", _TEXT, "Apache-2.0"),
-    Variable("lower_case_table_names", Number(0, 2), "0"),
-    Variable("max_statement_time", Decimals(0, _YEAR_S), "0.000000", _BOTH),
-    # Dump programs SET it.
-    Variable("optimizer_switch", Text(parse=values.optimizer_switch, numbered=True), "", _BOTH),
-    Variable("performance_schema", _SWITCH, "OFF"),
-    Variable("query_cache_size", _U64, "0"),
-    Variable("query_cache_type", Words(("OFF", "ON", "DEMAND")), "OFF", _BOTH, set_session=None),
-    Variable("server_uid", _TEXT, "", read=lambda session: session.server.server_uuid),
-    Variable("sql_notes", _SWITCH, "ON", _BOTH),
-    Variable("sql_quote_show_create", _SWITCH, "ON", _BOTH),
-    Variable("system_time_zone", _TEXT, "", read=lambda session: time.strftime("%Z")),
-    Variable("version", _TEXT, "", read=lambda session: session.server.config.server_version),
-    Variable("version_comment", _TEXT, "binlog-server"),
-    Variable(
-        "warning_count",
-        _U64,
-        "",
-        _ONLY,
-        read=lambda session: str(len(session.diagnostics)),
-        set_session=None,
-    ),
+    Variable.recorded("in_transaction", read=lambda session: str(int(session.in_transaction()))),
+    Variable.recorded("last_gtid", read=lambda session: str(session.last_gtid or "")),
+    Variable.recorded("license", default="Apache-2.0"),
+    Variable.recorded("log_error", default="", read=lambda session: ""),
+    Variable.recorded("performance_schema", default="OFF"),
+    Variable.recorded("server_uid", read=lambda session: session.server.server_uuid),
+    Variable.recorded("system_time_zone", read=lambda session: time.strftime("%Z")),
+    Variable.recorded("version", read=lambda session: session.server_version),
+    Variable.recorded("version_comment", default="binlog-server"),
+    Variable.recorded("warning_count", read=lambda session: str(len(session.diagnostics))),
+    *(Variable.recorded(name, default=text) for name, text in _INSTEAD.items()),
 )
 
-_ALL: Final = (
+_DECLARED: Final = (
     *_COMMITS,
     *_FILES,
     *_REPLICAS_AND_UPSTREAMS,
     *_CLIENTS,
     *_STATEMENTS,
-    *_ASKED_FOR,
+    *_TRUE,
 )
+_ALL: Final = {row.name: row for row in _DECLARED}
+assert len(_ALL) == len(_DECLARED)
 VARIABLES: Final[Mapping[str, Variable]] = {
-    row.name: row for row in sorted(_ALL, key=lambda row: row.name)
+    name: _ALL.get(name) or (Variable(name) if name in KINDS else Variable.recorded(name))
+    for name in sorted(_ALL.keys() | RECORDED.keys())
 }
-assert len(VARIABLES) == len(_ALL)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
+from binlog_server.queries.terms import MustWait
 from binlog_server.relay.manager import Relay
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.store.leases import Leases
@@ -21,17 +22,30 @@ if TYPE_CHECKING:
     from binlog_server.commits.syncer import Syncer
     from binlog_server.connections.connections import Connections
     from binlog_server.connections.login import FailedLogins
+    from binlog_server.connections.tls import TlsServer
     from binlog_server.semi_sync.master import SemiSyncMaster
     from binlog_server.settings.config import Config
+    from binlog_server.sql.prepared_sql import PreparedCount
+    from binlog_server.sql.statement import Statement
+    from binlog_server.sql.user_locks import UserLocks
+    from binlog_server.sql_commit.xa import XaBranches
+    from binlog_server.tables.held import HeldTables
 
 Row = Sequence[Value]
 Shown = str | Callable[[], str]  # a value, or a function that makes it when it is needed
 T = TypeVar("T")
 
+DIAGNOSTICS_MAX: Final = 64  # rows of SHOW WARNINGS; the default of MariaDB's max_error_count
+
 
 def text_of(shown: Shown) -> str:
     """The value, made now if it is a function."""
     return shown if isinstance(shown, str) else shown()
+
+
+def text_bytes(row: Row) -> int:
+    """Bytes of the texts in a row, about."""
+    return sum([len(value) for value in row if isinstance(value, str | bytes)])
 
 
 class Level:
@@ -50,12 +64,36 @@ class Diagnostic(NamedTuple):
     message: str
 
 
+class Diagnostics(list[Diagnostic]):
+    """What SHOW WARNINGS tells of one statement. Any thread may add to them."""
+
+    def warn(self, told: ServerError) -> None:
+        """Add a warning."""
+        self._add(Level.WARNING, told)
+
+    def note(self, told: ServerError) -> None:
+        """Add a note."""
+        self._add(Level.NOTE, told)
+
+    def failed(self, error: ServerError) -> None:
+        """The statement has ended with this error."""
+        self._add(Level.ERROR, error)
+        del self[DIAGNOSTICS_MAX:]
+
+    def _add(self, level: str, told: ServerError) -> None:
+        self.append(Diagnostic(level, told.errno, told.message))
+
+
 @dataclass(slots=True)
 class ResultSet:
-    """Columns, and rows of text values (None is NULL)."""
+    """Columns, and rows of text values (None is NULL).
+
+    found: rows without the LIMIT, where SQL_CALC_FOUND_ROWS asks for it.
+    """
 
     columns: list[Column]
     rows: list[Row]
+    found: int | None = None
 
 
 @dataclass(slots=True)
@@ -123,15 +161,58 @@ class Deed:
     run: Callable[[], Awaitable[None]]
 
 
-Later = RowStream | Work | Wait | Deed
-Result = ResultSet | Later | None
+@dataclass(slots=True)
+class Computed:
+    """A question whose answer is computed from what was taken on the loop: `run` is called in a thread, which accounts
+    take turns for.
+
+    `run` raises `ServerError`, and `MustWait` for a lock: then `wait` is awaited, and `run` called again. The
+    answer, which is OK alone without `gives_rows`, with how many rows are `stored` in variables, waits for
+    `sleeps_s` seconds; all of it for `timeout_s` at most (1969; None is for ever). `give_up` is called when nobody
+    waits for it any longer: `run` then ends soon. `done` is called on the loop before the answer. `held` gives the
+    bytes of memory that the question, and then its rows, take.
+    """
+
+    account: str
+    run: Callable[[], ResultSet]
+    give_up: Callable[[], None]
+    sleeps_s: Callable[[], float]
+    done: Callable[[], None]
+    held: Callable[[], int]
+    timeout_s: float | None
+    wait: Callable[[MustWait], Awaitable[None]]
+    gives_rows: bool = True
+    stored: Callable[[], int] = lambda: 0
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A statement of which something has to be read or computed before it can be answered: `run` is called in a thread
+    that never waits for a disk, and gives the statement that is answered in its place; which may be unfinished, too.
+
+    `run` raises `ServerError`. `give_up` is called when nobody waits for it any longer: `run` then ends soon.
+    """
+
+    run: Callable[[], Statement]
+    give_up: Callable[[], None] = field(default=lambda: None)
+
+
+Later = RowStream | Work | Wait | Deed | Computed
+Answer = ResultSet | Later | None
+Result = Answer | Unfinished
 
 
 class Client(Protocol):
     """The connection of a client, for an answer that takes longer."""
 
+    def answered(self, rows: int) -> None:
+        """The answer is a result of so many rows. Called in front of its end."""
+
     def hold(self, *, held: bool) -> None:
         """Stop reading from the client's socket, or go on (`held` False)."""
+
+    def holds_more(self) -> None:
+        """Or less: the memory that a `Computed` takes has changed."""
 
     def refused(self, error: ServerError) -> None:
         """Answer with an error."""
@@ -156,7 +237,15 @@ class ServerView(Protocol):
     publisher: Publisher
     semi_sync: SemiSyncMaster
     syncer: Syncer
+    prepared_count: PreparedCount
+    user_locks: UserLocks
+    tables: HeldTables
+    xa: XaBranches
     port: int
+
+    @property
+    def tls(self) -> TlsServer | None:
+        """The TLS context; None if TLS is not offered."""
 
     @property
     def uptime_s(self) -> int:
@@ -180,6 +269,9 @@ class ServerView(Protocol):
 
     def refresh_holds(self) -> None:
         """Release the holds on files that nobody needs any longer. To be called before each purge, in a thread."""
+
+    def renewed_tls(self) -> Callable[[], None]:
+        """Read the certificate again, in a thread; the result puts it to use, on the loop. Raises ValueError."""
 
     @property
     def relay(self) -> Relay:

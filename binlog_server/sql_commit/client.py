@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from binlog_protocol.errors import ServerError
-from binlog_protocol.errors.sql_errors import ErrorOnWrite, NoRoomOnDisk
+from binlog_protocol.errors import ErrorOnWrite, NoRoomOnDisk, ServerError
 from binlog_storage.errors import (
     DiskError,
     DiskFull,
@@ -15,21 +14,25 @@ from binlog_storage.errors import (
     WaitGivenUp,
 )
 
+from binlog_server.sql.view import Client, ResultSet
 
-class CommitClient(Protocol):
+
+class CommitClient(Client, Protocol):
     """The connection that gets the answers: one answer to each statement."""
 
-    def committed(self, affected_rows: int, *, leaves: bool = False) -> None:
-        """Answer OK. `leaves`: close the connection afterwards (COMMIT RELEASE)."""
+    def committed(
+        self,
+        affected_rows: int,
+        *,
+        leaves: bool = False,
+        insert_id: int = 0,
+        info: bytes = b"",
+        rows: ResultSet | None = None,
+    ) -> None:
+        """Answer OK, or with rows. `leaves`: close the connection afterwards (COMMIT RELEASE)."""
 
-    def committed_quickly(self) -> None:
-        """Answer OK to a statement of `SessionTransaction.quick`: one row, no warnings."""
-
-    def refused(self, error: ServerError) -> None:
-        """Answer with an error."""
-
-    def hold(self, *, held: bool) -> None:
-        """Stop reading from the client's socket, or go on (`held` False)."""
+    def committed_quickly(self, *, is_update: bool = False) -> None:
+        """Answer OK to a statement of the hot path: one row, no warnings. `is_update`: it was matched and changed."""
 
 
 def not_written(error: StorageError) -> ServerError:

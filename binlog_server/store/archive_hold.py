@@ -16,7 +16,7 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.coverage import first_missing, is_within
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.defects import Defects
-from binlog_storage.engine import EngineReader, Hold, Position
+from binlog_storage.engine import EngineReader, Pin, Position
 from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -42,7 +42,7 @@ class ArchiveHold:
         self._told = ""
         self._defects: Final = Defects()
         told = f"the archive {directory}, which was not looked at yet"
-        self._hold: Hold = engine.hold(told, ended_by=_ENDED_BY)
+        self._hold: Pin = engine.hold(told, ended_by=_ENDED_BY, holder=_holder(directory))
         self.refresh()
 
     def refresh(self) -> None:
@@ -64,7 +64,7 @@ class ArchiveHold:
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.
         start = None if first is None else Position(first, PAGE_SIZE)
-        hold = self._engine.hold(told, start, ended_by=_ENDED_BY)
+        hold = self._engine.hold(told, start, ended_by=_ENDED_BY, holder=_holder(self.directory))
         self._hold.release()
         self._hold = hold
         if told != self._told:
@@ -116,3 +116,7 @@ class ArchiveHold:
         except PositionPurged:
             return None
         return "" if found.passed else None
+
+
+def _holder(directory: Path) -> tuple[str, str]:
+    return "archive", str(directory)

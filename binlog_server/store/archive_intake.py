@@ -88,7 +88,7 @@ class ArchiveIntake:
         self._stopping.set()
 
     def take(self) -> None:
-        """All of it; on a full disk as much as there is room for. Raises `DoesNotContinue`, `StorageError`."""
+        """Take all of it; on a full disk as much as there is room for. Raises `DoesNotContinue`, `StorageError`."""
         try:
             self._try()
         except _Stopped:

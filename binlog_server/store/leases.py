@@ -6,6 +6,18 @@ it dies, the lease ends by itself: at its deadline, or when the files from its f
 
 Leases are kept in the store's state, and hold again after a restart. They hold whole files.
 
+A replica that was here lately has a lease that nobody has to ask for, its *slot*: by server_id and account, for a time
+and up to a size (`replica_slot_seconds`, `replica_slot_bytes`), both from the moment on at which it was last here. What
+differs from other leases:
+
+    made, moved   by the server, in memory, as the replica gets on; written down with the next look at all leases. So
+                  what a kill -9 finds is a place that is some seconds old: it keeps more, not less.
+    its place     may go back, if the replica does
+    its time      is counted by a clock that is never set: a jump of the machine's clock ends none. Nor does the time
+                  in which no server ran: one that was over meanwhile has `GRACE_S` left.
+    its end       is remembered, for the replica that comes back and finds its files gone
+    RESET MASTER  does not wait for it, and ends all
+
 What lets files go takes effect on a full disk, too, as it makes room. It is kept as soon as there is some; a restart
 before that finds the lease as it was.
 """
@@ -16,14 +28,16 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from binlog_protocol.errors import UnknownServerError
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.disk.state import StateStore
-from binlog_storage.engine import EngineReader, Hold, Position
+from binlog_storage.disk.state import StoreFacts
+from binlog_storage.engine import BinlogFile, EngineReader, Pin, Position
 from binlog_storage.errors import DiskFull, PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -32,6 +46,15 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "lease/"
 LEASES_MAX = 1000
+SLOT_PREFIX: Final = "slot/"  # of the names of slots, and of their keys in the state
+_ENDED_PREFIX: Final = "ended_slot/"
+SLOTS_MAX: Final = 1000  # and as many ends are remembered
+GRACE_S: Final = 600.0  # of a slot whose time was over before the server was there again
+UNACKNOWLEDGED_BYTES: Final = 32 << 20
+"""What may lie in buffers on both sides between the server and a replica that does not acknowledge."""
+_AGE: Final = "age"  # of the binlog, in what is kept of a slot
+_JUMP_S: Final = 1.0  # a smaller step of the clock is none
+_RENEWED: Final = 0.1  # of the time of a slot: it is written down again when so much has passed
 
 Warn = Callable[[str], None]
 NAME_CHARS_MAX = 64
@@ -57,8 +80,43 @@ class Lease:
 
     @property
     def first_file(self) -> str:
-        """Name of the first file that is held."""
         return file_name(self.from_file)
+
+    @property
+    def is_slot(self) -> bool:
+        return self.name.startswith(SLOT_PREFIX)
+
+
+class SlotTerms(NamedTuple):
+    """For how many seconds a slot lasts, and how many bytes it may hold. There are none if one of them is 0."""
+
+    seconds: int
+    max_bytes: int
+
+    @property
+    def are_off(self) -> bool:
+        return not self.seconds or not self.max_bytes
+
+
+NO_SLOTS: Final = SlotTerms(0, 0)
+
+
+class Seen(NamedTuple):
+    """A replica at one moment. It has everything before `place`; so it says, if it was `acknowledged`."""
+
+    server_id: int
+    account: str
+    place: Position
+    acknowledged: bool
+
+    @property
+    def name(self) -> str:
+        """The name of its slot."""
+        return slot_name(self.server_id, self.account)
+
+
+def slot_name(server_id: int, account: str) -> str:
+    return f"{SLOT_PREFIX}{server_id}/{account}"
 
 
 class Leases:
@@ -66,22 +124,39 @@ class Leases:
 
     Args:
         clock: seconds since 1970.
+        monotonic: seconds of a clock that is never set.
+        terms: those of slots, which may change at any time.
     """
 
     def __init__(
-        self, engine: EngineReader, state: StateStore, clock: Callable[[], float] = time.time
+        self,
+        engine: EngineReader,
+        state: StoreFacts,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        terms: Callable[[], SlotTerms] = lambda: NO_SLOTS,
     ) -> None:
         self._engine = engine
         self._state = state
         self._clock = clock
+        self._monotonic = monotonic
+        self._terms = terms
         self._lock = threading.Lock()
+        self._offset = clock() - monotonic()
+        self._age = engine.age
+        self._durable_age = state.binlog_age  # in this one
+        self._here: frozenset[str] = frozenset()  # slots of replicas that are connected
+        self._without: set[str] = set()  # of those, the ones that have no slot: there are too many
+        self._kept_until: dict[str, float] = {}  # the ends of slots as the state has them
+        self._ended: dict[str, str] = {}  # why slots have ended, by their names, oldest first
         self._leases: dict[str, Lease] = {}
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[str, Pin] = {}
         self._unkept: set[str] = set()  # of which the state still says more than holds
         for key, value in state.items(_PREFIX):
             lease = _of_state(key.removeprefix(_PREFIX), value)
             self._leases[lease.name] = lease
             self._holds[lease.name] = self._hold(lease)
+        self._open_slots()
         self.expire()
 
     def create(
@@ -99,11 +174,14 @@ class Leases:
         """
         if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
             raise UnknownServerError(f"a name has 1 to {NAME_CHARS_MAX} printable characters")
+        if name.startswith(SLOT_PREFIX):
+            raise UnknownServerError(f"names that begin with '{SLOT_PREFIX}' are those of replicas")
         with self._lock:
             self._end_expired()
             if name in self._leases and not or_replace:
                 raise UnknownServerError(f"the lease '{name}' exists; ALTER moves or renews it")
-            if name not in self._leases and len(self._leases) >= LEASES_MAX:
+            named = sum(not lease.is_slot for lease in self._leases.values())
+            if name not in self._leases and named >= LEASES_MAX:
                 raise UnknownServerError(f"there are {LEASES_MAX} leases already")
             lease = Lease(name, position or "", 0, self._clock(), until, max_bytes)
             return self._take(lease, lambda: self._first_file(position))
@@ -149,7 +227,12 @@ class Leases:
         if wanted.until is not None and wanted.until <= self._clock():
             raise UnknownServerError(f"the lease '{name}' would have ended already")
         # Held before the search, as a dump does: what is found must not be purged meanwhile.
-        hold = self._engine.hold(_told(wanted), ended_by=_ended_by(wanted))
+        hold = self._engine.hold(
+            self._told(wanted),
+            slot=wanted.is_slot,
+            ended_by=_ended_by(wanted),
+            holder=_holder(wanted),
+        )
         try:
             lease = replace(wanted, from_file=first_file())
             hold.move(lease.from_file)
@@ -160,7 +243,7 @@ class Leases:
                     f"MAX_BYTES {lease.max_bytes}"
                 )
             try:
-                self._keep(name, lease)
+                self._keep({name: lease})
             except DiskFull as error:
                 if warn is None:
                     raise
@@ -194,9 +277,11 @@ class Leases:
             if name not in self._leases:
                 return False
             try:
-                self._keep(name, None)
+                self._keep({name: None})
             except DiskFull as error:
                 self._keep_later(name, error, warn)
+            if name.startswith(SLOT_PREFIX):
+                self._remember_end(name, "it was dropped")
             self._let_go(name)
         log.info("lease '%(lease)s' dropped", {"lease": name})
         return True
@@ -208,21 +293,214 @@ class Leases:
             return [
                 lease
                 for _, lease in sorted(self._leases.items())
-                if lease.until is None or lease.until > now
+                if lease.until is None or lease.until > now or lease.name in self._here
             ]
 
     def held_bytes(self, lease: Lease) -> int:
         """Bytes of the files that the lease holds."""
-        files = self._engine.files()
-        return sum(size for number, size in files if number >= lease.from_file)
+        return _Sizes(self._engine.files()).held(lease.from_file)
+
+    def all_held(self) -> list[tuple[Lease, int]]:
+        """`all`, and the bytes of the files that each one holds."""
+        leases = self.all()
+        sizes = _Sizes(self._engine.files() if leases else [])
+        return [(lease, sizes.held(lease.from_file)) for lease in leases]
 
     def expire(self) -> None:
         """End those whose time or budget is over. To be called now and then, and before each purge."""
         with self._lock:
-            with contextlib.suppress(StorageError):  # another time
-                for name in sorted(self._unkept):
-                    self._keep(name, self._leases.get(name))
             self._end_expired()
+            with contextlib.suppress(StorageError):  # another time; a thousand slots may have moved
+                self._keep_all()
+
+    # --- slots ---
+
+    def _open_slots(self) -> None:
+        now, last = self._clock(), self._engine.written_end.file_no
+        for name, value in self._state.items(SLOT_PREFIX):
+            slot = _of_state(name, value)
+            if value.get(_AGE, 0) != self._durable_age or slot.from_file > last:
+                self._unkept.add(name)  # of a binlog before RESET MASTER
+                continue
+            # Not longer than it would last from now on: the clock may have been set back.
+            until = min(
+                max(slot.until or 0, now + GRACE_S), now + max(self._terms().seconds, GRACE_S)
+            )
+            slot = self._leases[name] = replace(slot, until=until)
+            self._holds[name] = self._hold(slot)
+            self._kept_until[name] = until
+        for key, why in self._state.items(_ENDED_PREFIX):
+            self._ended[key.removeprefix(_ENDED_PREFIX)] = str(why)
+
+    def renew_slots(self, here: Sequence[Seen], left: Sequence[Seen], age: int) -> None:
+        """Make or move the slots of replicas. Durable with the next `expire`; at once for who leaves its first one.
+
+        Args:
+            here: those that are connected now.
+            left: those that have gone since the last call.
+            age: of the binlog in which they have their places.
+        """
+        with self._lock:
+            if age != self._engine.age:
+                return
+            self._forget_reset()
+            self._follow_clock()
+            self._here = frozenset(seen.name for seen in here)
+            terms = self._terms()
+            if terms.are_off:
+                return  # `expire` ends those that there are
+            sizes = _Sizes(self._engine.files())
+            for seen in (*left, *here):
+                self._renew(seen, terms, sizes)
+            self._without &= self._here
+            if any(
+                seen.name in self._leases and seen.name not in self._kept_until for seen in left
+            ):
+                with contextlib.suppress(StorageError):  # with the next `expire`
+                    self._keep_all()
+
+    def _renew(self, seen: Seen, terms: SlotTerms, sizes: _Sizes) -> None:
+        name, now = seen.name, self._clock()
+        older = self._leases.get(name)
+        back = 0 if seen.acknowledged else UNACKNOWLEDGED_BYTES  # it may never have come there
+        from_file = sizes.file_before(seen.place, back)
+        made = now if older is None else older.created
+        slot = Lease(name, "", from_file, made, now + terms.seconds, terms.max_bytes)
+        if (held := sizes.held(from_file)) > terms.max_bytes:
+            if older is None and name in self._ended:
+                return  # said already
+            why = f"{slot.first_file} and later files take {held} bytes, more than replica_slot_bytes={terms.max_bytes}"
+            self._end_slot(name, why)
+            return
+        if older is None and not self._make_room(name):
+            self._goes_without(name)
+            return
+        self._without.discard(name)
+        if older is not None and older.from_file == from_file:
+            slot = replace(slot, position=older.position)
+        else:
+            slot = replace(slot, position=self._position_before(from_file))
+        pin = self._holds.get(name)
+        if older is None or pin is None or from_file < older.from_file:
+            self._holds[name] = self._hold(slot)
+            if pin is not None:
+                pin.release()
+        else:
+            pin.name = self._told(slot)
+            pin.move(from_file)
+        self._leases[name] = slot
+        self._ended.pop(name, None)
+        is_kept = older is not None and older.from_file == from_file and name in self._here
+        until = self._kept_until.get(name, 0.0)
+        if not is_kept or until < now + terms.seconds * (1 - _RENEWED):
+            self._unkept.add(name)
+
+    def _make_room(self, name: str) -> bool:
+        """Whether one more may be made. If there are too many, one goes: of the account that has most of them, the one
+        of the replica that has been away for longest.
+        """
+        slots = self._slots()
+        if len(slots) < SLOTS_MAX:
+            return True
+        count = Counter(_account_of(slot.name) for slot in slots)
+        away = [slot for slot in slots if slot.name not in self._here]
+        if not away:
+            return False
+        gone = max(away, key=lambda slot: (count[_account_of(slot.name)], -(slot.until or 0)))
+        self._end_slot(gone.name, f"there are {SLOTS_MAX} slots, and '{name}' is newer")
+        return True
+
+    def _goes_without(self, name: str) -> None:
+        """There is no room for its slot, which is said once."""
+        if name in self._without:
+            return
+        self._without.add(name)
+        server_id, _, account = name.removeprefix(SLOT_PREFIX).partition("/")
+        why = f"there are {SLOTS_MAX} slots, all of replicas that are connected"
+        facts = {"server_id": server_id, "account": account, "reason": why}
+        log.warning(
+            "server_id %(server_id)s, account '%(account)s' has no slot: %(reason)s. Its files are not kept when it "
+            "goes",
+            facts,
+        )
+        self._remember_end(name, why)
+
+    def without_slot(self) -> list[str]:
+        """The names that the slots of connected replicas would have for which there is no room."""
+        with self._lock:
+            return sorted(self._without)
+
+    def why_ended(self, server_id: int, account: str) -> str:
+        """When and why the slot of a replica has ended; empty if it has one, or never had any."""
+        return self._ended.get(slot_name(server_id, account), "")
+
+    def _end_slot(self, name: str, why: str) -> None:
+        """End one, or say why there is none. Durable with the next `expire`."""
+        slot = self._leases.get(name)
+        server_id, _, account = name.removeprefix(SLOT_PREFIX).partition("/")
+        log.warning(
+            "server_id %(server_id)s, account '%(account)s' has no slot any more, lease '%(lease)s': %(reason)s. "
+            "It has held %(held)s",
+            {
+                "server_id": server_id,
+                "account": account,
+                "lease": name,
+                "reason": why,
+                "held": "nothing" if slot is None else f"{slot.first_file} and later files",
+            },
+        )
+        self._remember_end(name, why)
+        self._unkept.add(name)
+        if slot is not None:
+            self._let_go(name)
+
+    def _remember_end(self, name: str, why: str) -> None:
+        self._ended.pop(name, None)
+        while len(self._ended) >= SLOTS_MAX:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            self._unkept.add(oldest)
+        self._ended[name] = (
+            f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(self._clock()))} UTC: {why}"
+        )
+        self._unkept.add(name)
+
+    def _end_slots(self, why: str) -> None:
+        for slot in self._slots():
+            self._end_slot(slot.name, why)
+
+    def _slots(self) -> list[Lease]:
+        return [lease for lease in self._leases.values() if lease.is_slot]
+
+    def _forget_reset(self) -> None:
+        if (age := self._engine.age) != self._age:
+            self._age = age
+            self._durable_age = self._state.binlog_age
+            self._end_slots("RESET MASTER has begun another binlog")
+
+    def _follow_clock(self) -> None:
+        """Move the ends of slots with a clock that was set."""
+        offset = self._clock() - self._monotonic()
+        jump = offset - self._offset
+        if abs(jump) < _JUMP_S:
+            return
+        self._offset = offset
+        for slot in self._slots():
+            self._leases[slot.name] = replace(slot, until=(slot.until or 0) + jump)
+            self._unkept.add(slot.name)
+
+    def _position_before(self, file_no: int) -> str:
+        try:
+            return str(self._engine.state_at(Position(file_no, PAGE_SIZE)).position())
+        except StorageError:
+            return ""  # in front of the first file
+
+    def _told(self, lease: Lease) -> str:
+        """The holder of a file, in the words of PURGE. One that changes all the time would be logged each time."""
+        told = _told(lease)
+        return f"{told}, connected" if lease.name in self._here else _with_end(told, lease)
+
+    # --- all of them ---
 
     def _first_file(self, position: str | None) -> int:
         oldest = self._engine.files()[0].number
@@ -236,30 +514,65 @@ class Leases:
             ) from None
 
     def _end_expired(self) -> None:
+        self._forget_reset()
+        self._follow_clock()
+        if self._terms().are_off:
+            self._end_slots("replica_slot_seconds or replica_slot_bytes is 0")
         now = self._clock()
+        is_bounded = any(lease.max_bytes is not None for lease in self._leases.values())
+        sizes = _Sizes(self._engine.files() if is_bounded else [])
         for lease in list(self._leases.values()):
-            if lease.until is not None and lease.until <= now:
+            held = sizes.held(lease.from_file)
+            if lease.is_slot:
+                self._end_slot_if_over(lease, now, held)
+            elif lease.until is not None and lease.until <= now:
                 log.warning("lease '%(lease)s' has reached its deadline", {"lease": lease.name})
                 self._end_by_itself(lease.name)
-            elif lease.max_bytes is not None and self.held_bytes(lease) > lease.max_bytes:
+            elif lease.max_bytes is not None and held > lease.max_bytes:
                 log.warning(
                     "lease '%(lease)s' ends: the files that it holds take more than its MAX_BYTES=%(max_bytes)d",
                     {"lease": lease.name, "max_bytes": lease.max_bytes},
                 )
                 self._end_by_itself(lease.name)
 
+    def _end_slot_if_over(self, slot: Lease, now: float, held: int) -> None:
+        if slot.name not in self._here and slot.until is not None and slot.until <= now:
+            self._end_slot(slot.name, "the replica was away for longer than replica_slot_seconds")
+        elif slot.max_bytes is not None and held > slot.max_bytes:
+            why = f"its files take {held} bytes, more than replica_slot_bytes={slot.max_bytes}"
+            self._end_slot(slot.name, why)
+
     def _end_by_itself(self, name: str) -> None:
         """End a lease that is over, also if a full disk cannot keep that: its files are to go."""
         try:
-            self._keep(name, None)
+            self._keep({name: None})
         except StorageError as error:
             self._keep_later(name, error)
         self._let_go(name)
 
-    def _keep(self, name: str, lease: Lease | None) -> None:
-        """Write the lease to the state; durable when it returns. Raises `DiskError`."""
-        self._state.set(_PREFIX + name, None if lease is None else _to_state(lease))
-        self._unkept.discard(name)
+    def _keep(self, leases: Mapping[str, Lease | None]) -> None:
+        """Write leases to the state, all at once; durable when it returns. Raises `DiskError`."""
+        changes: dict[str, Any] = {}
+        for name, lease in leases.items():
+            value = None if lease is None else _to_state(lease)
+            if value is not None and lease is not None and lease.is_slot:
+                value[_AGE] = self._durable_age
+            if name.startswith(SLOT_PREFIX):
+                changes |= {name: value, _ENDED_PREFIX + name: self._ended.get(name)}
+            else:
+                changes[_PREFIX + name] = value
+        if changes:
+            self._state.update(changes)
+        for name, lease in leases.items():
+            self._unkept.discard(name)
+            if lease is None or not lease.is_slot:
+                self._kept_until.pop(name, None)
+            else:
+                self._kept_until[name] = lease.until or 0.0
+
+    def _keep_all(self) -> None:
+        """Write down all that has changed; durable when it returns. Raises `DiskError`."""
+        self._keep({name: self._leases.get(name) for name in self._unkept})
 
     def _keep_later(self, name: str, error: StorageError, warn: Warn = _untold) -> None:
         self._unkept.add(name)
@@ -271,14 +584,50 @@ class Leases:
         del self._leases[name]
         self._holds.pop(name).release()
 
-    def _hold(self, lease: Lease) -> Hold:
+    def _hold(self, lease: Lease) -> Pin:
         start = Position(lease.from_file, PAGE_SIZE)
-        return self._engine.hold(_told(lease), start, ended_by=_ended_by(lease))
+        told, ended_by = self._told(lease), _ended_by(lease)
+        return self._engine.hold(
+            told, start, slot=lease.is_slot, ended_by=ended_by, holder=_holder(lease)
+        )
+
+
+def _account_of(name: str) -> str:
+    return name.removeprefix(SLOT_PREFIX).partition("/")[2]
+
+
+class _Sizes:
+    """The sizes of all files at one moment: what is held of them, from any file on."""
+
+    def __init__(self, files: Sequence[BinlogFile]) -> None:
+        self._sizes = dict(files)
+        self._numbers = [file.number for file in files]
+        self._behind = [0]  # bytes of the last file, of the last two, ...
+        for file in reversed(files):
+            self._behind.append(self._behind[-1] + file.size)
+
+    def held(self, from_file: int) -> int:
+        """Bytes of this file and all later ones."""
+        return self._behind[len(self._numbers) - bisect_left(self._numbers, from_file)]
+
+    def file_before(self, place: Position, size: int) -> int:
+        """The file so many bytes before a place; the oldest one if there are not so many."""
+        file_no, offset = place.file_no, place.offset - size
+        while offset < 0 and file_no - 1 in self._sizes:
+            file_no -= 1
+            offset += self._sizes[file_no]
+        return file_no
+
+
+def _holder(lease: Lease) -> tuple[str, str]:
+    return "slot" if lease.is_slot else "lease", lease.name
 
 
 def _told(lease: Lease) -> str:
-    """The holder of a file, in the words of PURGE."""
-    told = f"the lease '{lease.name}'"
+    return f"the {'slot' if lease.is_slot else 'lease'} '{lease.name}'"
+
+
+def _with_end(told: str, lease: Lease) -> str:
     if lease.until is not None:
         told += time.strftime(" until %Y-%m-%d %H:%M:%S", time.gmtime(lease.until))
     if lease.max_bytes is not None:
@@ -291,17 +640,11 @@ def _ended_by(lease: Lease) -> str:
 
 
 def _to_state(lease: Lease) -> dict[str, Any]:
-    return {
-        "position": lease.position,
-        "from_file": lease.from_file,
-        "created": lease.created,
-        "until": lease.until,
-        "max_bytes": lease.max_bytes,
-    }
+    return {name: value for name, value in asdict(lease).items() if name != "name"}
 
 
 def _of_state(name: str, value: dict[str, Any]) -> Lease:
     try:
-        return Lease(name, **value)
+        return Lease(name, **{key: one for key, one in value.items() if key != _AGE})
     except TypeError as error:
         raise UnknownServerError(f"the lease '{name}' cannot be read: {error}") from None

@@ -11,11 +11,14 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.patient_disk import PatientDisk
-from binlog_storage.disk.state import LOST_WITH_STATE, STATE_NAME, StateStore
+from binlog_storage.disk.state import LOST_WITH_STATE, STATE_NAME, StateStore, StoreFacts
 from binlog_storage.errors import DiskFull, NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.tables.facts import OfflineFacts
+from binlog_storage.tables.snapshot import TABLES_NAME
+from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
 from binlog_server.upstreams.password import KEY_NAME
 
@@ -26,11 +29,16 @@ _OURS = frozenset(
     {
         REDO_NAME,
         PUBLICATION_NAME,
+        TABLES_NAME,
         f"{REDO_NAME}.new",
         f"{PUBLICATION_NAME}.new",
+        f"{TABLES_NAME}.new",
         f"{STATE_NAME}.new",
         KEY_NAME,
         f"{KEY_NAME}.new",
+        SQLITE_NAME,
+        f"{SQLITE_NAME}-wal",
+        f"{SQLITE_NAME}.new",
     }
 )
 _IGNORED = _OURS | {LOCK_NAME, "lost+found"}
@@ -49,14 +57,7 @@ class StoreDirectory:
         self, path: Path, options: StoreOptions, *, background: bool = True, patient: bool = False
     ) -> None:
         """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`; `DiskFull` where a new store has no room."""
-        if path.is_dir():
-            require_ours(path, (entry.name for entry in path.iterdir()))
-        elif path.exists():
-            raise NotAStore(f"{path} is not a directory")
-        disk: Disk = OsDisk(path)
-        if patient:
-            disk = PatientDisk(disk)
-        disk.lock(LOCK_NAME)
+        disk = _locked(path, patient=patient)
         try:
             names = disk.names()
             has_files = any(file_number(name) is not None for name in names)
@@ -69,8 +70,14 @@ class StoreDirectory:
                     STATE_NAME,
                     LOST_WITH_STATE,
                 )
-            self.state = StateStore(disk)
-            self.engine = IbbEngine(disk, options, facts=self.state, background=background)
+            self.engine = IbbEngine(
+                disk,
+                options,
+                facts=StateStore(disk),
+                background=background,
+                row_keeper=SqliteRows(path / SQLITE_NAME),
+            )
+            self.state: StoreFacts = self.engine.facts
         except BaseException:
             disk.close()
             raise
@@ -97,20 +104,28 @@ def _require_room(path: Path, options: StoreOptions) -> None:
         )
 
 
-def open_state(path: Path) -> tuple[StateStore, Disk]:
+def open_state(path: Path) -> tuple[OfflineFacts, Disk]:
     """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
-    if path.is_dir():
-        require_ours(path, (entry.name for entry in path.iterdir()))
-    disk = OsDisk(path)
-    disk.lock(LOCK_NAME)
+    disk = _locked(path)
     try:
-        return StateStore(disk), disk
+        return OfflineFacts(disk), disk
     except BaseException:
         disk.close()
         raise
 
 
-def require_ours(path: Path, names: Iterable[str]) -> None:
+def _locked(path: Path, *, patient: bool = False) -> Disk:
+    """The disk of our directory, with its lock. Raises `NotAStore`, `StoreInUse`, `DiskError`."""
+    if path.is_dir():
+        _require_ours(path, (entry.name for entry in path.iterdir()))
+    elif path.exists():
+        raise NotAStore(f"{path} is not a directory")
+    disk = PatientDisk(OsDisk(path)) if patient else OsDisk(path)
+    disk.lock(LOCK_NAME)
+    return disk
+
+
+def _require_ours(path: Path, names: Iterable[str]) -> None:
     """Raise `NotAStore` unless the directory has our state, or nothing but .ibb files, or nothing."""
     found = set(names) - _IGNORED
     if STATE_NAME in found:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from binlog_protocol.errors.replication_errors import (
-    ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MAX,
-    ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MIN,
-    HEARTBEAT_TOO_LONG,
-    HEARTBEAT_TOO_SHORT,
+from binlog_protocol.errors import (
     HeartbeatOutOfRange,
+    HeartbeatTooLong,
+    HeartbeatTooShort,
     MasterInfoRefused,
+    ServerError,
     WrongArguments,
 )
 from binlog_protocol.gtid import U32_MAX
@@ -32,7 +31,7 @@ _HEARTBEAT_S_MIN: Final = 0.001
 _TEXT_CHARS_MAX: Final = 512
 _PASSWORD_KEYS: Final = {"password": "text", "password_file": "file", "password_env": "env"}
 
-Warn = Callable[[int, str], None]
+Warn = Callable[[ServerError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,6 @@ class MasterInfo:
 
     @property
     def filter(self) -> GroupFilter:
-        """Which groups are wanted."""
         return GroupFilter(
             frozenset(self.do_domain_ids),
             frozenset(self.ignore_domain_ids),
@@ -114,7 +112,6 @@ class MasterInfo:
 
     @property
     def tls(self) -> TlsOptions:
-        """How the connection is to be protected."""
         return TlsOptions(
             self.ssl,
             self.ssl_verify_server_cert,
@@ -271,6 +268,43 @@ class MasterInfo:
         return info
 
 
+def upstreams(value: Any) -> dict[str, MasterInfo]:
+    """The connections of the configuration file by name; "" is the default one. A URL, or tables. Raises ValueError.
+
+    upstream = "mariadb://repl:secret@primary:3306"     # one, with the defaults
+
+    [upstream]                                          # the default connection
+    host = "primary"
+    user = "repl"
+    password_file = "/run/secrets/repl"
+
+    [upstream.east]                                     # one with a name
+    host = "db2"
+    ...
+    """
+    if isinstance(value, str):
+        return {"": MasterInfo.from_url(value)}
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            "write mariadb://user:password@host:port, or tables [upstream], [upstream.NAME]"
+        )
+    tables = {name: table for name, table in value.items() if isinstance(table, Mapping)}
+    options = {name: option for name, option in value.items() if name not in tables}
+    if options:
+        tables = {"": options, **tables}
+    found: dict[str, MasterInfo] = {}
+    for name, table in tables.items():
+        if len(name) > NAME_CHARS_MAX or not name.isprintable():
+            raise ValueError(f"a name is printable text of up to {NAME_CHARS_MAX} characters")
+        if name.lower() in map(str.lower, found):
+            raise ValueError(f"{name!r} is there twice; names are compared without case")
+        try:
+            found[name] = MasterInfo.from_table(table)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}" if name else str(error)) from None
+    return found
+
+
 _KINDS: Final[Mapping[str, type]] = {
     "host": str,
     "port": int,
@@ -323,8 +357,8 @@ def _heartbeat(period: float, slave_net_timeout: int, warn: Warn) -> float:
     if not math.isfinite(period) or not 0 <= period <= HEARTBEAT_S_MAX:
         raise HeartbeatOutOfRange(HEARTBEAT_S_MAX)
     if 0 < period < _HEARTBEAT_S_MIN:
-        warn(ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MIN, HEARTBEAT_TOO_SHORT)
+        warn(HeartbeatTooShort())
         return 0.0
     if period > slave_net_timeout:
-        warn(ER_SLAVE_HEARTBEAT_VALUE_OUT_OF_RANGE_MAX, HEARTBEAT_TOO_LONG)
+        warn(HeartbeatTooLong())
     return period

@@ -1,4 +1,4 @@
-"""Conditions on rows that narrow what is read: of groups, and of tables.
+"""Conditions on rows that narrow what is read, of groups and of tables; and rows left out before they go to Spark.
 
 Spark applies its conditions again, so what is read may be more, but never less than they ask for.
 """
@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from binlog_storage.log.ranges import TimeRange
 
 from binlog_pipeline.wanted import Numbers, Wanted
@@ -63,7 +65,7 @@ def narrowed(
                 if found is not None:
                     wanted = replace(wanted, servers=_both(wanted.servers, found))
             case (name, "seq") if name == gtid:
-                wanted = replace(wanted, numbers=_and_also(wanted.numbers, _numbers(condition)))
+                wanted = replace(wanted, numbers=wanted.numbers.and_also(_numbers(condition)))
             case (name,) if name == ts and view == "events":
                 wanted = replace(wanted, hints=wanted.hints.and_also(_times(condition)))
             case (name,) if name == ts:
@@ -135,12 +137,6 @@ _RANGES: Final[dict[str, Callable[[int], Numbers]]] = {
 }
 
 
-def _and_also(one: Numbers, other: Numbers) -> Numbers:
-    firsts = [first for first in (one.first, other.first) if first is not None]
-    lasts = [last for last in (one.last, other.last) if last is not None]
-    return Numbers(max(firsts, default=None), min(lasts, default=None))
-
-
 def _times(condition: PushedCondition) -> TimeRange:
     """The range of times of a condition, in whole seconds."""
     op, value = condition.op, condition.value
@@ -148,24 +144,79 @@ def _times(condition: PushedCondition) -> TimeRange:
     moments = [v for v in values if isinstance(v, datetime) and v.tzinfo is not None]
     if len(moments) != len([v for v in values if v is not None]) or not moments:
         return TimeRange()
-    first, last = _seconds(min(moments)), _seconds(max(moments))
+    first, last = min(moments) - _EPOCH, max(moments) - _EPOCH
     match op:
         case "<":
-            return TimeRange(None, last.ceiling, SLACK_S)
+            return TimeRange(None, -(-last // _SECOND), SLACK_S)
         case "<=":
-            return TimeRange(None, last.floor + 1, SLACK_S)
+            return TimeRange(None, last // _SECOND + 1, SLACK_S)
         case ">":
-            return TimeRange(first.floor + 1, None, SLACK_S)
+            return TimeRange(first // _SECOND + 1, None, SLACK_S)
         case ">=":
-            return TimeRange(first.ceiling, None, SLACK_S)
-    return TimeRange(first.floor, last.floor + 1, SLACK_S)
+            return TimeRange(-(-first // _SECOND), None, SLACK_S)
+    return TimeRange(first // _SECOND, last // _SECOND + 1, SLACK_S)
 
 
-class _Seconds(NamedTuple):
-    floor: int
-    ceiling: int
+_COMPARISONS: Final[dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
+    "=": pc.equal,
+    "<=>": pc.equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
 
 
-def _seconds(moment: datetime) -> _Seconds:
-    since = moment - _EPOCH
-    return _Seconds(since // _SECOND, -(-since // _SECOND))
+def kept_rows(batch: pa.RecordBatch, conditions: Iterable[PushedCondition]) -> pa.RecordBatch:
+    """Without rows for which a condition is false or null.
+
+    Conditions on types that Spark compares otherwise than Arrow, such as floating point numbers, are passed over.
+    """
+    for condition in conditions:
+        if not batch.num_rows:
+            break
+        mask = _mask(batch, condition)
+        if mask is not None:
+            batch = batch.filter(mask)
+    return batch
+
+
+def _mask(batch: pa.RecordBatch, condition: PushedCondition) -> pa.Array | None:
+    column = _column(batch, condition.path)
+    if column is None:
+        return None
+    value = condition.value
+    if condition.op == "<=>" and value is None:
+        return pc.is_null(column)
+    values = [v for v in value if v is not None] if condition.op == "in" else [value]
+    if not all(_is_comparable(column.type, v) for v in values):
+        return None
+    try:
+        found = pa.array(values, column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return None  # such as a number beyond those of the column
+    if condition.op == "in":
+        return pc.is_in(column, found)
+    return _COMPARISONS[condition.op](column, found[0])
+
+
+def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None:
+    """The column at a path; None if there is none."""
+    if path[0] not in batch.schema.names:
+        return None
+    column = batch.column(path[0])
+    for name in path[1:]:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, name)
+    return column
+
+
+def _is_comparable(type_: pa.DataType, value: Any) -> bool:
+    if pa.types.is_integer(type_):
+        return type(value) is int
+    if pa.types.is_string(type_):
+        return isinstance(value, str)
+    if pa.types.is_timestamp(type_):
+        return isinstance(value, datetime) and (value.tzinfo is None) == (type_.tz is None)
+    return bool(pa.types.is_boolean(type_)) and isinstance(value, bool)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
 import numpy as np
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.stored_group import FORMAT_DESCRIPTION_EVENT, HEAD_BYTES, HEAD_FIELDS
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import LargeGroup
@@ -109,6 +108,11 @@ class Groups:
         """The same groups with these in place of theirs."""
         return type(self)(self.payloads, self.file, self.offset, self.large, markers)
 
+    @property
+    def columns(self) -> tuple[Integers, ...]:
+        """Domain, server, seq, file, offset, timestamp."""
+        return self.domain, self.server, self.seq, self.file, self.offset, self.timestamp
+
     def gtid(self, i: int) -> Gtid:
         """The GTID of group `i`."""
         return Gtid(int(self.domain[i]), int(self.server[i]), int(self.seq[i]))
@@ -117,21 +121,11 @@ class Groups:
         """The end of group `i`."""
         return Position(int(self.file[i]), int(self.offset[i]))
 
-    @property
-    def last_gtids(self) -> SlavePosition:
-        """The last GTID of each domain, as a position."""
-        last = {int(domain): i for i, domain in enumerate(self.domain.tolist())}
-        return SlavePosition(self.gtid(i) for i in last.values())
-
     def pieces(self, i: int) -> Iterator[bytes]:
         """The bytes of one group, piece by piece."""
         if self.large is None:
             return iter((self.payloads[i],))
         return self.large.pieces()
-
-    def events(self, i: int) -> list[bytes]:
-        """The events of one that is in memory. Raises `ProtocolError`."""
-        return list(split_events(self.payloads[i]))
 
 
 def chosen(
@@ -163,8 +157,9 @@ def chosen(
 
 def after(position: SlavePosition, groups: Groups) -> SlavePosition:
     """`position`, moved on behind these groups."""
-    for gtid in groups.last_gtids:
-        position = position.with_gtid(gtid)
+    last = {domain: i for i, domain in enumerate(groups.domain.tolist())}
+    for i in last.values():
+        position = position.with_gtid(groups.gtid(i))
     return position
 
 

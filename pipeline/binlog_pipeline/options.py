@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
@@ -89,7 +89,7 @@ class SourceOptions:
             field_name, parse = known
             try:
                 found[field_name] = parse(str(text))
-            except (ValueError, BadGtidList, DuplicateGtidDomain) as error:
+            except (ValueError, ServerError) as error:
                 raise BadOption(f"option {name}: {text!r} is wrong: {error}") from None
         made = cls(**found)
         made._check()

@@ -1,4 +1,4 @@
-"""Messages for people beside errors, and the form of a statement in a message."""
+"""Messages for people beside errors, and the forms of statements and texts in messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import warnings
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, SlavePosition
+
+from binlog_pipeline.wanted import unreached
 
 _log = logging.getLogger(__name__)
 
@@ -21,11 +23,10 @@ def tell(text: str) -> None:
 
 def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
     """Warn of groups behind `start` that were purged, for failOnDataLoss=false."""
-    lost = []
-    for gtid in oldest.position():
-        seen = start.get(gtid.domain_id)
-        if seen is None or seen.seq_no < gtid.seq_no:
-            lost.append(f"behind {'the beginning' if seen is None else seen} up to {gtid}")
+    lost = [
+        f"behind {start.get(gtid.domain_id) or 'the beginning'} up to {gtid}"
+        for gtid in unreached(oldest.position(), start)
+    ]
     tell(
         f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
         "they are left out, as failOnDataLoss=false says"
@@ -35,3 +36,13 @@ def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
 def shown(sql: str) -> str:
     """A statement, shortened for a message."""
     return sql if len(sql) <= _SHOWN else sql[:_SHOWN] + "..."
+
+
+def doubted(gtid: str, sql: str, why: str) -> str:
+    """A doubt about what is behind a statement."""
+    return f"{gtid}: {shown(sql)}: {why}"
+
+
+def readable(text: str) -> str:
+    """A text of the log with U+FFFD for bytes that are no UTF-8, as neither Arrow nor JSON takes surrogates."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,12 +1,13 @@
-"""Which groups of a source are wanted: by GTID, by time, by domain and server."""
+"""Which groups of a source are wanted: by GTID, by time, by domain and server; and how far a position is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from numpy.typing import NDArray
 
@@ -22,10 +23,11 @@ class Numbers:
     first: int | None = None
     last: int | None = None
 
-    def has(self, number: int) -> bool:
-        return (self.first is None or number >= self.first) and (
-            self.last is None or number <= self.last
-        )
+    def and_also(self, other: Numbers) -> Numbers:
+        """The numbers in both ranges."""
+        firsts = [first for first in (self.first, other.first) if first is not None]
+        lasts = [last for last in (self.last, other.last) if last is not None]
+        return Numbers(max(firsts, default=None), min(lasts, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ class Wanted:
         if stop is None:
             return low, _MAX
         return low, -1 if last is None else last.seq_no
+
+
+def unreached(goal: Iterable[Gtid], position: SlavePosition) -> list[Gtid]:
+    """The GTIDs of `goal` that the position has not come to, by their numbers in their domains."""
+    return [
+        gtid
+        for gtid in goal
+        if (seen := position.get(gtid.domain_id)) is None or seen.seq_no < gtid.seq_no
+    ]
 
 
 def _array(numbers: frozenset[int]) -> Integers:

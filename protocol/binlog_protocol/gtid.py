@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain, GtidListTooLong
 from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
 U32_MAX: Final = 0xFFFFFFFF
@@ -43,10 +43,10 @@ class Gtid(NamedTuple):
         """Read `D-S-N`; raises `BadGtidList` (1941) for anything else or out of range."""
         match = _GTID_TEXT.fullmatch(text)
         if match is None:
-            raise BadGtidList
+            raise BadGtidList()
         gtid = cls(int(match[1]), int(match[2]), int(match[3]))
         if gtid.domain_id > U32_MAX or gtid.server_id > U32_MAX or gtid.seq_no > U64_MAX:
-            raise BadGtidList
+            raise BadGtidList()
         return gtid
 
 
@@ -58,12 +58,12 @@ def parse_gtid_list(text: str) -> list[Gtid]:
     if not text.strip():
         return []
     if _GTID_LIST.fullmatch(text) is None:
-        raise BadGtidList
+        raise BadGtidList()
     # All numbers by one split, and all GTIDs by one map: half of the time of one after the other.
     numbers = list(map(int, text.replace("-", ",").split(",")))
     domain_ids, server_ids, seq_nos = numbers[::3], numbers[1::3], numbers[2::3]
     if max(domain_ids) > U32_MAX or max(server_ids) > U32_MAX or max(seq_nos) > U64_MAX:
-        raise BadGtidList
+        raise BadGtidList()
     return list(map(Gtid, domain_ids, server_ids, seq_nos))
 
 
@@ -78,7 +78,7 @@ class SlavePosition:
         for gtid in gtids:
             earlier = by_domain.setdefault(gtid.domain_id, gtid)
             if earlier is not gtid:
-                raise DuplicateGtidDomain(gtid, earlier)
+                raise DuplicateGtidDomain(gtid, earlier, gtid.domain_id)
         self._by_domain = by_domain
 
     @classmethod
@@ -90,7 +90,7 @@ class SlavePosition:
     def from_peer(cls, text: str) -> Self:
         """A position from a peer, as text. Raises `BadGtidList` (1941), also beyond `GTID_LIST_BYTES_MAX`."""
         if len(text) > GTID_LIST_BYTES_MAX:
-            raise BadGtidList.too_long(len(text), GTID_LIST_BYTES_MAX)
+            raise GtidListTooLong(len(text), GTID_LIST_BYTES_MAX)
         return cls.parse(text)
 
     def get(self, domain_id: int) -> Gtid | None:
@@ -169,6 +169,11 @@ class BinlogState:
         """The last sequence number of that server in that domain."""
         seq_nos = self._seq_nos.get(domain_id)
         return None if seq_nos is None else seq_nos.get(server_id)
+
+    def has(self, gtid: Gtid) -> bool:
+        """Whether its server has logged that number, or a later one, in its domain."""
+        seq_no = self.get(gtid.domain_id, gtid.server_id)
+        return seq_no is not None and seq_no >= gtid.seq_no
 
     def last(self, domain_id: int) -> Gtid | None:
         """The GTID that was logged last in the domain."""

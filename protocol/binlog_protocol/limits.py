@@ -52,6 +52,12 @@ GTID_LIST_BYTES_MAX: Final = 16 * 1024
 # by who knows the character set, so one byte more is kept.
 DATABASE_BYTES_MAX: Final = 256
 
+# Bytes of COM_FIELD_LIST that are read: the names of a database and of a table, and a pattern. Longer ones are cut.
+FIELD_LIST_BYTES_MAX: Final = 4 * DATABASE_BYTES_MAX
+
+# Parameters of a prepared statement: their number has two bytes.
+PARAMETERS_MAX: Final = 0xFFFF
+
 # Bytes of a file's name in a dump command: MariaDB's FN_REFLEN. What is longer is cut: no file is called so.
 FILE_NAME_BYTES_MAX: Final = 512
 

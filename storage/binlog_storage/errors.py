@@ -58,6 +58,12 @@ class BinlogHasGtids(StorageError):
 class DomainInUse(StorageError):
     """FLUSH BINARY LOGS DELETE_DOMAIN_ID of a domain that existing files still hold groups of."""
 
+    def __init__(self, domain_id: int) -> None:
+        self.domain_id = domain_id
+        super().__init__(
+            f"domain {domain_id} cannot be deleted: existing binlog files hold groups of it; purge them first"
+        )
+
 
 class UnknownBinlog(StorageError):
     """A file name that is no .ibb name, or lies beyond the last file (1373)."""
@@ -112,5 +118,40 @@ class CorruptRedo(StorageError):
     """The redo log is damaged before its end, or is not that of these files: nothing was changed."""
 
 
+class CorruptTables(StorageError):
+    """The snapshot of the tables, or what the redo log holds of them, is damaged or not of this store."""
+
+
+class UnknownTable(StorageError):
+    """There is no table of that number, or no longer: it was dropped."""
+
+
+class DuplicateKey(StorageError):
+    """A row of that key is there already (1062)."""
+
+
+class LockWaitTimeout(StorageError):
+    """A lock was waited for too long (1205): undo the statement. The transaction goes on."""
+
+    def __init__(self) -> None:
+        super().__init__("Lock wait timeout exceeded; try restarting transaction")
+
+
+class Deadlock(StorageError):
+    """Transactions waited in a circle (1213), and this one was rolled back for the others: as a whole, already."""
+
+    def __init__(self) -> None:
+        super().__init__("Deadlock found when trying to get lock; try restarting transaction")
+
+
+class TransactionEnded(StorageError):
+    """The transaction has ended already, or is prepared."""
+
+
 class TruncatedRecord(CorruptBinlog):
     """The data ends inside a record. At the very end of a store this is a torn tail, elsewhere corruption."""
+
+
+def without_advice(error: Exception) -> str:
+    """The reason of a refused start, for one that is not refused, or of whoever only looks."""
+    return str(error).partition(". The store was not opened")[0]

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -36,6 +36,7 @@ def test_lists_them() -> None:
         "latency",
         "recovery",
         "relay",
+        "rollback",
         "rows",
         "spark",
     ]
@@ -67,6 +68,7 @@ def test_fanout() -> None:
     assert result["history"]["groups"] == GROUPS
 
 
+@pytest.mark.slow
 @pytest.mark.replica
 def test_latency() -> None:
     done = benchmarks("latency", "--json", "--commits=100", "--interval-ms=1")
@@ -78,6 +80,7 @@ def test_latency() -> None:
         assert 0 < result[way]["median"] <= result[way]["p99"]
 
 
+@pytest.mark.slow
 def test_idle() -> None:
     done = benchmarks("idle", "--json", "--clients=20", "--seconds=1.2", "--heartbeat=0.3")
     assert done.returncode == 0, done.stderr
@@ -87,6 +90,7 @@ def test_idle() -> None:
     assert result["cpu_percent"] >= 0
 
 
+@pytest.mark.slow
 def test_churn() -> None:
     done = benchmarks(
         "churn", "--json", "--replicas=5", "--commits-s=50", "--seconds=4", "--lives-s=2"
@@ -100,20 +104,37 @@ def test_churn() -> None:
         assert result[what] > 0
 
 
+ROWS: Final = ("ratio_rows_sync", "ratio_rows_nosync")
+
+
+@pytest.mark.replica
+@pytest.mark.timeout(180)
+def test_commit_of_rows() -> None:
+    few = ("--connections=2", "--rounds=1", "--seconds=0.2")
+    done = benchmarks("commit", "--json", "--only=rows", *few)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    for key in ROWS:
+        assert list(result[key]) == ["2"], key
+        assert result[key]["2"] > 0, key
+
+
+@pytest.mark.slow
 @pytest.mark.replica
 @pytest.mark.timeout(180)
 def test_commit() -> None:
     done = benchmarks("commit", "--json", "--connections=2", "--rounds=1", "--seconds=0.2")
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
-    for key in ("ratio_sync", "ratio_nosync", "fsyncs_per_commit_by_committers"):
+    for key in ("ratio_sync", "ratio_nosync", "fsyncs_per_commit_by_committers", *ROWS):
         assert list(result[key]) == ["2"], key
-    assert all(value > 0 for value in result["ratio_sync"].values())
+        assert result[key]["2"] > 0, key
     assert 0 < result["fsyncs_per_commit"] < 2
     assert result["write_amplification"] > 1
     assert list(result["in_process"]["append_sync"]) == ["2"]
 
 
+@pytest.mark.slow
 @pytest.mark.replica
 @pytest.mark.timeout(180)
 def test_large_transaction() -> None:
@@ -149,6 +170,18 @@ def test_recovery() -> None:
     assert list(result["startup_s"]) == ["10MB", "10GB"]
     assert result["recovery_s"] > 0
     assert result["redo_bytes"] > 4 << 20
+
+
+@pytest.mark.slow
+def test_rollback() -> None:
+    done = benchmarks(
+        "rollback", "--json", "--rounds=1", "--rows=40000", f"--log-file-size={2 << 20}"
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert list(result["open_s"]) == ["committed", "background", "synchronous"]
+    assert min(result["startup_factor"], result["sync_factor"], result["undo_s"]) > 0
+    assert result["stores"]["open"]["snapshots"] > 1
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from benchmarks import big_writer
-from benchmarks.committers import ClosedLoop, commit
+from benchmarks.committers import ClosedLoop, Load, commit
 from benchmarks.sql_client import Answers, StatementFailed, execute, query_packet
 from tests.benchmarks.fake_server import OK, error, fake_servers, plain
 
 SQL = "INSERT INTO t VALUES (1)"
+LOAD = Load(SQL)
 
 
 # --- answers ---
@@ -80,7 +81,7 @@ def test_each_statement_is_counted_once() -> None:
         sock.sendall(b"\x08\x00\x00" + OK[3:] + b"!" if number % 3 else OK)
 
     with fake_servers(plain, in_two, various) as (socks, servers):
-        committed = commit(socks, SQL, seconds=0.1, warm_up=0.05)
+        committed = commit(socks, LOAD, seconds=0.1, warm_up=0.05)
         assert committed.total == sum(len(server.statements) for server in servers)
         assert 0 < committed.commits <= committed.total
         assert all(server.early == 0 for server in servers), "one in flight on each"
@@ -101,7 +102,7 @@ def test_anything_but_one_ok_ends_it(last: bytes, why: str) -> None:
         sock.sendall(last if number == 20 else OK)
 
     with fake_servers(plain, at_last) as (socks, _):
-        loop = ClosedLoop(socks, query_packet(SQL.encode()))
+        loop = ClosedLoop(socks, LOAD.packets(socks))
         loop.start()
         with pytest.raises(StatementFailed, match=why):
             loop.commit_until(time.perf_counter() + 20)
@@ -112,7 +113,7 @@ def test_a_server_that_goes_away() -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
     with fake_servers(once) as (socks, _), pytest.raises(StatementFailed, match="closed"):
-        commit(socks, SQL, seconds=20, warm_up=0)
+        commit(socks, LOAD, seconds=20, warm_up=0)
 
 
 # --- the large transaction ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from binlog_protocol.events import build_event
+from binlog_protocol.events.header import build_event
 from binlog_protocol.wire.packets import frame_packet
 
 from benchmarks import drain

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, RegisterSlave
 from binlog_protocol.errors import RemoteError
-from binlog_protocol.events import EventHeader, EventType
 from binlog_protocol.events.checksum import normal_form, verify_checksum
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import EventHeader
 from binlog_protocol.wire.results import parse_error
 from binlog_storage.engine import BinlogEngine, Position
 

@@ -13,7 +13,6 @@ from unittest.mock import patch
 from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from binlog_protocol.connection.handshake import Greeting, LoginRequest
-from binlog_protocol.groups.statement_group import transaction_group
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
@@ -24,14 +23,19 @@ from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
 from binlog_server.app.app import Server
 from binlog_server.sessions import session
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
+from tests.protocol.statement_groups import transaction_group
 
 USER, PASSWORD = "repl", "secret"
 REPLICA_AND_WATCHER = frozenset({"REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"})
+ROOT = {"root": Account("pw", frozenset({ALL_PRIVILEGES}))}
+"""An account that may do everything, for the `users` of a `Lab`."""
+WITH_ROOT = {**ROOT, USER: Account(PASSWORD, REPLICA_AND_WATCHER)}
 DEADLINE_S = 30.0
 """Nothing is to take so long: a bound for what hangs, on a machine that is busy with other things."""
 STORE = StoreOptions(max_binlog_size=1 << 20)  # files are made in full size, in memory, too
@@ -97,8 +101,9 @@ class MemoryDirectory(StoreDirectory):
         self, engine: BinlogEngine | None = None, options: StoreOptions | None = None
     ) -> None:
         self.disk = MemoryDisk()
-        self.state = StateStore(self.disk)
         self.memory_engine = engine or IbbEngine(self.disk, options or STORE)
+        made = self.memory_engine
+        self.state = made.facts if isinstance(made, IbbEngine) else StateStore(self.disk)
         self.engine = self.memory_engine  # type: ignore[assignment]  # any engine will do
 
     def start(self) -> None:
@@ -118,7 +123,7 @@ class Lab:
         values: dict[str, Any] = {
             "binlog_directory": Path("/nowhere"),
             "listen_port": 0,
-            "users": {USER: Account(PASSWORD, REPLICA_AND_WATCHER), "open": ""},
+            "users": {USER: WITH_ROOT[USER], "open": ""},
             **options,
         }
         self.directory = MemoryDirectory(engine, store)
@@ -148,11 +153,18 @@ class Lab:
         self._clients.append(client)
         return client
 
-    async def client(self) -> Client:
-        """Logged in."""
+    async def client(self, user: str = USER, password: str = PASSWORD) -> Client:
+        """Logged in. A refusal is raised as `RemoteError`."""
         client = await self.connect()
-        assert (await client.log_in())[:1] == b"\0"
+        answer = await client.log_in(user, password)
+        if answer[:1] == b"\xff":
+            raise parse_error(answer)
+        assert answer[:1] == b"\0", answer
         return client
+
+    async def root(self) -> Client:
+        """Logged in as `root`, see `ROOT`."""
+        return await self.client("root", "pw")
 
     async def replica(self, position: str = "", **wanted: Any) -> Replica:
         """In its dump; see `Replica.start`."""

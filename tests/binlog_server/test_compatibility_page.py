@@ -8,11 +8,13 @@ import pytest
 
 from .compatibility.answers import INTENDED
 from .compatibility.features import CLIENT_SCENARIOS, CLIENTS, FEATURES, REPLICAS
+from .compatibility.fleet import SCRIPTS
 from .compatibility.live import proofs
+from .compatibility.outcome import STYLES
 from .compatibility.page import COMMAND, PAGE, text
 from .compatibility.recordings import recordings
 from .compatibility.results import run
-from .compatibility.scripts import SCRIPTS
+from .sessions.test_handshake_lab import require_served
 
 MARKED = """
 import pytest
@@ -24,6 +26,12 @@ def {name}({parameters}) -> None: ...
 
 async def test_the_page_is_what_ran() -> None:
     results = await run()
+    outcomes = results.outcomes.values()
+    differ = {(one.name, one.style): one.differences for one in outcomes if one.differences}
+    assert differ == {}, "one at a time: tests/binlog_server/sessions/test_handshake_lab.py, slow"
+    for name, recording in recordings().items():
+        for style in STYLES:
+            require_served(recording, results.outcomes[name, style])
     assert PAGE.read_text() == text(results), f"run {COMMAND}, and look at what has changed"
     met = {statement for outcome in results.outcomes.values() for statement in outcome.intended}
     assert {entry.statement for entry in INTENDED} == met, "take out what differs no more"

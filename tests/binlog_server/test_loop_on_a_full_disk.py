@@ -18,7 +18,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_server.relay.status import UpstreamStatus
 from tests.binlog_server.relay.test_follower import Delays, delays, following
 from tests.binlog_server.relay.test_ingest import large, sent
-from tests.binlog_server.sql_commit.test_sql_commit import GRANTED, connect
+from tests.binlog_server.sql_commit.test_sql_commit import GRANTED
 from tests.storage.groups import append_all, payloads, read_all, simple
 from tests.storage.sizes import small
 
@@ -106,7 +106,7 @@ async def test_an_upstream_waits_and_the_loop_does_not(
 async def test_who_commits_waits_and_others_do_not(size: int, disk: MemoryDisk) -> None:
     engine = full(disk)  # the lab closes it
     async with Lab(engine, users=GRANTED) as lab:
-        client, other = await connect(lab), await connect(lab)
+        client, other = await lab.client("sql"), await lab.client("sql")
         insert = Query(f"INSERT INTO t VALUES ('{'x' * size}')").build()
         count = 2_000_000 // size if size > 1000 else 3000
 

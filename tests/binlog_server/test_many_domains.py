@@ -14,6 +14,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
 from binlog_server.process.logs import TEXT_CHARS_MAX
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
 from binlog_server.upstreams.master_info import MasterInfo
@@ -105,6 +106,7 @@ async def test_no_line_of_the_log_has_a_whole_position(
         among=False,
         until=None,
         begun=lambda: asyncio.sleep(0),
+        incidents=Incidents(),
     )
     position = str(lab.engine.binlog_state().position())
     following._note_begin(cast("ReplicaHandshake", SimpleNamespace(upstream_server_id=1)), position)

@@ -10,13 +10,10 @@ from typing import Self
 from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from binlog_protocol.connection.server import LoginReceived, ServerConnection
 from binlog_protocol.errors import AccessDenied, ServerError, UnknownSystemVariable
-from binlog_protocol.events import (
-    ChecksumAlgorithm,
-    FormatDescription,
-    RotateEvent,
-    append_checksum,
-)
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.checksum import ChecksumAlgorithm, append_checksum
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import split_events
+from binlog_protocol.events.rotate import RotateEvent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column
 
@@ -112,7 +109,7 @@ class FakeUpstream:
                 machine.receive_data(data)
             elif isinstance(event, LoginReceived):
                 if visit.deny:
-                    writer.write(machine.reject_login(AccessDenied("u", "h", using_password=True)))
+                    writer.write(machine.reject_login(AccessDenied("u", "h", "YES")))
                 else:
                     writer.write(machine.accept_login())
             elif isinstance(event, Query):

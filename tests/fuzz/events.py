@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import append_checksum
+from binlog_protocol.events.checksum import append_checksum
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAGS_OFFSET, HEADER_SIZE, TYPE_OFFSET

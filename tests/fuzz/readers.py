@@ -15,7 +15,7 @@ from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text import Choice, JsonForm, SqlForm
 from binlog_protocol.event_text.info import event_info, event_type_name
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue
 from binlog_storage.disk.read_only_disk import ReadableDisk
@@ -39,7 +39,7 @@ _STYLES: Final = [
 def read_by_all(group: bytes) -> None:
     """A whole group in normal form, behind its GTID event."""
     for style in _STYLES:
-        style.one(_BEGIN, PlacedGroup(group, _END))
+        style.some(_BEGIN, [PlacedGroup(group, _END)])
     events = list(split_events(group))
     content = GroupContent()
     for event in events:

@@ -7,9 +7,12 @@ from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets.archives import Archives
+from tests.fuzz.targets.classic_stores import ClassicStores
 from tests.fuzz.targets.masters import Masters
+from tests.fuzz.targets.rows import RowFiles
 from tests.fuzz.targets.sessions import Commands, Handshake, Sql
 from tests.fuzz.targets.stores import Redo, Stores
+from tests.fuzz.targets.tables import SqlOfTables
 from tests.fuzz.targets.upstream import Upstream
 from tests.fuzz.targets.web import Web
 
@@ -17,10 +20,13 @@ _ALL: Final[tuple[type[Target], ...]] = (
     Handshake,
     Commands,
     Sql,
+    SqlOfTables,
     Upstream,
     Masters,
     Stores,
     Redo,
+    RowFiles,
+    ClassicStores,
     Archives,
     Web,
 )

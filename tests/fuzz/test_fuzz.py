@@ -7,7 +7,7 @@ import contextlib
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from binlog_protocol.connection.commands import Command, parse_command
 from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
 from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.classic.stored_files import StoredFiles
+from binlog_storage.disk.read_only_disk import ReadableFile
 from binlog_storage.redo.reader import RedoReader
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +122,27 @@ def _forget_what_was_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("binlog_storage.binlog.opening.read_published", lambda disk: None)
 
 
+def _believe_every_block(patch: pytest.MonkeyPatch) -> None:
+    def blocks(file: ReadableFile, at: int) -> Iterator[bytes]:
+        while at < file.size():
+            size = int.from_bytes(file.pread(4, at), "little")
+            yield file.pread(size, at + 8)
+            at += 8 + size
+
+    patch.setattr("binlog_storage.tables.snapshot._blocks", blocks)
+
+
+def _ask_for_no_rights(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "binlog_server.sql_commit.held_statements.require_on",
+        lambda session, privilege, table: None,
+    )
+
+
+def _believe_that_files_follow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StoredFiles, "_require_followed", lambda self, number, following: None)
+
+
 def _believe_every_part(patch: pytest.MonkeyPatch) -> None:
     # Its bytes, its columns, and what the manifest says of it: each of them would find most of it alone.
     patch.setattr(PartReader, "_check_file", lambda self: None)
@@ -139,10 +162,13 @@ PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "handshake": _log_in_badly,
     "commands": _trust_a_length,
     "sql": _let_an_error_out,
+    "tables": _ask_for_no_rights,
     "upstream": _store_other_bytes,
     "masters": _believe_a_number,
     "stores": _believe_every_page,
     "redo": _forget_what_was_durable,
+    "rows": _believe_every_block,
+    "classic_stores": _believe_that_files_follow,
     "archives": _believe_every_part,
     "http": _expect_three_words,
 }

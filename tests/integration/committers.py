@@ -8,12 +8,13 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 import pymysql
 
-from tests.integration.load import until
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer, replica_and_watcher
+from tests.kit.waiting import until
 
 WRITER = "writer"
 USERS = {
@@ -131,6 +132,14 @@ class Committers:
         self._clients = clients
         self._first = first
         self._running: list[Committer] = []
+
+    @classmethod
+    def at_work(cls, server: Server, rng: random.Random, *, first: int = 0) -> Self:
+        """Started, and some rows are committed."""
+        committers = cls(server, rng, first=first)
+        committers.start()
+        committers.wait_more(20)
+        return committers
 
     def start(self) -> None:
         self._running = []

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pymysql
 
-from tests.kit.mariadb import POLL, MariaDB
-
-
-def until(condition: Callable[[], object], what: str, timeout: float = 20.0) -> None:
-    """Waits for a condition."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {timeout} s")
-        time.sleep(POLL)
-
-
-def make_table(upstream: MariaDB, name: str = "d.t") -> None:
-    upstream.script(
-        f"CREATE DATABASE IF NOT EXISTS {name.partition('.')[0]}",
-        f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(200))",
-    )
+from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import POLL, until
 
 
 def insert(upstream: MariaDB, rows: int = 10, table: str = "d.t", size: int = 20) -> str:

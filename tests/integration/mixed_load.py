@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pymysql
 
-from tests.integration.load import until
-from tests.kit.mariadb import POLL, MariaDB
+from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import POLL, until
 
 KB = 1 << 10
 MB = 1 << 20

@@ -7,8 +7,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.integration.load import insert, make_table, until
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.integration.load import insert
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -182,7 +183,8 @@ def test_like_a_real_server(
             if expected[0] == "error" or not text.startswith(("SHOW", "SELECT")):
                 there.execute("SHOW WARNINGS")
                 here.execute("SHOW WARNINGS")
-                told = here.fetchall()
+                # What has no effect here is told by a note of our own.
+                told = [row for row in here.fetchall() if row["Code"] != 1105]
                 # A real server keeps the list until another statement has something to say.
                 if told:
                     assert told == there.fetchall(), text
@@ -240,12 +242,8 @@ def test_slave_status_has_the_columns_of_a_real_server(
             assert names(own.cursor(), text)[: len(expected)] == expected
 
 
-def test_events_like_a_real_server(
-    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
-    upstream = make_upstream()
-    ours = binlog_server(upstream=upstream, users=ROOT)
-    make_table(upstream)
+def test_events_like_a_real_server(backend: object, make_relay: MakeRelay) -> None:
+    upstream, ours = make_relay(users=ROOT)
     insert(upstream)
     upstream.script(
         "SET SESSION binlog_format=STATEMENT",
@@ -274,7 +272,7 @@ def test_events_like_a_real_server(
 def test_purge_with_a_replica(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
-    ours = binlog_server(users=ROOT, max_binlog_size=65536)
+    ours = binlog_server(users=ROOT, max_binlog_size=65536, replica_slot_seconds=0)
     ours.q("FLUSH BINARY LOGS")
     with pytest.raises(pymysql.Error, match="1378"):
         ours.q("PURGE BINARY LOGS TO 'binlog-000001.ibb'")
@@ -296,6 +294,8 @@ def test_purge_with_a_replica(
     ours.q("DROP BINLOG LEASE backup")
     # Here, too: a replica says that it runs before it has asked for the binlog, and for a moment after it was lost.
     until(lambda: ours.q("SHOW BINLOG REPLICAS"), "the replica is back")
+    explain = "EXPLAIN PURGE TO 'binlog-000001.ibb'"
+    until(lambda: ours.q(explain)[0]["Purged"] == "YES", "its dump has left the file")
     ours.q("PURGE BINARY LOGS TO 'binlog-000001.ibb'")
     ours.q("CREATE DATABASE e")
     replica.wait_gtid("0-1-2")

@@ -18,19 +18,23 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.classic.offline_groups import classic_groups
 
 from tests.integration import store_files
-from tests.integration.load import assert_equal, insert, until
+from tests.integration.load import assert_equal, insert
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN
 from tests.kit.backends import VERSIONS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 from tests.pipeline.archives import stored
 
 MAX_BINLOG_SIZE = 4 << 20
-PURGE_AT_ONCE = {"slave_connections_needed_for_purge": 0, "max_binlog_size": MAX_BINLOG_SIZE}
+PURGE_AT_ONCE = {
+    "slave_connections_needed_for_purge": 0,
+    "replica_slot_seconds": 0,
+    "max_binlog_size": MAX_BINLOG_SIZE,
+}
 
 
 def spark(*arguments: str | Path) -> str:
@@ -49,17 +53,8 @@ def archive(source: str | Path, out: Path, *more: str) -> dict[str, Any]:
     return found
 
 
-def position_of(server: BinlogServer) -> set[str]:
-    return set(server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"].split(","))
-
-
-def is_at(done: dict[str, Any], position: set[str]) -> bool:
-    return set(done["position"].split(",")) == position
-
-
-def wait_for(server: BinlogServer, upstream: MariaDB) -> None:
-    wanted = set(upstream.gtid_binlog_pos.split(","))
-    until(lambda: position_of(server) == wanted, str(wanted))
+def is_at(done: dict[str, Any], position: str) -> bool:
+    return set(done["position"].split(",")) == set(position.split(","))
 
 
 def files(server: BinlogServer) -> list[str]:
@@ -90,10 +85,10 @@ def test_archive_purge_and_serve(
         "SET gtid_domain_id = 9",
         "INSERT INTO d.huge SELECT REPEAT('0123456789abcdef', 1310720)",
     )
-    wait_for(server, upstream)
+    server.wait_position(upstream.gtid_binlog_pos)
     server.q("FLUSH BINARY LOGS")
     # What is published beside the files comes a moment later.
-    until(lambda: is_at(archive(server.directory, out), position_of(server)), "all is archived")
+    until(lambda: is_at(archive(server.directory, out), server.gtid_binlog_pos), "all is archived")
     assert Archive.open(out).manifest.state == BinlogState.parse(
         server.q("SELECT @@gtid_binlog_state AS s")[0]["s"]
     )
@@ -102,9 +97,9 @@ def test_archive_purge_and_serve(
     server.q(f"PURGE BINARY LOGS TO '{last}'")
     assert files(server)[0] == last
     insert(upstream, 5, "d.t0")
-    wait_for(server, upstream)
+    server.wait_position(upstream.gtid_binlog_pos)
     until(
-        lambda: is_at(archive(server.directory, out, "--include-tail"), position_of(server)),
+        lambda: is_at(archive(server.directory, out, "--include-tail"), server.gtid_binlog_pos),
         "all is archived",
     )
     server.stop()
@@ -150,7 +145,7 @@ def test_what_is_not_archived_stays(binlog_server: MakeBinlogServer, tmp_path: P
     assert fates[0]["Purged"] == "NO"
     assert server.q("SHOW VARIABLES LIKE 'binlog_archive%'")[0]["Value"] == str(out)
 
-    until(lambda: is_at(archive(server.directory, out), {"0-1-3"}), "all is archived")
+    until(lambda: is_at(archive(server.directory, out), "0-1-3"), "all is archived")
     server.q("CREATE DATABASE d3")
     server.q("FLUSH BINARY LOGS")
     fates = server.q("EXPLAIN PURGE BINARY LOGS TO 'binlog-000004.ibb'")
@@ -186,10 +181,10 @@ def test_the_groups_of_a_master_by_its_dump(
         archive(source, out, "--password-env", "SECRET")
         mixed.wait_more(20)
     done = archive(source, out, "--password-env", "SECRET")
-    assert is_at(done, set(upstream.gtid_binlog_pos.split(",")))
+    assert is_at(done, upstream.gtid_binlog_pos)
     spark("replay", out, "--ibb", tmp_path / "back", "--max-binlog-size", "4m")
     if isinstance(upstream, LocalMariaDB):
-        paths = sorted(upstream.datadir.glob("upstream-bin.0*"))
+        paths = sorted(upstream.datadir.glob("upstream-bin.??????"))
         found = (b"".join(group.pieces()) for group in classic_groups(paths))
         wanted = [payload for payload in found if group_gtid(payload) is not None]
         assert store_files.payloads(tmp_path / "back") == wanted

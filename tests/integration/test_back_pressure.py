@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.integration.load import assert_equal, until
-from tests.integration.test_full_disk import LEFT, OPTIONS, WAITS, position
+from tests.integration.load import assert_equal
+from tests.integration.test_full_disk import LEFT, OPTIONS, WAITS
 from tests.integration.test_relay_sql import ADMIN, status
 from tests.integration.test_slow_replicas import SMALL_CACHES, rss_bytes
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
+from tests.kit.fixtures import MakeMariaDB, MakeRelay, MakeSmallDisk
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import ONE_HEAP
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.replica
 
@@ -28,10 +31,6 @@ BIG_LOG = "--innodb-log-file-size=256M"
 @pytest.fixture
 def disk(small_disk: MakeSmallDisk) -> SmallDisk:
     return small_disk(size_mb=256)
-
-
-def make_table(upstream: MariaDB) -> None:
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a LONGBLOB)")
 
 
 def insert(upstream: MariaDB, *, one_group: bool = False) -> None:
@@ -56,14 +55,14 @@ def test_a_full_disk_holds_the_upstream_back(
     one_group: bool,
     patience_s: int,
     disk: SmallDisk,
-    make_upstream: MakeMariaDB,
+    make_relay: MakeRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
 ) -> None:
-    upstream = make_upstream(BIG_LOG, f"--net-write-timeout={patience_s}", version=version)
-    make_table(upstream)
-    server = binlog_server(
-        upstream=upstream,
+    upstream, server = make_relay(
+        BIG_LOG,
+        f"--net-write-timeout={patience_s}",
+        version=version,
+        kind="LONGBLOB",
         users=ADMIN,
         directory=disk.path / "data",
         faults=Faults(),
@@ -82,11 +81,11 @@ def test_a_full_disk_holds_the_upstream_back(
     else:
         until(lambda: is_held_back(upstream), "the upstream waits")
     assert rss_bytes(server) - before < GROWTH_MAX
-    assert str(position(server)) != upstream.gtid_binlog_pos, "the disk was not full"
+    assert server.gtid_binlog_pos != upstream.gtid_binlog_pos, "the disk was not full"
     row = status(server)
     assert (row["Slave_IO_Running"], row["Last_IO_Errno"]) == ("Yes", 0)
     until(lambda: status(server)["Seconds_Behind_Master"] > 1, "the lag is seen")
-    replica.wait_gtid(str(position(server)))  # what is stored is served
+    replica.wait_gtid(server.gtid_binlog_pos)  # what is stored is served
     disk.empty()
     assert_equal(upstream, replica)
     if patience_s != 1:
@@ -95,15 +94,10 @@ def test_a_full_disk_holds_the_upstream_back(
     server.stop()
 
 
-def test_a_slow_replica_holds_nobody_back(
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
+def test_a_slow_replica_holds_nobody_back(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     """What it has not taken lies in the files, and neither in memory nor at the upstream."""
-    upstream = make_upstream()
-    make_table(upstream)
-    server = binlog_server(upstream=upstream, users=ADMIN, environment=ONE_HEAP, **SMALL_CACHES)
+    options: dict[str, Any] = {"users": ADMIN, "environment": ONE_HEAP, **SMALL_CACHES}
+    upstream, server = make_relay(kind="LONGBLOB", **options)
     slow, other = (make_replica().follow(server) for _ in range(2))
     assert_equal(upstream, slow, other)
     before = rss_bytes(server)

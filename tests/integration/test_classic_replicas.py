@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_replica_options import HEARTBEATS
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -33,17 +34,9 @@ def place(replica: MariaDB) -> tuple[Any, Any]:
 @pytest.mark.proves("classic style", "classic by file", "checksum CRC32", "checksum NONE")
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
 def test_by_gtid_and_by_file(
-    backend: object,
-    checksum: str,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, checksum: str, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(
-        upstream=upstream, users=USERS, max_binlog_size=262144, binlog_checksum=checksum
-    )
-    make_table(upstream)
+    upstream, server = make_relay(users=USERS, max_binlog_size=262144, binlog_checksum=checksum)
     by_gtid = make_replica().follow(server, options=OPTIONS)
     by_file = make_replica().follow(server, gtid="no", options=OPTIONS)
     replicas = by_gtid, by_file
@@ -80,9 +73,8 @@ def test_by_gtid_and_by_file(
 def test_cuts_inside_a_group(
     backend: object,
     gtid: str,
-    make_upstream: MakeMariaDB,
+    make_relay: MakeRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
     chaos_proxy: MakeProxy,
     rng: random.Random,
 ) -> None:
@@ -91,9 +83,7 @@ def test_cuts_inside_a_group(
     Between statements: one that comes back in the middle of a statement's rows stops, whoever its master is (1595,
     "did not receive an expected Rows-log end-of-statement"; 10.11.19, 11.8.6).
     """
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, users=USERS)
-    make_table(upstream)
+    upstream, server = make_relay(users=USERS)
     proxy = chaos_proxy(server)
     replica = make_replica().follow(server, port=proxy.port, gtid=gtid, options=OPTIONS)
     assert_equal(upstream, replica)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -49,8 +50,8 @@ def test_large_transactions_and_a_restart(
     upstream = make_upstream()
     # Large groups are written out of band, over several files: their own lengths overtake their places.
     server = binlog_server(upstream=upstream, users=USERS, max_binlog_size=65536)
-    make_table(upstream)
-    make_table(upstream, "d.u")
+    upstream.make_table()
+    upstream.make_table("d.u")
     by_file, by_gtid = make_replica(), make_replica()
     for replica in (by_file, by_gtid):
         replica.script(*PARALLEL)

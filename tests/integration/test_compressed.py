@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, make_table
+from tests.integration.load import assert_equal, insert
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.integration.test_tls import CLIENTS, mariadb
 from tests.kit.backends import Backend
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy, MakeRelay
 
 LARGE = 20_000_000  # more than one packet; as it is on the wire it would break the proxy's limit
 LIMIT = 5_000_000
@@ -21,20 +21,18 @@ COMPRESSED = "--slave-compressed-protocol=1"
 def test_replica(
     ssl: int,
     backend: Backend,
-    make_upstream: MakeMariaDB,
+    make_relay: MakeRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
     chaos_proxy: MakeProxy,
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, require_secure_transport=bool(ssl))
+    upstream, server = make_relay(table="", require_secure_transport=bool(ssl))
     proxy = chaos_proxy(server)
     proxy.down.cut_after = LIMIT
     replica = make_replica(COMPRESSED)
     account = server.account
     options = f"MASTER_SSL={ssl}, MASTER_SSL_VERIFY_SERVER_CERT=0, MASTER_HEARTBEAT_PERIOD=0.1"
     replica.replicate_from(proxy.host, proxy.port, account.user, account.password, options=options)
-    make_table(upstream)
+    upstream.make_table()
     upstream.q("CREATE TABLE d.b (a INT PRIMARY KEY, b LONGBLOB)")
     upstream.q(f"INSERT INTO d.b VALUES (1, REPEAT('abc', {LARGE // 3}))")
     insert(upstream, 200, size=100)

@@ -8,9 +8,10 @@ import pytest
 from binlog_protocol.gtid import BinlogState, SlavePosition
 
 from tests.integration import store_files
-from tests.integration.load import assert_equal, load, make_table, until
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.integration.load import assert_equal, load
+from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -30,14 +31,9 @@ def received(replica: MariaDB) -> SlavePosition:
 
 
 def test_kill_of_a_replica(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    make_table(upstream)
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+    upstream, server = make_relay(max_binlog_size=262144)
     replica = make_replica(*STRICT, "--relay-log-recovery=1").follow(server)
     other = make_replica().follow(server)
     with load(upstream) as running:
@@ -54,15 +50,9 @@ def test_kill_of_a_replica(
 
 @pytest.mark.any_version
 def test_kill_of_our_server(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    rng: random.Random,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB, rng: random.Random
 ) -> None:
-    upstream = make_upstream()
-    make_table(upstream)
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+    upstream, server = make_relay(max_binlog_size=262144)
     replicas = [make_replica(*STRICT, version=v).follow(server) for v in ("10.11", "11.8")]
     assert_equal(upstream, *replicas)  # each has been sent something
     with load(upstream) as running:
@@ -88,16 +78,11 @@ def test_kill_of_our_server(
 
 @pytest.mark.any_version
 def test_kill_inside_a_large_group(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    chaos_proxy: MakeProxy,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB, chaos_proxy: MakeProxy
 ) -> None:
     """The replica has got half of it: the same group comes again, whole, and is applied once."""
-    upstream = make_upstream()
+    upstream, server = make_relay(table="")
     upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a MEDIUMBLOB)")
-    server = binlog_server(upstream=upstream)
     proxy = chaos_proxy(server)
     parallel = ("--slave-parallel-threads=2", "--slave-parallel-mode=optimistic")
     replica = make_replica(*STRICT, *parallel).follow(server, port=proxy.port)
@@ -110,8 +95,7 @@ def test_kill_inside_a_large_group(
         "COMMIT",
         "INSERT INTO d.t VALUES (12, 'next')",
     )
-    wanted = upstream.gtid_binlog_pos
-    until(lambda: server.q("SELECT @@gtid_binlog_pos AS p") == [{"p": wanted}], "in our store")
+    server.wait_position(upstream.gtid_binlog_pos)
     proxy.down.then_refuse = True  # or it would get all of it before the server is killed
     proxy.down.cut_after = 5 * MB
     replica.q("START SLAVE")

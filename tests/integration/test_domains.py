@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.load import assert_equal, make_table
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.integration.load import assert_equal
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
 from tests.kit.mariadb import MariaDB
 
 DOMAINS = (0, 5, 7)
@@ -28,16 +28,10 @@ def write(upstream: MariaDB, rows: int) -> None:
 
 @pytest.mark.each_version
 @pytest.mark.proves("several domains", "domain filters")
-def test_three_domains(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+def test_three_domains(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay(table="", max_binlog_size=262144)
     for domain in DOMAINS:
-        make_table(upstream, f"d.t{domain}")
+        upstream.make_table(f"d.t{domain}")
 
     replica = make_replica().follow(server)
     parallel = make_replica(
@@ -82,16 +76,12 @@ def replica_start(log: str) -> str:
 @pytest.mark.each_version
 @pytest.mark.proves("several domains", "holes")
 def test_one_domain_known_another_from_its_beginning(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """A domain that is not in the replica's position is sent whole, one that is there is not."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
+    upstream, server = make_relay(table="")
     for domain in DOMAINS:
-        make_table(upstream, f"d.t{domain}")
+        upstream.make_table(f"d.t{domain}")
     write(upstream, 5)
     tables = [upstream_table(upstream, f"d.t{domain}") for domain in DOMAINS]
     by_domain = {gtid.split("-")[0]: gtid for gtid in upstream.gtid_binlog_pos.split(",")}

@@ -11,8 +11,7 @@ import pymysql
 import pytest
 
 from tests.integration.committers import CLIENTS, TABLE, USERS, Committers, connect, make_table
-from tests.integration.load import assert_equal, load, until
-from tests.integration.load import make_table as make_upstream_table
+from tests.integration.load import assert_equal, load
 from tests.kit.faults import Faults
 from tests.kit.fixtures import (
     MakeBinlogServer,
@@ -22,6 +21,7 @@ from tests.kit.fixtures import (
 )
 from tests.kit.mariadb import MariaDB, Row
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 OPTIONS = {"users": USERS, "max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 ROWS = f"SELECT id FROM {TABLE}"
@@ -65,11 +65,9 @@ def restarted(
 ) -> None:
     """On a sound disk: all is there, and more can be committed."""
     server.start()
-    committers = Committers(server, random.Random(1), first=500_000_000)
-    committers.start()
-    committers.wait_more(20)
+    committers = Committers.at_work(server, random.Random(1), first=500_000_000)
     committers.end()
-    end = server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"]
+    end = server.gtid_binlog_pos
     for one in (replica, late):
         one.wait_gtid(end)
         assert acknowledged | committers.acknowledged <= ids(one.q(ROWS))
@@ -92,9 +90,7 @@ def test_one_call_fails(
     server = binlog_server(faults=faults, **OPTIONS)
     replica = make_replica(version="10.11").follow(server)
     make_table(server)
-    committers = Committers(server, rng)
-    committers.start()
-    committers.wait_more(20)
+    committers = Committers.at_work(server, rng)
     faults.inject(call, file=file, error=errno.EIO, times=1, written=True)
     until(lambda: REFUSES in server.log(), "notice of the error")
     errors = committers.errors()
@@ -120,9 +116,7 @@ def test_a_disk_that_dies(
     server = binlog_server(directory=disk.path / "data", **OPTIONS)
     replica = make_replica(version="10.11").follow(server)
     make_table(server)
-    committers = Committers(server, rng)
-    committers.start()
-    committers.wait_more(20)
+    committers = Committers.at_work(server, rng)
     disk.fail()
     until(lambda: REFUSES in server.log(), "notice of the error")
     assert len(committers.errors()) == CLIENTS
@@ -145,9 +139,7 @@ def test_a_disk_that_has_promised_too_much(
     server = binlog_server(directory=disk.path / "data", faults=Faults(), **OPTIONS)
     replica = make_replica(version="10.11").follow(server)
     make_table(server)
-    committers = Committers(server, rng)
-    committers.start()
-    committers.wait_more(20)
+    committers = Committers.at_work(server, rng)
     disk.fail(leave=1 << 20)
     until(lambda: REFUSES in server.log(), "notice of the error")
     assert len(committers.errors()) == CLIENTS
@@ -165,7 +157,7 @@ def test_relay(
 ) -> None:
     """It stops following, serves what it has, and after a restart gets the rest."""
     upstream = make_upstream()
-    make_upstream_table(upstream)
+    upstream.make_table()
     faults = Faults()
     server = binlog_server(upstream=upstream, faults=faults, **{**OPTIONS, "users": None})
     replica = make_replica().follow(server)
@@ -191,9 +183,7 @@ def test_abort_server(
     faults = Faults()
     server = binlog_server(faults=faults, binlog_error_action="ABORT_SERVER", **OPTIONS)
     make_table(server)
-    committers = Committers(server, rng)
-    committers.start()
-    committers.wait_more(20)
+    committers = Committers.at_work(server, rng)
     faults.inject("fdatasync", file=file, error=errno.EIO, times=1, written=True)
     assert server.wait_exit(30) == 1
     assert len(committers.errors()) == CLIENTS

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, make_table, until
+from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import all_events
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to, wait_status
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB, Row, Source
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 CANDIDATE = ("--log-slave-updates=1", "--read-only=1")
 WAIT_S = 30.0
@@ -31,7 +32,7 @@ def pair(
     """A primary with the table d.t, and a replica of it that may be promoted."""
     primary = make_upstream("--log-slave-updates=1")
     candidate = make_upstream(*CANDIDATE, *flags, **options).follow(primary)
-    make_table(primary)
+    primary.make_table()
     insert(primary)
     candidate.wait_gtid(primary.gtid_binlog_pos)
     return primary, candidate
@@ -215,7 +216,7 @@ def test_relays_as_candidates(
 ) -> None:
     """What a relay has is its master's bytes, so that one is as good as the other; and as the master."""
     primary = make_upstream()
-    make_table(primary)
+    primary.make_table()
     relays = [binlog_server(upstream=primary, server_id=101 + n) for n in range(2)]
     server = binlog_server(users=ADMIN, server_id=103)
     names = f"{address(relays[1])}, {address(primary)}"
@@ -238,7 +239,7 @@ def test_the_same_gtid_on_another_group(
 ) -> None:
     """A master that has lost its last group in a crash and has used the number again: only the group tells."""
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     insert(upstream, 3)
     server = binlog_server(users=ADMIN)
     follow(server, upstream)
@@ -283,7 +284,7 @@ def test_groups_that_a_candidate_has_logged_anew(
 ) -> None:
     """They are never the same bytes, and yet the same groups: the guard says so, one way and the other."""
     primary = make_upstream(version="10.11")
-    make_table(primary)
+    primary.make_table()
     primary.q("CREATE TABLE d.gone (a INT)")
     candidate = make_upstream(
         *CANDIDATE,
@@ -316,7 +317,7 @@ def test_what_the_upstream_has_purged_is_proved_by_its_gtid(
     make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     last = insert(upstream)
     server = binlog_server(users=ADMIN)
     follow(server, upstream)
@@ -341,7 +342,7 @@ def test_an_account_with_one_connection(
 ) -> None:
     """The proof needs another one; without it the GTID has to do."""
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     # The upstream notices that we went away when it sends the next heartbeat: a third of that.
     server = binlog_server(users=ADMIN, slave_net_timeout=3)
     follow(server, upstream)

@@ -5,23 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.integration import store_files
-from tests.integration.load import assert_equal, insert, load, make_table
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import start_markers
 from tests.integration.test_crash import STRICT
 from tests.integration.test_restart import NO_GTID_INDEX
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
 
 @pytest.mark.proves("fresh", "other version", "engine style", "checksum NONE")
 def test_fresh_replicas_and_live_tail(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, server_id=99, max_binlog_size=262144)
-    make_table(upstream)
+    upstream, server = make_relay(server_id=99, max_binlog_size=262144)
     insert(upstream, 100, size=200)
     replicas = [make_replica(version=version).follow(server) for version in ("10.11", "11.8")]
     assert_equal(upstream, *replicas)
@@ -37,14 +32,9 @@ def test_fresh_replicas_and_live_tail(
 @pytest.mark.each_version
 @pytest.mark.proves("position")
 def test_replica_with_a_position(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
-    make_table(upstream)
+    upstream, server = make_relay(max_binlog_size=262144)
     replica = make_replica().follow(server)
     for _ in range(3):
         replica.wait_gtid(insert(upstream))
@@ -73,14 +63,9 @@ def test_replica_with_a_position(
 @pytest.mark.each_version
 @pytest.mark.proves("strict mode")
 def test_stop_and_start_again_and_again(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     replica = make_replica(*STRICT).follow(server)
     with load(upstream):
         for i in range(12):
@@ -94,15 +79,10 @@ def test_stop_and_start_again_and_again(
 
 @pytest.mark.each_version
 def test_change_of_master(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """A position of the upstream is one of ours, and the other way round."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     replica = make_replica(*STRICT).follow(upstream)
     with load(upstream) as running:
         for source in (server, upstream, server):
@@ -115,7 +95,7 @@ def test_change_of_master(
     assert server.log().count("dump starts") == 2
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_chain_of_servers(
     backend: object,
     make_upstream: MakeMariaDB,
@@ -125,7 +105,7 @@ def test_chain_of_servers(
     upstream = make_upstream(NO_GTID_INDEX)
     first = binlog_server(upstream=upstream, server_id=101, max_binlog_size=262144)
     second = binlog_server(upstream=first, server_id=102, max_binlog_size=524288)
-    make_table(upstream)
+    upstream.make_table()
     replica = make_replica().follow(second)
     with load(upstream) as running:
         running.wait_more(50)

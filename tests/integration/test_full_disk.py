@@ -6,25 +6,26 @@ import random
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
 from binlog_pipeline.sources.directory import DirectorySource
-from binlog_protocol.gtid import SlavePosition
 
 from tests.integration.committers import USERS, Committers, make_table
-from tests.integration.load import assert_equal, until
+from tests.integration.load import assert_equal
 from tests.integration.test_relay_sql import ADMIN
 from tests.kit import ports
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeSmallDisk
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay, MakeSmallDisk
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 from tests.pipeline.archives import grow, run
 from tests.storage.groups import simple
 
-OPTIONS = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+OPTIONS: dict[str, Any] = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 LEFT = 3 << 20
 WAITS = "Waiting"
 """What the log says of a full disk, in MariaDB's words."""
@@ -34,10 +35,6 @@ ROW = 50_000
 
 def insert(upstream: MariaDB, rows: int) -> None:
     upstream.script(*(f"INSERT INTO d.t (a) VALUES (REPEAT('x', {ROW}))" for _ in range(rows)))
-
-
-def position(server: BinlogServer) -> SlavePosition:
-    return SlavePosition.parse(server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"])
 
 
 @pytest.fixture
@@ -52,20 +49,12 @@ def fill(server: BinlogServer, disk: SmallDisk, upstream: MariaDB) -> None:
     until(lambda: WAITS in server.log(), "notice of the full disk")
 
 
-def test_relay(
-    disk: SmallDisk,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a TEXT)")
-    server = binlog_server(
-        upstream=upstream, directory=disk.path / "data", faults=Faults(), **OPTIONS
-    )
+def test_relay(disk: SmallDisk, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    where: dict[str, Any] = {"directory": disk.path / "data", "faults": Faults()}
+    upstream, server = make_relay(kind="TEXT", **where, **OPTIONS)
     replica = make_replica(version="10.11").follow(server)
     fill(server, disk, upstream)
-    with server.connect(read_timeout=3):
+    with server.connect(read_timeout=20):
         pass
     # Served on: the one that was there, and one that comes now.
     late = make_replica(version="11.8").follow(server)
@@ -73,7 +62,7 @@ def test_relay(
     late.wait_gtid(reached)
     for one in (replica, late):
         one.wait_running()
-    assert str(position(server)) != upstream.gtid_binlog_pos, "the disk was not full"
+    assert server.gtid_binlog_pos != upstream.gtid_binlog_pos, "the disk was not full"
     disk.empty()
     assert_equal(upstream, replica, late)
     assert "stopped following" not in server.log()
@@ -81,19 +70,13 @@ def test_relay(
 
 
 def test_killed_on_a_full_disk(
-    disk: SmallDisk,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    disk: SmallDisk, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """What the redo log holds may need room in the files: what was durable is served, PURGE can be said, and it goes on
     by itself when there is room.
     """
-    upstream = make_upstream()
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a TEXT)")
-    server = binlog_server(
-        upstream=upstream, users=ADMIN, directory=disk.path / "data", faults=Faults(), **OPTIONS
-    )
+    where: dict[str, Any] = {"directory": disk.path / "data", "faults": Faults()}
+    upstream, server = make_relay(kind="TEXT", users=ADMIN, **where, **OPTIONS)
     replica = make_replica().follow(server)
     fill(server, disk, upstream)
     server.kill()
@@ -101,7 +84,7 @@ def test_killed_on_a_full_disk(
     server.start()
     late = make_replica(version="11.8").follow(server)
     late.wait_gtid(replica.gtid_slave_pos)
-    assert str(position(server)) != upstream.gtid_binlog_pos
+    assert server.gtid_binlog_pos != upstream.gtid_binlog_pos
     server.q("PURGE BINARY LOGS BEFORE '2000-01-01 00:00:00'")
     server.stop()
     server.start()
@@ -111,17 +94,12 @@ def test_killed_on_a_full_disk(
 
 
 def test_inside_a_large_group(
-    disk: SmallDisk,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    disk: SmallDisk, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """Said in the log and by /readyz. It can be stopped, and killed; a start on the full disk takes PURGE."""
-    upstream = make_upstream()
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT AUTO_INCREMENT KEY, a LONGTEXT)")
     metrics = ports.lease()
-    server = binlog_server(
-        upstream=upstream,
+    upstream, server = make_relay(
+        kind="LONGTEXT",
         users=ADMIN,
         directory=disk.path / "data",
         faults=Faults(),
@@ -148,7 +126,8 @@ def test_inside_a_large_group(
     for statement in ("STOP SLAVE", "START SLAVE"):
         server.q(statement)
     until(lambda: server.log().count("pauses: the disk is full or slow") == 2, "once more")
-    server.stop(timeout=10)  # what is promised of every end
+    server.stop()
+    assert "has not ended in" not in server.log()
     disk.fill()
     server.start()
     server.q("PURGE BINARY LOGS BEFORE '2000-01-01 00:00:00'")
@@ -175,7 +154,7 @@ def test_clients_wait(
     disk.empty()
     committers.wait_more(50)
     committers.end()
-    replica.wait_gtid(str(position(server)))
+    replica.wait_gtid(server.gtid_binlog_pos)
     assert {row["id"] for row in replica.q("SELECT id FROM d.t")} == committers.acknowledged
 
 
@@ -194,6 +173,7 @@ def test_an_archive_that_does_not_fit(
         arguments=[f"--archive={tmp_path / 'archive'}"],
         metrics_listen=f"127.0.0.1:{metrics}",
         slave_connections_needed_for_purge=0,
+        replica_slot_seconds=0,
         **OPTIONS,
     )
 
@@ -214,20 +194,20 @@ def test_an_archive_that_does_not_fit(
         assert server.q("SELECT @@read_only AS r") == [{"r": 1}]
         assert server.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "No"
         with pytest.raises(urllib.error.HTTPError) as unready:
-            urllib.request.urlopen(f"http://127.0.0.1:{metrics}/readyz", timeout=10)
+            urllib.request.urlopen(f"http://127.0.0.1:{metrics}/readyz", timeout=30)
         assert "is not all in the store yet" in unready.value.read().decode()
 
     require_closed()
     assert "and what follows is not" in server.log()
-    taken = position(server)
+    taken = server.gtid_binlog_pos
     assert taken
     server.stop()
     assert server.wait_exit() == 0
     server.start()
     require_closed()
-    assert position(server) == taken
+    assert server.gtid_binlog_pos == taken
     server.q(f"PURGE BINARY LOGS TO '{server.q('SHOW BINARY LOGS')[-2]['Log_name']}'")
-    until(lambda: str(position(server)) == "0-1-100", "the rest of the archive")
+    until(lambda: server.gtid_binlog_pos == "0-1-100", "the rest of the archive")
     until(lambda: server.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Connecting", "a start")
     server.q("STOP SLAVE")
     server.q("SET GLOBAL read_only=0")
@@ -235,5 +215,5 @@ def test_an_archive_that_does_not_fit(
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET gtid_domain_id=7")
         cursor.execute("INSERT INTO d.t VALUES (1)")
-    assert str(position(server)) == f"0-1-100,7-{server.q('SELECT @@server_id AS s')[0]['s']}-1"
+    assert server.gtid_binlog_pos == f"0-1-100,7-{server.q('SELECT @@server_id AS s')[0]['s']}-1"
     server.stop()

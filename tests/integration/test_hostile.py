@@ -17,10 +17,11 @@ import pytest
 from binlog_protocol.connection.handshake import LoginRequest, TlsRequest
 from binlog_protocol.wire.packets import frame_packet
 
-from tests.integration.load import assert_equal, load, make_table, until
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.integration.load import assert_equal, load
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 FILES_LEFT = 500  # of the limit, for everything else that a test has open
 BACKLOG = 200  # connections that are being made at the same time
@@ -161,9 +162,8 @@ def test_flood(
     count: int,
     max_connections: int,
     groups: int,
-    make_upstream: MakeMariaDB,
+    make_relay: MakeRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
     rng: random.Random,
 ) -> None:
     """The replica gets group after group while the flood lasts; logins and statements work; memory is bounded."""
@@ -171,9 +171,7 @@ def test_flood(
     possible = raise_open_files(count)
     if possible < count:
         print(f"{possible} connections instead of {count}: the limit of open files")
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_connections=max_connections, log_level="WARNING")
-    make_table(upstream)
+    upstream, server = make_relay(max_connections=max_connections, log_level="WARNING")
     replica = make_replica().follow(server)
     quiet = memory_bytes(server)
     try:

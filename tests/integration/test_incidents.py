@@ -8,10 +8,10 @@ import pymysql
 import pytest
 
 from tests.binlog_server.cli.command import run
-from tests.integration.load import until
 from tests.integration.test_relay_sql import ADMIN, status
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 # A statement that changes more than the cache takes: the rows before the one that does not fit stay.
 SMALL_CACHE = (
@@ -29,13 +29,6 @@ def lose_changes(upstream: MariaDB) -> None:
     assert error.value.args[0] == 1705
 
 
-def make_table(upstream: MariaDB) -> None:
-    upstream.script(
-        "CREATE DATABASE d",
-        "CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(4000)) ENGINE=MyISAM",
-    )
-
-
 @pytest.mark.each_version
 def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     backend: object,
@@ -45,7 +38,10 @@ def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     tmp_path: Path,
 ) -> None:
     upstream = make_upstream(*SMALL_CACHE)
-    make_table(upstream)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(4000)) ENGINE=MyISAM",
+    )
     theirs = make_replica().follow(upstream)
     server = binlog_server(upstream=upstream, server_id=99, users=ADMIN)
     behind_us = make_replica().follow(server)
@@ -75,7 +71,9 @@ def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     # What the files of the master say of it, read without a server.
     upstream.q("FLUSH BINARY LOGS")
     file = upstream.copy_of(upstream.q("SHOW BINARY LOGS")[0]["Log_name"])
-    imported = run("import", "--directory", tmp_path / "store", file)
+    config = tmp_path / "config.toml"  # files of 1 GiB would be read whole by `verify`
+    config.write_text("max_binlog_size = 1048576\n")
+    imported = run("import", "--directory", tmp_path / "store", "--config", config, file)
     assert (imported.code, imported.err.count(SAID)) == (0, 1)
     assert run("verify", tmp_path / "store").code == 0
     shown = run("events", file)

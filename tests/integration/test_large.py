@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
 
 pytestmark = pytest.mark.each_version
 
@@ -15,14 +15,8 @@ WIRE_PACKET = 0xFFFFFF
 
 
 @pytest.mark.proves("large events")
-def test_row_of_20_mb(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
+def test_row_of_20_mb(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay(table="")
     replica = make_replica().follow(server)
     upstream.script(
         "CREATE DATABASE d",
@@ -45,15 +39,12 @@ def test_row_of_20_mb(
     assert {WIRE_PACKET - 2, WIRE_PACKET - 1, WIRE_PACKET} <= lengths
 
 
+@pytest.mark.any_version
 def test_transaction_of_60_mb_over_several_files(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """It goes to the store in pieces beside its commit record; small groups lie between."""
-    upstream = make_upstream("--innodb-log-file-size=256M")
-    server = binlog_server(upstream=upstream, max_binlog_size=8 * MIB)
+    upstream, server = make_relay("--innodb-log-file-size=256M", table="", max_binlog_size=8 * MIB)
     replica = make_replica("--innodb-log-file-size=256M").follow(server)
     upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a LONGBLOB)")
     upstream.script(

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.binlog_server.metrics.scrape import Scrape
-from tests.integration.load import insert, make_table, until
+from tests.integration.load import insert
 from tests.kit import ports
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
+from tests.kit.waiting import until
 
 LARGE_MB = 24  # more than the buffers of both sockets and of the server take
 
@@ -47,22 +48,12 @@ class Monitoring:
         return self.get("/readyz") == (200, "ok\n")
 
 
-@pytest.mark.each_version
 @pytest.mark.any_version
 def test_numbers_move(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    metrics_port: int,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB, metrics_port: int
 ) -> None:
-    upstream = make_upstream()
-    make_table(upstream)
-    server = binlog_server(
-        upstream=upstream,
-        server_id=99,
-        metrics_listen=f"127.0.0.1:{metrics_port}",
-        log_format="json",
+    upstream, server = make_relay(
+        server_id=99, metrics_listen=f"127.0.0.1:{metrics_port}", log_format="json"
     )
     monitoring = Monitoring(metrics_port)
     until(monitoring.is_ready, "ready")

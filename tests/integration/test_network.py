@@ -6,18 +6,12 @@ import random
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_crash import STRICT
-from tests.kit.chaosproxy import ChaosProxy
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
-from tests.kit.mariadb import MariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxiedRelay, MakeProxy
+from tests.kit.waiting import until
 
-pytestmark = pytest.mark.each_version
-
-
-def through(proxy: ChaosProxy, upstream: MariaDB) -> str:
-    account = upstream.account
-    return f"mariadb://{account.user}:{account.password}@{proxy.host}:{proxy.port}"
+pytestmark = pytest.mark.any_version
 
 
 CUTS = [10, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
@@ -28,17 +22,13 @@ CUTS = [10, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1800)
 def test_cuts(
     backend: object,
     cuts: int,
-    make_upstream: MakeMariaDB,
+    make_proxied_relay: MakeProxiedRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
     chaos_proxy: MakeProxy,
     rng: random.Random,
 ) -> None:
     """On both sides of our server, at random bytes: inside the login, an event, a packet header."""
-    upstream = make_upstream()
-    make_table(upstream)
-    to_upstream = chaos_proxy(upstream)
-    server = binlog_server(upstream=through(to_upstream, upstream), max_binlog_size=262144)
+    upstream, to_upstream, server = make_proxied_relay(max_binlog_size=262144)
     to_server = chaos_proxy(server)
     cut_off = make_replica(*STRICT).follow(server, port=to_server.port)
     straight = make_replica(*STRICT).follow(server)
@@ -71,10 +61,10 @@ def test_single_bytes(
 ) -> None:
     """One byte per segment, both ways, on both sides."""
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     to_upstream = chaos_proxy(upstream)
     to_upstream.down.chunk = to_upstream.up.chunk = 1
-    server = binlog_server(upstream=through(to_upstream, upstream))
+    server = binlog_server(upstream=to_upstream)
     to_server = chaos_proxy(server)
     to_server.down.chunk = to_server.up.chunk = 1
     replica = make_replica().follow(server, port=to_server.port)
@@ -84,17 +74,11 @@ def test_single_bytes(
 
 
 def test_changed_bytes(
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    chaos_proxy: MakeProxy,
-    rng: random.Random,
+    make_proxied_relay: MakeProxiedRelay, make_replica: MakeMariaDB, rng: random.Random
 ) -> None:
     """A bit flipped on the way from the upstream: the event fails its checksum, and comes again."""
-    upstream = make_upstream("--binlog-checksum=CRC32")
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.big (a MEDIUMTEXT)")
-    to_upstream = chaos_proxy(upstream)
-    server = binlog_server(upstream=through(to_upstream, upstream))
+    upstream, to_upstream, server = make_proxied_relay("--binlog-checksum=CRC32")
+    upstream.q("CREATE TABLE d.big (a MEDIUMTEXT)")
     replica = make_replica().follow(server)
     assert_equal(upstream, replica)
     for _ in range(3):

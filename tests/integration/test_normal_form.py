@@ -17,11 +17,11 @@ from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from tests.integration import store_files
-from tests.integration.load import make_table, until
 from tests.integration.raw_client import RawClient, all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
 from tests.integration.test_statements import FORMATS, ddl, dml
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeRelay
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -50,15 +50,14 @@ def groups(events: list[bytes], *, checksum: bool) -> list[bytes]:
 
 
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
-def test_store_equals_upstream(
-    backend: object, checksum: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
-    upstream = make_upstream(f"--binlog-checksum={checksum}", "--max-binlog-size=65536")
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+def test_store_equals_upstream(backend: object, checksum: str, make_relay: MakeRelay) -> None:
+    upstream, server = make_relay(
+        f"--binlog-checksum={checksum}", "--max-binlog-size=65536", table="", max_binlog_size=262144
+    )
     for name in FORMATS:
         db = f"d_{name.lower()}"
         upstream.script(f"SET SESSION binlog_format={name}", *ddl(db), *dml(db, name))
-    make_table(upstream, "d.wide")
+    upstream.make_table("d.wide")
     upstream.script(
         "XA START 'x'",
         "INSERT INTO d.wide (a) VALUES ('xa')",
@@ -87,12 +86,8 @@ def test_store_equals_upstream(
     assert all(event[13:17] == bytes(4) for event in sent)
 
 
-def test_nothing_but_groups_and_start_markers(
-    make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
-    upstream = make_upstream(NO_GTID_INDEX, "--max-binlog-size=4096")
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+def test_nothing_but_groups_and_start_markers(make_relay: MakeRelay) -> None:
+    upstream, server = make_relay(NO_GTID_INDEX, "--max-binlog-size=4096")
     for i in range(50):
         upstream.q("INSERT INTO d.t (a) VALUES (%s)", f"{i}" * 50)
     upstream.q("FLUSH BINARY LOGS")
@@ -105,16 +100,10 @@ def test_nothing_but_groups_and_start_markers(
 
 
 @pytest.mark.proves("position", "several domains", "NON_BLOCK", client="any client")
-def test_any_position(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    rng: random.Random,
-) -> None:
+def test_any_position(backend: object, make_relay: MakeRelay, rng: random.Random) -> None:
     """From every position of three domains over several files: the groups that the upstream sends."""
-    upstream = make_upstream(NO_GTID_INDEX)
-    server = binlog_server(
-        upstream=upstream, max_binlog_size=262144, innodb_binlog_state_interval=65536
+    upstream, server = make_relay(
+        NO_GTID_INDEX, table="", max_binlog_size=262144, innodb_binlog_state_interval=65536
     )
     upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a MEDIUMTEXT)")
     with upstream.connect() as connection, connection.cursor() as cursor:

@@ -19,8 +19,7 @@ from binlog_storage.errors import StorageError
 
 from binlog_server.store.store_directory import StoreDirectory
 from tests.integration.committers import CLIENTS, USERS, Committers, ids_in, make_table, sleep_some
-from tests.integration.load import assert_equal, load, until
-from tests.integration.load import make_table as make_upstream_table
+from tests.integration.load import assert_equal, load
 from tests.integration.store_findings import verified
 from tests.kit import rundir
 from tests.kit.cut_disk import CutDisk
@@ -28,6 +27,7 @@ from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeCutDisk, MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 from tests.storage.groups import read_from
 
 STRICT = ("--log-bin=replica-bin", "--log-slave-updates=1", "--gtid-strict-mode=1")
@@ -42,6 +42,7 @@ OPTIONS = {
     "innodb_log_file_size": LOG_BYTES,
     "max_binlog_total_size": TOTAL,
     "slave_connections_needed_for_purge": len(VERSIONS),
+    "replica_slot_seconds": 0,  # the size of the store stays what this test says
 }
 
 
@@ -115,7 +116,7 @@ class Rig:
     def finish(self) -> None:
         """Replicas come to the end, and are equal; the store is sound."""
         self.wait_replicas()
-        position = str(self.server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"])
+        position = self.server.gtid_binlog_pos
         for replica in self.replicas:
             replica.wait_gtid(position, 40)
             assert replica.replica_status()["Last_SQL_Errno"] == 0
@@ -206,7 +207,7 @@ def test_when_nothing_was_promised(new_rig: NewRig, cuts: int, setting: int) -> 
 def test_relay(new_rig: NewRig, make_upstream: MakeMariaDB, cuts: int) -> None:
     """What was lost comes again from the upstream, and nothing comes twice."""
     upstream = make_upstream()
-    make_upstream_table(upstream)
+    upstream.make_table()
     rig = new_rig(upstream=upstream, users=None)
     with load(upstream) as running:
         for _ in range(cuts):

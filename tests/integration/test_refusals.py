@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from binlog_protocol.errors import RemoteError
 
-from tests.integration.load import assert_equal, insert, make_table, until
+from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient, dump_error
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.mariadb import Account, MariaDB, Row, Source
-from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -28,27 +28,17 @@ def refused(replica: MariaDB, source: Source, position: str, strict: int = 0) ->
     return {key: status[key] for key in ("Last_IO_Errno", "Last_IO_Error", "Slave_IO_Running")}
 
 
-def wait_stored(server: BinlogServer, upstream: MariaDB) -> None:
-    wanted = [{"p": upstream.gtid_binlog_pos}]
-    until(lambda: server.q("SELECT @@gtid_binlog_pos AS p") == wanted, "all is in our store")
-
-
 @pytest.mark.proves("refusals", "holes")
 def test_positions_that_are_not_there(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """A replica shows the same whether a real master refuses it or we do; others go on."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
-    make_table(upstream)
+    upstream, server = make_relay(max_binlog_size=262144)
     insert(upstream, 5)
     me = upstream.server_id
     upstream.script("SET SESSION gtid_seq_no=510", "INSERT INTO d.t (a) VALUES ('after a hole')")
     insert(upstream, 5)
-    wait_stored(server, upstream)
+    server.wait_position(upstream.gtid_binlog_pos)
     healthy = make_replica().follow(server)
     replica = make_replica(start=True)
     cases = {
@@ -78,15 +68,8 @@ def test_positions_that_are_not_there(
 
 
 @pytest.mark.proves("purged")
-def test_purged_position(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
-    make_table(upstream)
+def test_purged_position(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay(max_binlog_size=262144)
     old = insert(upstream, 3)
     insert(upstream, 10, size=190)
     upstream.q("INSERT INTO d.t (a) SELECT a FROM d.t")
@@ -95,7 +78,7 @@ def test_purged_position(
         upstream.q("INSERT INTO d.big VALUES (REPEAT('x', 200000))")
     recent = insert(upstream, 3)
     insert(upstream, 3)
-    wait_stored(server, upstream)
+    server.wait_position(upstream.gtid_binlog_pos)
     server.stop()
     (server.directory / "binlog-000000.ibb").unlink()
     server.start()
@@ -118,12 +101,10 @@ def test_purged_position(
 
 
 @pytest.mark.proves("refusals", "logins refused", client="any client")
-def test_raw_clients_are_told(make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer) -> None:
-    upstream = make_upstream(version="11.8")
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+def test_raw_clients_are_told(make_relay: MakeRelay) -> None:
+    upstream, server = make_relay(version="11.8")
     insert(upstream)
-    wait_stored(server, upstream)
+    server.wait_position(upstream.gtid_binlog_pos)
     for position in ("0-1-3,0-1-2", "0-1", "x", "0-1-2,,", "0-1-99999999999999999999999", "-1-1-1"):
         wanted = dump_error(upstream, position)
         assert wanted.errno in (1941, 1943), position
@@ -147,14 +128,9 @@ def test_raw_clients_are_told(make_upstream: MakeMariaDB, binlog_server: MakeBin
 @pytest.mark.proves("duplicate server_id")
 @pytest.mark.proves("duplicate server_id", client="any client")
 def test_a_second_dump_with_the_same_server_id(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     bystander = make_replica().follow(server)
     replica = make_replica().follow(server)
     replica.wait_gtid(insert(upstream))
@@ -185,14 +161,9 @@ def test_a_second_dump_with_the_same_server_id(
 
 @pytest.mark.proves("logins refused")
 def test_without_gtid_and_with_a_wrong_password(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     healthy = make_replica().follow(server)
     account = server.account
 

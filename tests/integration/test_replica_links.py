@@ -7,11 +7,12 @@ import random
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_crash import STRICT
 from tests.integration.test_replica_options import HEARTBEATS
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy, MakeRelay
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -22,14 +23,9 @@ def heartbeats(replica: MariaDB) -> int:
 
 @pytest.mark.proves("heartbeats", "no heartbeats")
 def test_shortest_heartbeat_period_and_none(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     often = make_replica().follow(server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.1")
     never = make_replica().follow(server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0")
     for replica in (often, never):
@@ -43,18 +39,14 @@ def test_shortest_heartbeat_period_and_none(
 
 
 @pytest.mark.proves("parallel")
-def test_parallel_modes(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
+def test_parallel_modes(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     """Groups that were committed together upstream: their commit ids have to arrive."""
-    upstream = make_upstream("--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=2000")
-    server = binlog_server(upstream=upstream)
+    upstream, server = make_relay(
+        "--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=2000", table=""
+    )
     tables = ("d.t", "d.t2")
     for table in tables:
-        make_table(upstream, table)
+        upstream.make_table(table)
     replica = make_replica("--slave-parallel-threads=4", *STRICT).follow(server)
     for mode in ("conservative", "optimistic", "aggressive", "minimal", "none"):
         replica.script("STOP SLAVE", f"SET GLOBAL slave_parallel_mode='{mode}'", "START SLAVE")
@@ -78,7 +70,7 @@ def test_the_same_groups_from_two_servers(
     """With gtid_ignore_duplicates a replica takes each group from whichever of its masters is first."""
     upstream = make_upstream()
     servers = [binlog_server(upstream=upstream, server_id=n) for n in (101, 102)]
-    make_table(upstream)
+    upstream.make_table()
     replica = make_replica("--gtid-ignore-duplicates=1", *STRICT)
     for name, server in zip("ab", servers, strict=True):
         account = server.account
@@ -109,16 +101,13 @@ def test_the_same_groups_from_two_servers(
 @pytest.mark.proves("cut in a group", "reconnect")
 def test_cuts_inside_a_group(
     backend: object,
-    make_upstream: MakeMariaDB,
+    make_relay: MakeRelay,
     make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
     chaos_proxy: MakeProxy,
     rng: random.Random,
 ) -> None:
     """The replica skips what it has of the group when it is sent again: nothing is lost, nothing comes twice."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     links = [chaos_proxy(server) for _ in range(2)]
     replicas = [
         make_replica(*STRICT, *flags).follow(server, port=link.port)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, make_table, until
+from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient
 from tests.integration.test_normal_form import groups
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -24,15 +25,8 @@ def wait_until_reached(replica: MariaDB) -> None:
 
 @pytest.mark.proves("UNTIL")
 @pytest.mark.proves("SQL_BEFORE_GTIDS", versions=("11.8",))
-def test_until(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+def test_until(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay()
     first = insert(upstream, 5)
     second = insert(upstream, 5)
     insert(upstream, 5)
@@ -64,15 +58,8 @@ def test_until(
 
 
 @pytest.mark.proves("heartbeats")
-def test_heartbeats(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+def test_heartbeats(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay()
     replica = make_replica("--slave-net-timeout=4", "--slave-parallel-threads=2").follow(
         server, options="MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.2"
     )
@@ -93,14 +80,9 @@ def test_heartbeats(
 
 @pytest.mark.proves("FILTER_ON_MASTER")
 def test_filter_on_master_beside_semi_sync(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     filtered = make_replica("--replicate-events-marked-for-skip=FILTER_ON_MASTER").follow(server)
     semi_sync = make_replica("--rpl-semi-sync-slave-enabled=1").follow(server)
     for skip in (0, 1, 0, 1):
@@ -135,15 +117,10 @@ def test_filter_on_master_beside_semi_sync(
 
 @pytest.mark.proves("compressed")
 def test_compression_asked_for(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """We do not offer it, so the replica goes without; without ANNOTATE events as well."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     replica = make_replica(
         "--slave-compressed-protocol=1", "--replicate-annotate-row-events=0"
     ).follow(server)

@@ -6,26 +6,20 @@ import time
 
 import pytest
 
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import RawClient, all_events, start_markers
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
+from tests.kit.waiting import until
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 NO_GTID_INDEX = "--loose-binlog-gtid-index=OFF"
 """11.8 starts a dump by its index behind the format description, and so never says that it began."""
 
 
 @pytest.mark.proves("reconnect")
-def test_clean_shutdown(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-) -> None:
-    upstream = make_upstream()
-    make_table(upstream)
-    server = binlog_server(upstream=upstream, max_binlog_size=262144)
+def test_clean_shutdown(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
+    upstream, server = make_relay(max_binlog_size=262144)
     replicas = [make_replica().follow(server) for _ in range(2)]
     position = insert(upstream)
     for replica in replicas:
@@ -59,7 +53,7 @@ def test_upstream_comes_late_and_restarts(
     replica = make_replica().follow(server)
     until(lambda: f"lost upstream 127.0.0.1:{upstream.port}" in server.log(), "a first failure")
     upstream.start()
-    make_table(upstream)
+    upstream.make_table()
     assert_equal(upstream, replica)
     upstream.kill()
     upstream.start()
@@ -83,15 +77,10 @@ def test_upstream_comes_late_and_restarts(
 
 
 def test_upstream_that_lost_its_history(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """We stop following with the upstream's own words; what we have is served on."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream)
-    make_table(upstream)
+    upstream, server = make_relay()
     replica = make_replica().follow(server)
     before = insert(upstream)
     replica.wait_gtid(before)

@@ -16,7 +16,7 @@ from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.errors import PositionPurged
 
 from tests.integration import store_files
-from tests.integration.load import assert_equal, insert, load, make_table, until
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to
@@ -66,7 +66,7 @@ def copy_of_binlog(upstream: LocalMariaDB, directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     for path in sorted(upstream.datadir.glob("upstream-bin*")):
         shutil.copy(path, directory)
-    return sorted(directory.glob("upstream-bin.0*"))
+    return sorted(directory.glob("upstream-bin.??????"))
 
 
 def groups_of(files: list[Path]) -> list[bytes]:
@@ -81,13 +81,6 @@ def groups_stored(server: BinlogServer) -> list[bytes]:
             with contextlib.suppress(PositionPurged):  # made ahead
                 found += [b"".join(pieces) for pieces in engine.groups_of_file(file.number)]
     return [group for group in found if group_gtid(group) is not None]
-
-
-def wait_for(server: BinlogServer, position: str) -> None:
-    def position_now() -> set[str]:
-        return set(server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"].split(","))
-
-    until(lambda: position_now() == set(position.split(",")), position)
 
 
 def follow_upstream(server: BinlogServer, upstream: MariaDB) -> None:
@@ -153,7 +146,7 @@ def test_encrypted_files(
 ) -> None:
     """Their server decrypts them for mariadb-binlog."""
     upstream = make_local(make_upstream, version, *encryption(tmp_path))
-    make_table(upstream)
+    upstream.make_table()
     insert(upstream, 20)
     upstream.q("FLUSH BINARY LOGS")
     position = insert(upstream, 20)
@@ -209,7 +202,7 @@ def test_seed_from_a_dump(
 ) -> None:
     """Several domains; the replica gets the dump, too. Both go on behind it; what was before has gone at the master."""
     upstream = make_local(make_upstream, version)
-    make_table(upstream)
+    upstream.make_table()
     insert(upstream, 20)
     upstream.script("SET SESSION gtid_domain_id = 3", "INSERT INTO d.t (a) VALUES ('other')")
     options = ("--master-data", "--gtid", "--routines", "--events")
@@ -257,7 +250,7 @@ def test_seed_from_a_backup(
 ) -> None:
     """Of a master, and of its replica with --slave-info."""
     upstream = make_local(make_upstream, version)
-    make_table(upstream)
+    upstream.make_table()
     upstream.script("SET SESSION gtid_domain_id = 3", "INSERT INTO d.t (a) VALUES ('other')")
     replica = make_local(make_replica, version).follow(upstream)
     assert isinstance(replica, LocalMariaDB)
@@ -284,7 +277,7 @@ def test_seed_from_a_backup(
         )
         relay.start()
         behind = insert(upstream, 3)
-        wait_for(relay, behind)
+        relay.wait_position(behind)
         assert len(groups_stored(relay)) == 3
 
 
@@ -296,7 +289,7 @@ def test_a_state_by_sql(
 ) -> None:
     """SET GLOBAL gtid_binlog_state: two servers in one domain, and replicas that were last at either."""
     upstream = make_local(make_upstream, version, "--gtid-strict-mode=OFF")
-    make_table(upstream)
+    upstream.make_table()
     replicas = [make_replica().follow(upstream) for _ in range(2)]
     replicas[0].wait_gtid(insert(upstream, 2))
     replicas[0].q("STOP SLAVE")
@@ -310,7 +303,7 @@ def test_a_state_by_sql(
     server = binlog_server(users=ADMIN)
     server.q(f"SET GLOBAL gtid_binlog_state = '{state}'")
     follow_upstream(server, upstream)
-    wait_for(server, insert(upstream, 3))
+    server.wait_position(insert(upstream, 3))
     replicas[1].follow(server)
     assert_equal(upstream, replicas[1])
     replicas[0].follow(server, start=False)

@@ -10,11 +10,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.integration.load import until
 from tests.kit import forks
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 USER, PASSWORD = "tester", "secret"
 REPLICA = "--rpl-semi-sync-slave-enabled=1"
@@ -87,8 +87,7 @@ def test_an_ok_means_that_the_replica_has_it(
     assert int(after["yes_tx"]) == int(before["yes_tx"]) + 20
     assert (after["no_tx"], after["no_times"], after["status"]) == ("0", "0", "ON")
     row = master.q("SHOW BINLOG REPLICAS")[0]
-    position = master.q("SELECT @@gtid_binlog_pos p")[0]["p"]
-    assert row["Acknowledged_gtid"] == position
+    assert row["Acknowledged_gtid"] == master.gtid_binlog_pos
 
     # It stores, but does not apply; then the master is killed.
     replica.q("STOP SLAVE SQL_THREAD")
@@ -189,11 +188,10 @@ def test_as_a_replica_of_a_real_master(
 
 
 @pytest.mark.each_version
-def test_stop_slave_ends_the_dump_there(
-    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
-    upstream = make_upstream("--rpl-semi-sync-master-enabled=1")
-    server = binlog_server(upstream=upstream, rpl_semi_sync_slave_enabled=True)
+def test_stop_slave_ends_the_dump_there(backend: object, make_relay: MakeRelay) -> None:
+    upstream, server = make_relay(
+        "--rpl-semi-sync-master-enabled=1", table="", rpl_semi_sync_slave_enabled=True
+    )
     clients = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'"
     upstream.wait(clients, lambda rows: rows[0]["Value"] == "1")
     assert status(server)["slave_status"] == "ON"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.load import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB, Row
 from tests.kit.server import ONE_HEAP, BinlogServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -23,7 +23,7 @@ MB = 1 << 20
 ROOT = {"password": "root-password", "grants": ["ALL PRIVILEGES"]}
 USERS = {"repl": "repl-password", "root": ROOT}
 LIMITED = "limited", "limited-password"
-SMALL_CACHES = {"dump_frame_cache_size": MB, "binlog_page_cache_size": MB}
+SMALL_CACHES: dict[str, Any] = {"dump_frame_cache_size": MB, "binlog_page_cache_size": MB}
 
 
 def admin(server: BinlogServer, *texts: str) -> list[Row]:

@@ -1,111 +1,359 @@
-"""Kinds, limits, defaults and reaches of system variables are those of a real 11.8, or it says here why not."""
+"""Every system variable of a real 11.8, asked and SET on both servers: the same values, errors and warnings.
+
+What differs stands in `DIFFERENT`, with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from binlog_server.settings.option_kinds import Decimals, Kind, Number, Switch, Text, Words
-from binlog_server.sql.variables import VARIABLES, Variable
-from tests.kit.fixtures import MakeMariaDB
+import pymysql
+import pytest
+from pymysql.cursors import Cursor
 
-OURS: Final = "MariaDB has no such variable"
-UTF8: Final = "statements are UTF-8 here, and there are no tables to compare in"
-STATE: Final = "it is what the server is or does, not what was said"
-MEMORY: Final = "what the machine has is less"
-SYSTEM: Final = "the system takes no more, and a default finds clients that have gone"
-# Name: what differs, and why.
-DIFFERENT: Final[Mapping[str, tuple[set[str], str]]] = {
-    "binlog_archive_directory": ({"name"}, OURS),
-    "binlog_directory": ({"name"}, "of 12.3"),
-    "binlog_row_metadata": ({"default"}, "replicas need the names of columns"),
-    "binlog_storage_engine": ({"name"}, "of 12.3"),
-    "character_set_client": ({"kind"}, "a list of character sets is a text here"),
-    "character_set_connection": ({"kind"}, "likewise"),
-    "character_set_database": ({"kind"}, "likewise"),
-    "character_set_filesystem": ({"kind"}, "likewise"),
-    "character_set_results": ({"kind"}, "likewise"),
-    "character_set_server": ({"kind"}, "likewise"),
-    "character_set_system": ({"kind"}, "likewise"),
-    "collation_connection": ({"kind", "default"}, UTF8),
-    "collation_database": ({"kind", "default"}, UTF8),
-    "collation_server": ({"kind", "default"}, UTF8),
-    "datadir": ({"default"}, STATE),
-    "innodb_binlog_state_interval": ({"name"}, "of 12.3"),
-    "innodb_log_file_size": ({"limits"}, "recovery reads all of it"),
-    "log_slave_updates": ({"default"}, "this is what a relay is for"),
-    "max_binlog_size": ({"limits"}, "a file has four pages or more"),
-    "max_connections": ({"default"}, "a connection costs no thread"),
-    "max_session_mem_used": ({"default"}, "memory is bounded"),
-    "max_total_session_mem_used": ({"name"}, OURS),
-    "max_user_connections": (
-        {"limits"},
-        "-1, which locks out all without SUPER, is not there",
-    ),
-    "optimizer_switch": ({"default"}, "which switches there are depends on the version"),
-    "port": ({"default"}, STATE),
-    "query_cache_size": ({"default"}, "there is none"),
-    "replica_lag_grace_seconds": ({"name"}, OURS),
-    "rpl_semi_sync_master_timeout": ({"limits"}, "49 days: nobody waits longer"),
-    "rpl_semi_sync_master_wait_for_slave_count": ({"name"}, "MySQL's"),
-    "rpl_semi_sync_slave_wait_for_slave_count": ({"name"}, OURS),
-    "sql_mode": ({"default"}, "no mode goes with a statement that its client has not SET"),
-    "sql_slave_skip_counter": (
-        {"reach"},
-        "what differs there is the connection, and it is SET GLOBAL there, too",
-    ),
-    "tcp_keepalive_interval": ({"limits", "default"}, SYSTEM),
-    "tcp_keepalive_probes": ({"limits", "default"}, SYSTEM),
-    "tcp_keepalive_time": ({"limits", "default"}, SYSTEM),
+from binlog_server.settings.option_kinds import Decimals, Flags, Number, SetOfWords, Words
+from binlog_server.sql.recorded_variables import RECORDED, Reach, Recorded
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+
+# The real server waits for itself for ever; or ends.
+UNSAFE: Final = {
+    ("gtid_binlog_state", "@@global.gtid_binlog_state"),
+    ("innodb_buffer_pool_size", "DEFAULT"),
 }
-KINDS: Final[Mapping[str, type]] = {
-    "VARCHAR": Text,
-    "SET": Text,
-    "FLAGSET": Text,
-    "ENUM": Words,
-    "BOOLEAN": Switch,
-    "DOUBLE": Decimals,
-}
+NAMES: Final = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
+KEPT_NOTE: Final = "is kept and shown"
+
+PATHS: Final = "files and names of that machine: here there are none, or others"
+RUN: Final = "the options of that run, and what the machine has"
+TRUE: Final = "it says what is true here"
+MODES: Final = "all replicas know the collation"
+FILE: Final = "it is changed in the configuration file"
+REFUSED: Final = "it would promise what does not happen here"
+TWICE: Final = "there the warning comes twice with SET STATEMENT"
+LITTLE: Final = "a check or a warning of one variable alone, which means nothing here"
+SCOPE: Final = "its scope there is neither the one nor the other"
+LANGUAGE: Final = "errors in other languages"
+GALERA: Final = "checks of Galera, which is not there either"
+# By what differs: SELECT, or SET of that scope.
+_DIFFERENT: Final = (
+    (
+        PATHS,
+        "GLOBAL SELECT",
+        """
+        general_log_file log_slow_query_file slow_query_log_file wsrep_node_name
+    """,
+    ),
+    (
+        PATHS,
+        "SELECT",
+        """
+        aria_log_dir_path basedir character_sets_dir datadir ignore_db_dirs innodb_data_file_path
+        innodb_temp_data_file_path lc_messages_dir log_bin_basename log_bin_index pid_file
+        plugin_dir relay_log_info_file slave_load_tmpdir socket tmpdir wsrep_data_home_dir
+    """,
+    ),
+    (
+        RUN,
+        "GLOBAL",
+        """
+        innodb_buffer_pool_size_auto_min
+    """,
+    ),
+    (
+        RUN,
+        "GLOBAL SELECT",
+        """
+        innodb_buffer_pool_dump_at_shutdown innodb_buffer_pool_size key_buffer_size
+        max_binlog_size max_connections tcp_keepalive_interval tcp_keepalive_probes
+        tcp_keepalive_time thread_pool_size
+    """,
+    ),
+    (
+        RUN,
+        "GLOBAL SELECT SESSION STATEMENT",
+        """
+        max_session_mem_used
+    """,
+    ),
+    (
+        RUN,
+        "SELECT",
+        """
+        aria_pagecache_buffer_size back_log have_ssl host_cache_size innodb_autoextend_increment
+        innodb_buffer_pool_load_at_startup innodb_fast_shutdown innodb_flush_log_at_trx_commit
+        innodb_log_buffer_size innodb_undo_tablespaces open_files_limit port rand_seed1 rand_seed2
+        report_host report_port server_uid skip_name_resolve sync_master_info sync_relay_log
+        sync_relay_log_info table_open_cache_instances thread_cache_size warning_count
+    """,
+    ),
+    (
+        RUN,
+        "SELECT SESSION",
+        """
+        pseudo_thread_id timestamp
+    """,
+    ),
+    (
+        TRUE,
+        "GLOBAL SELECT",
+        """
+        binlog_checksum binlog_row_metadata
+    """,
+    ),
+    (
+        TRUE,
+        "GLOBAL SELECT SESSION",
+        """
+        binlog_format
+    """,
+    ),
+    (
+        TRUE,
+        "SELECT",
+        """
+        have_crypt have_dynamic_loading have_geometry have_profiling have_query_cache
+        have_rtree_keys have_symlink license log_slave_updates ssl_ca ssl_cert ssl_key version
+        version_comment version_compile_os version_malloc_library version_source_revision
+        version_ssl_library wsrep_patch_version
+    """,
+    ),
+    (
+        TRUE,
+        "SESSION STATEMENT",
+        """
+        binlog_row_image
+    """,
+    ),
+    (
+        MODES,
+        "GLOBAL",
+        """
+        collation_server
+    """,
+    ),
+    (
+        MODES,
+        "GLOBAL SELECT",
+        """
+        collation_connection
+    """,
+    ),
+    (
+        MODES,
+        "GLOBAL SELECT SESSION",
+        """
+        collation_database
+    """,
+    ),
+    (
+        FILE,
+        "GLOBAL",
+        """
+        gtid_domain_id
+    """,
+    ),
+    (
+        FILE,
+        "GLOBAL SELECT SESSION",
+        """
+        innodb_log_file_size server_id slave_net_timeout
+    """,
+    ),
+    (
+        FILE,
+        "GLOBAL SESSION",
+        """
+        binlog_cache_size binlog_stmt_cache_size innodb_flush_log_at_timeout max_connect_errors
+    """,
+    ),
+    (
+        FILE,
+        "GLOBAL SESSION STATEMENT",
+        """
+        net_buffer_length
+    """,
+    ),
+    (
+        REFUSED,
+        "GLOBAL",
+        """
+        character_set_collations init_connect init_slave replicate_do_db replicate_do_table
+        replicate_ignore_db replicate_ignore_table replicate_rewrite_db replicate_wild_do_table
+        replicate_wild_ignore_table
+    """,
+    ),
+    (
+        TWICE,
+        "STATEMENT",
+        """
+        big_tables keep_files_on_create log_slow_admin_statements old
+        optimizer_adjust_secondary_key_costs sql_notes tx_isolation tx_read_only
+    """,
+    ),
+    (
+        LITTLE,
+        "GLOBAL",
+        """
+        ft_boolean_syntax gtid_binlog_state gtid_pos_auto_engines innodb_ft_aux_table
+        innodb_ft_server_stopword_table innodb_io_capacity_max innodb_lru_flush_size
+        innodb_max_purge_lag_wait innodb_monitor_disable innodb_monitor_enable
+        innodb_monitor_reset innodb_monitor_reset_all max_allowed_packet max_user_connections
+        proxy_protocol_networks query_cache_min_res_unit sql_big_selects
+    """,
+    ),
+    (
+        LITTLE,
+        "GLOBAL SESSION",
+        """
+        innodb_ft_user_stopword_table innodb_tmpdir system_versioning_asof
+    """,
+    ),
+    (
+        LITTLE,
+        "SESSION",
+        """
+        explicit_defaults_for_timestamp innodb_default_encryption_key_id max_error_count new_mode
+        pseudo_slave_mode query_cache_type
+    """,
+    ),
+    (
+        LITTLE,
+        "SESSION STATEMENT",
+        """
+        alter_algorithm max_delayed_threads max_insert_delayed_threads old_mode optimizer_switch
+    """,
+    ),
+    (
+        SCOPE,
+        "GLOBAL",
+        """
+        sql_log_bin tcp_nodelay
+    """,
+    ),
+    (
+        SCOPE,
+        "SELECT SESSION STATEMENT",
+        """
+        sql_slave_skip_counter
+    """,
+    ),
+    (
+        LANGUAGE,
+        "SESSION",
+        """
+        lc_messages
+    """,
+    ),
+    (
+        GALERA,
+        "GLOBAL",
+        """
+        wsrep_dbug_option wsrep_desync wsrep_max_ws_size wsrep_node_incoming_address
+        wsrep_provider_options wsrep_slave_threads wsrep_sst_auth wsrep_start_position
+    """,
+    ),
+    (
+        GALERA,
+        "GLOBAL SESSION STATEMENT",
+        """
+        wsrep_trx_fragment_size
+    """,
+    ),
+    (
+        GALERA,
+        "SESSION STATEMENT",
+        """
+        wsrep_gtid_seq_no wsrep_on wsrep_trx_fragment_unit
+    """,
+    ),
+)
+DIFFERENT: Final = {name: what for _, what, names in _DIFFERENT for name in names.split()}
 
 
-def limits(kind: Kind) -> Any:
-    if isinstance(kind, Number | Decimals):
-        return kind.low, kind.high
-    return kind.words if isinstance(kind, Words) else None
+def values_of(facts: Recorded) -> Iterator[str]:
+    """What SET is given: right and wrong values of each type, and those at the limits."""
+    yield from ("NULL", "''", "'nonsense'", "1.5", "-1", "1", "ON", "'off'")
+    match facts.kind:
+        case Number(low, high) | Decimals(low, high):
+            yield from map(str, (low, low - 1, high, high + 1, low + 1, 12345))
+        case Words(words) | SetOfWords(words):
+            yield from (
+                f"'{words[0].lower()}'",
+                f"'{words[-1]}'",
+                str(len(words)),
+                str(2 ** len(words)),
+            )
+            yield from (f"'{words[-1]},{words[0].upper()}'", f"'{words[0]},nonsense'", "','")
+        case Flags(words):
+            yield from (
+                f"'{words[0]}=off'",
+                f"'default,{words[0]}=on'",
+                f"'{words[0]}=x'",
+                "'default'",
+            )
 
 
-def real_limits(row: Mapping[str, Any], kind: type) -> Any:
-    if kind in (Number, Decimals):
-        return tuple(int(float(n)) if "." in n else int(n) for n in _range(row))
-    return tuple(row["ENUM_VALUE_LIST"].split(",")) if kind is Words else None
+def asked(facts: Recorded) -> Iterator[tuple[str, str]]:
+    """Statements, each with the one that asks for its effect."""
+    name = facts.name
+    for scope in ("", "global.", "session."):
+        yield f"SELECT @@{scope}{name}", ""
+    if facts.reach is not Reach.GLOBAL:
+        for value in (*values_of(facts), f"@@{name}", "DEFAULT"):
+            yield f"SET SESSION {name} = {value}", f"SELECT @@session.{name}"
+        yield f"SET STATEMENT {name} = 1 FOR SELECT 1", ""
+    else:
+        yield f"SET SESSION {name} = 1", ""
+    for value in ("NULL", "1.5", "'nonsense'", "-1", f"@@global.{name}", "DEFAULT"):
+        if (name, value) in UNSAFE:
+            continue
+        yield f"SET GLOBAL {name} = {value}", f"SELECT @@global.{name}"
 
 
-def _range(row: Mapping[str, Any]) -> tuple[str, str]:
-    return str(row["NUMERIC_MIN_VALUE"]), str(row["NUMERIC_MAX_VALUE"])
+def kinds(found: Sequence[Any]) -> str:
+    """Of statements: SELECT, SESSION, GLOBAL, STATEMENT (SET of that scope), those that are there."""
+    said = [statement.split()[:2] for statement, *_ in found]
+    words = {verb if verb == "SELECT" else scope for verb, scope in said}
+    return " ".join(sorted(words))
 
 
-def differences(ours: Variable, real: Mapping[str, Any] | None) -> set[str]:
-    if real is None:
-        return {"name"}
-    found = set()
-    if ours.reach.value != real["VARIABLE_SCOPE"]:
-        found.add("reach")
-    kind = KINDS.get(real["VARIABLE_TYPE"], Number)
-    if type(ours.kind) is not kind:
-        found.add("kind")
-    elif limits(ours.kind) != real_limits(real, kind):
-        found.add("limits")
-    if real["DEFAULT_VALUE"] not in (None, ours.default):
-        found.add("default")
-    return found
+def answer(cursor: Any, statement: str, effect: str) -> Any:
+    """The rows or the error, and the warnings; then the effect."""
+    try:
+        cursor.execute(statement)
+        rows = cursor.fetchall()
+        told: Sequence[Any] = ()
+        if cursor._result.warning_count:
+            cursor.execute("SHOW WARNINGS")
+            told = [row for row in cursor.fetchall() if KEPT_NOTE not in row[2]]
+        if effect:
+            cursor.execute(effect)
+            rows = cursor.fetchall()
+        return rows, list(told)
+    except pymysql.Error as error:
+        if error.args[0] in (2013, 2006, 0):
+            raise AssertionError(
+                statement, cursor.connection.port, cursor.connection.server_version
+            ) from error
+        return error.args[0], str(error.args[1]).lower()
 
 
-def test_like_a_real_server(make_upstream: MakeMariaDB) -> None:
-    with make_upstream(version="11.8").connect() as connection:
-        cursor = connection.cursor()
-        cursor.execute("SELECT * FROM information_schema.SYSTEM_VARIABLES")
-        rows = {row["VARIABLE_NAME"].lower(): row for row in cursor.fetchall()}
-    found = {name: differences(row, rows.get(name)) for name, row in VARIABLES.items()}
-    assert {name: what for name, what in found.items() if what} == {
-        name: what for name, (what, _) in DIFFERENT.items()
+@pytest.mark.timeout(600)
+def test_like_a_real_server(make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer) -> None:
+    real = make_upstream("--max-allowed-packet=16M", "--report-host=db1", version="11.8")
+    ours = binlog_server(users={"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}})
+    found: dict[str, list[Any]] = {}
+    with real.connect(read_timeout=30) as there, ours.connect(read_timeout=30) as here:
+        cursors = there.cursor(Cursor), here.cursor(Cursor)
+        for cursor in cursors:
+            cursor.execute(NAMES)
+        for name, facts in RECORDED.items():
+            for statement, effect in asked(facts) if not facts.is_old else ():
+                theirs, told = (answer(cursor, statement, effect) for cursor in cursors)
+                if theirs != told:
+                    found.setdefault(name, []).append((statement, theirs, told))
+    different = {name: kinds(statements) for name, statements in found.items()}
+    assert different == DIFFERENT, {
+        n: found.get(n) for n, k in different.items() if DIFFERENT.get(n) != k
     }

@@ -6,14 +6,19 @@ where our upstream restarted, and nowhere else: our own restart means nothing to
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tests.integration import store_files
-from tests.integration.load import assert_equal, make_table, until
+from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
+from tests.kit.fixtures import MakeMariaDB, MakeProxiedRelay, MakeRelay
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -29,26 +34,23 @@ def open_tables(replica: MariaDB) -> int:
     return int(replica.q("SHOW STATUS LIKE 'Slave_open_temp_tables'")[0]["Value"])
 
 
-def test_survive_our_restarts(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    chaos_proxy: MakeProxy,
-) -> None:
-    upstream = make_upstream("--binlog-format=STATEMENT", NO_GTID_INDEX)
-    make_table(upstream)
-    proxy = chaos_proxy(upstream)
-    account = upstream.account
-    server = binlog_server(
-        upstream=f"mariadb://{account.user}:{account.password}@127.0.0.1:{proxy.port}"
-    )
-    replica = make_replica().follow(server)
+@contextlib.contextmanager
+def temporary_table(upstream: MariaDB, replica: MariaDB) -> Iterator[Any]:
+    """A session of the upstream with one; the replica has it, too."""
     with upstream.connect() as connection, connection.cursor() as cursor:
         for sql in TEMPORARY:
             cursor.execute(sql)
         replica.wait_gtid(upstream.gtid_binlog_pos)
         assert open_tables(replica) == 1
+        yield cursor
+
+
+def test_survive_our_restarts(
+    backend: object, make_proxied_relay: MakeProxiedRelay, make_replica: MakeMariaDB
+) -> None:
+    upstream, proxy, server = make_proxied_relay("--binlog-format=STATEMENT", NO_GTID_INDEX)
+    replica = make_replica().follow(server)
+    with temporary_table(upstream, replica) as cursor:
         for disturb in (server.restart, server.kill, proxy.cut, server.restart):
             disturb()
             if not server.alive():
@@ -69,25 +71,11 @@ def test_survive_our_restarts(
 
 
 def test_end_where_the_upstream_restarts(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
-    chaos_proxy: MakeProxy,
+    backend: object, make_proxied_relay: MakeProxiedRelay, make_replica: MakeMariaDB
 ) -> None:
-    upstream = make_upstream("--binlog-format=STATEMENT", NO_GTID_INDEX)
-    make_table(upstream)
-    proxy = chaos_proxy(upstream)
-    account = upstream.account
-    server = binlog_server(
-        upstream=f"mariadb://{account.user}:{account.password}@127.0.0.1:{proxy.port}"
-    )
+    upstream, proxy, server = make_proxied_relay("--binlog-format=STATEMENT", NO_GTID_INDEX)
     replica = make_replica().follow(server)
-    with upstream.connect() as connection, connection.cursor() as cursor:
-        for sql in TEMPORARY:
-            cursor.execute(sql)
-        replica.wait_gtid(upstream.gtid_binlog_pos)
-        assert open_tables(replica) == 1
+    with temporary_table(upstream, replica):
         upstream.kill()  # nobody logs a DROP
     upstream.start()
     until(lambda: open_tables(replica) == 0, "the replica has dropped its table")
@@ -113,15 +101,10 @@ def test_end_where_the_upstream_restarts(
 
 
 def test_end_as_with_a_real_master(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """11.8 with its GTID index does not say that it started anew; then we do not know either."""
-    upstream = make_upstream("--binlog-format=STATEMENT")
-    make_table(upstream)
-    server = binlog_server(upstream=upstream)
+    upstream, server = make_relay("--binlog-format=STATEMENT")
     replicas = [make_replica().follow(upstream), make_replica().follow(server)]
     with upstream.connect() as connection, connection.cursor() as cursor:
         for sql in TEMPORARY:

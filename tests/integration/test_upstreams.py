@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from binlog_protocol.events.gtid import GtidEvent
 
-from tests.integration.load import assert_equal, insert, make_table, until
+from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import all_events
 from tests.integration.test_relay_sql import ADMIN, wait_status
 from tests.integration.test_statements import FORMATS, GTID, ddl, dml, objects
 from tests.kit.backends import Backend
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.mariadb import MariaDB
-from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -185,15 +185,16 @@ def test_as_if_there_was_nobody_between(
 
 
 def test_rows_and_transactions_of_50_mb(
-    backend: Backend,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: Backend, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """By TLS where the upstream has it, and compressed."""
     tls = backend.version != "10.11"
-    upstream = make_upstream(*([WITH_TLS] if tls else []), "--innodb-log-file-size=256M")
-    server = binlog_server(upstream=upstream, slave_compressed_protocol=not tls)
+    upstream, server = make_relay(
+        *([WITH_TLS] if tls else []),
+        "--innodb-log-file-size=256M",
+        table="",
+        slave_compressed_protocol=not tls,
+    )
     replica = make_replica("--innodb-log-file-size=256M").follow(server)
     upstream.script(
         "CREATE DATABASE d",
@@ -215,15 +216,10 @@ def following(log: str) -> str:
 
 
 def test_reset_master_upstream(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """While we follow: it says nothing, skips its first groups, and sends later ones; we stop, and say why."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, users=ADMIN)
-    make_table(upstream)
+    upstream, server = make_relay(users=ADMIN)
     before = insert(upstream, 30)
     replica = make_replica().follow(server)
     replica.wait_gtid(before)
@@ -248,7 +244,7 @@ def test_reset_master_upstream(
     until(lambda: not server.q("SHOW SLAVE HOSTS"), "nobody reads")
     for sql in ("RESET MASTER", "START SLAVE"):
         server.q(sql)
-    wait_position(server, upstream.gtid_binlog_pos)
+    server.wait_position(upstream.gtid_binlog_pos)
     replica.q("START SLAVE")
     assert replica.wait_stopped()["Last_IO_Errno"] == 1236
 
@@ -259,11 +255,11 @@ def test_reset_master_upstream_is_seen_where_its_next_file_begins(
 ) -> None:
     """While we follow. What it wrote meanwhile is not sent, nor is anything else: only the state tells."""
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     upstream.q("INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_500")
     before = insert(upstream)
     server = binlog_server(upstream=upstream, users=ADMIN)
-    wait_position(server, before)
+    server.wait_position(before)
     stored = all_events(server)
     wait_status(server, Slave_IO_Running="Yes")
     upstream.q("RESET MASTER")
@@ -280,11 +276,11 @@ def test_reset_master_upstream_that_overtakes_us(
 ) -> None:
     """While we follow, by bytes and by numbers: it ends the dump, and what we would go on behind is another group."""
     upstream = make_upstream()
-    make_table(upstream)
+    upstream.make_table()
     upstream.q("INSERT INTO d.t (a) SELECT REPEAT('x', 200) FROM d.seq_1_to_500")
     before = insert(upstream, 5)
     server = binlog_server(upstream=upstream, users=ADMIN)
-    wait_position(server, before)
+    server.wait_position(before)
     stored = all_events(server)
     wait_status(server, Slave_IO_Running="Yes")
     upstream.q("RESET MASTER")
@@ -296,16 +292,12 @@ def test_reset_master_upstream_that_overtakes_us(
 
 
 def test_its_files_and_positions(
-    backend: object,
-    make_upstream: MakeMariaDB,
-    make_replica: MakeMariaDB,
-    binlog_server: MakeBinlogServer,
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:
     """As a replica shows them, and the master itself."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, users=ADMIN)
+    upstream, server = make_relay(table="", users=ADMIN)
     replica = make_replica().follow(upstream)
-    make_table(upstream)
+    upstream.make_table()
     columns = (
         "Master_Log_File",
         "Read_Master_Log_Pos",
@@ -335,8 +327,8 @@ def test_a_master_that_is_a_writable_replica(
 ) -> None:
     """Without gtid_strict_mode: in one domain the numbers of two servers go back and forth, and meet."""
     first = make_upstream()
-    make_table(first)
-    make_table(first, "e.t")
+    first.make_table()
+    first.make_table("e.t")
     second = make_upstream("--log-slave-updates")
     second.follow(first)
     server = binlog_server(upstream=second, users=ADMIN)
@@ -349,7 +341,7 @@ def test_a_master_that_is_a_writable_replica(
         # Not MASTER_GTID_WAIT, which goes by the numbers of the domain.
         until(lambda: second.gtid_slave_pos == first.gtid_binlog_pos, "the other one's groups")
         second.q("FLUSH BINARY LOGS")
-        wait_position(server, second.gtid_binlog_pos)
+        server.wait_position(second.gtid_binlog_pos)
         server.restart()
     numbers = [
         GtidEvent.parse(event).gtid.seq_no for event in all_events(server) if event[4] == GTID
@@ -360,15 +352,11 @@ def test_a_master_that_is_a_writable_replica(
     assert "stopped following" not in server.log()
 
 
-def test_a_number_that_was_used_before_is_refused(
-    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
+def test_a_number_that_was_used_before_is_refused(backend: object, make_relay: MakeRelay) -> None:
     """A GTID is an address here; a MariaDB replica without gtid_strict_mode takes it."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, users=ADMIN)
-    make_table(upstream)
+    upstream, server = make_relay(users=ADMIN)
     before = insert(upstream)
-    wait_position(server, before)
+    server.wait_position(before)
     used = f"0-{upstream.server_id}-3"
     upstream.script("SET SESSION gtid_seq_no=3", "INSERT INTO d.t (a) VALUES ('again 3')")
     row = wait_status(server, Slave_IO_Running="No", Last_IO_Errno=1593)
@@ -377,26 +365,18 @@ def test_a_number_that_was_used_before_is_refused(
     after = insert(upstream)
     for sql in ("RESET MASTER", f"SET GLOBAL gtid_slave_pos='{after}'", "START SLAVE"):
         server.q(sql)
-    wait_position(server, insert(upstream))
+    server.wait_position(insert(upstream))
 
 
 def shows(replica: MariaDB, wanted: dict[str, object]) -> bool:
     return wanted.items() <= replica.replica_status().items()
 
 
-def wait_position(server: BinlogServer, position: str) -> None:
-    until(lambda: server.q("SELECT @@gtid_binlog_pos AS p") == [{"p": position}], position)
-
-
-def test_purged_upstream(
-    backend: object, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
+def test_purged_upstream(backend: object, make_relay: MakeRelay) -> None:
     """What comes next is gone there while we are away."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, users=ADMIN)
-    make_table(upstream)
+    upstream, server = make_relay(users=ADMIN)
     before = insert(upstream)
-    wait_position(server, before)
+    server.wait_position(before)
     stored = all_events(server)
     server.stop()
     insert(upstream)

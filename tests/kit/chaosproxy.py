@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from tests.kit.mariadb import Account
+
 T = TypeVar("T")
 
 
@@ -58,11 +60,20 @@ class _Link:
 
 
 class ChaosProxy:
+    """A `Source` to follow, with the target's account."""
+
     def __init__(
-        self, target: tuple[str, int], *, seed: int = 0, host: str = "127.0.0.1", port: int = 0
+        self,
+        target: tuple[str, int],
+        *,
+        seed: int = 0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        account: Account | None = None,
     ) -> None:
         self.target = target
         """May be changed: it counts for the next connection."""
+        self.account = account or Account()
         self.host = host
         self.port = port
         self.accepted = 0

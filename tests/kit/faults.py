@@ -32,7 +32,8 @@ class Faults:
     room_retry_s: how long it waits for room on a full disk, which is a minute otherwise.
     """
 
-    command = (sys.executable, "-m", "tests.kit.faults")
+    module = "tests.kit.faults"
+    """In the place of `binlog_server`."""
 
     def __init__(self, *, room_retry_s: float = 0.1) -> None:
         self._room_retry_s = room_retry_s
@@ -42,12 +43,7 @@ class Faults:
 
     @property
     def environment(self) -> dict[str, str]:
-        root = Path(__file__).parents[2]
-        return {
-            VARIABLE: str(self._file),
-            ROOM_RETRY: str(self._room_retry_s),
-            "PYTHONPATH": str(root),
-        }
+        return {VARIABLE: str(self._file), ROOM_RETRY: str(self._room_retry_s)}
 
     def inject(
         self,
@@ -152,12 +148,12 @@ def main() -> int:
     injector = Injector(Path(os.environ[VARIABLE]))
     os_calls.watch(injector)
     watch_names(injector)
-    from binlog_storage.binlog import full_disk
+    from binlog_storage.binlog import file_keeper, full_disk
 
-    full_disk.ROOM_RETRY_S = float(os.environ[ROOM_RETRY])
-    # Not before: others take the constant when they are imported.
     from binlog_server.cli import main as cli
 
+    for module in (full_disk, file_keeper):  # which has taken the constant when it was imported
+        vars(module)["ROOM_RETRY_S"] = float(os.environ[ROOM_RETRY])
     return cli()
 
 

@@ -58,6 +58,26 @@ class MakeMariaDB(Protocol):
         `version`, of the same kind if possible; or, in a test without `backend`, on any."""
 
 
+class MakeRelay(Protocol):
+    def __call__(
+        self,
+        *flags: str,
+        version: str | None = None,
+        table: str = "d.t",
+        kind: str = "VARCHAR(200)",
+        **options: Any,
+    ) -> tuple[MariaDB, BinlogServer]:
+        """An upstream with these flags and, if one is named, the table of `MariaDB.make_table` with that `kind`; our
+        server, which follows it, with these options."""
+
+
+class MakeProxiedRelay(Protocol):
+    def __call__(
+        self, *flags: str, table: str = "d.t", **options: Any
+    ) -> tuple[MariaDB, ChaosProxy, BinlogServer]:
+        """As `MakeRelay`, with a network between the two."""
+
+
 MakeBinlogServer = Callable[..., BinlogServer]
 MakeProxy = Callable[..., ChaosProxy]
 MakeCutDisk = Callable[..., CutDisk]
@@ -99,11 +119,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         chosen = backends.wanted()
-        if metafunc.definition.get_closest_marker("each_version") and not backends.full_matrix():
-            chosen = backends.one_kind_each(chosen, metafunc.definition.nodeid)
-            if metafunc.definition.get_closest_marker("any_version"):
-                chosen = backends.one(chosen, metafunc.definition.nodeid)
+        test = metafunc.definition
+        any_version = test.get_closest_marker("any_version") is not None
+        if (any_version or test.get_closest_marker("each_version")) and not backends.full_matrix():
+            chosen = backends.one_kind_each(chosen, test.nodeid)
+            if any_version:
+                chosen = backends.one(chosen, test.nodeid)
         metafunc.parametrize("backend", chosen, ids=str, indirect=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """To read all tests takes as long as to run the unit tests."""
+    only_units = config.getoption("markexpr") == "unit" and collection_path.suffix == ".py"
+    return True if only_units and not unit.may_have_units(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -113,6 +141,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.replica)
         if unit.is_unit(item):
             item.add_marker(pytest.mark.unit)
+
+
+def pytest_collection_finish() -> None:
+    """The thousands of tests stay to the end: the collector of garbage need not walk through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -275,18 +309,58 @@ def binlog_server(_made: list[Logged]) -> MakeBinlogServer:
 
 
 @pytest.fixture
+def make_relay(make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer) -> MakeRelay:
+    """make_relay(*flags, version=None, table="d.t", kind="VARCHAR(200)", **options) -> (MariaDB, BinlogServer)"""
+
+    def make(
+        *flags: str,
+        version: str | None = None,
+        table: str = "d.t",
+        kind: str = "VARCHAR(200)",
+        **options: Any,
+    ) -> tuple[MariaDB, BinlogServer]:
+        upstream = make_upstream(*flags, version=version)
+        server = binlog_server(upstream=upstream, **options)
+        if table:
+            upstream.make_table(table, kind)
+        return upstream, server
+
+    return make
+
+
+@pytest.fixture
 def chaos_proxy(rng: random.Random) -> Iterator[MakeProxy]:
     """chaos_proxy(source) -> ChaosProxy in front of a MariaDB or of our server, seeded."""
     made: list[ChaosProxy] = []
 
     def make(source: MariaDB | BinlogServer) -> ChaosProxy:
-        proxy = ChaosProxy((source.host, source.port), seed=rng.getrandbits(32)).start()
+        proxy = ChaosProxy(
+            (source.host, source.port), seed=rng.getrandbits(32), account=source.account
+        ).start()
         made.append(proxy)
         return proxy
 
     yield make
     for proxy in made:
         proxy.stop()
+
+
+@pytest.fixture
+def make_proxied_relay(
+    make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer, chaos_proxy: MakeProxy
+) -> MakeProxiedRelay:
+    """make_proxied_relay(*flags, table="d.t", **options) -> (MariaDB, ChaosProxy, BinlogServer)"""
+
+    def make(
+        *flags: str, table: str = "d.t", **options: Any
+    ) -> tuple[MariaDB, ChaosProxy, BinlogServer]:
+        upstream = make_upstream(*flags)
+        if table:
+            upstream.make_table(table)
+        proxy = chaos_proxy(upstream)
+        return upstream, proxy, binlog_server(upstream=proxy, **options)
+
+    return make
 
 
 @pytest.fixture

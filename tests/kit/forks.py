@@ -1,8 +1,9 @@
 """Our server without what each start repeats: a process that has imported it forks, again and again.
 
-A start takes a third of its processor time then. What runs is the same, from `python -m binlog_server` on: with the
-arguments, environment, directory and limits of a new process, its output in a log, in a session of its own. A start
-for which Python itself, or an import, has to read another environment is none of this (`start` returns None).
+A start takes a fifth of its processor time then: the grammars of statements are there, too. What runs is the same, from
+`python -m binlog_server` on: with the arguments, environment, directory and limits of a new process, its output in a
+log, in a session of its own. A start for which Python itself, or an import, has to read another environment is none of
+this (`start` returns None).
 
     python -m tests.kit.forks    forks for each request that comes by its standard input, a socket
 """
@@ -30,6 +31,7 @@ from typing import Any, Final
 from tests.kit import process, rundir
 
 MODULE: Final = "binlog_server"
+"""What a child becomes, if it is not another module that runs it in its own way."""
 _READ_AT_START: Final = ("PYTHON", "BINLOG_SERVER_", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -105,7 +107,7 @@ def run(
     said_to, out, error = (folder / name for name in ("in", "out", "error"))
     said_to.write_text(said)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    forked = _start(argv, (said_to, out, error), environment)
+    forked = _start(argv, (said_to, out, error), environment, MODULE)
     if forked is None:
         whole = [sys.executable, "-m", MODULE, *argv]
         return subprocess.run(
@@ -118,13 +120,15 @@ def run(
     return subprocess.CompletedProcess(argv, code, out.read_text(), error.read_text())
 
 
-def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Forked | None:
-    """`python -m binlog_server`, its output appended to `log`; None where it cannot be had so."""
-    return _start(arguments, (Path(os.devnull), log, log), environment)
+def start(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str], module: str = MODULE
+) -> Forked | None:
+    """`python -m MODULE`, its output appended to `log`; None where it cannot be had so."""
+    return _start(arguments, (Path(os.devnull), log, log), environment, module)
 
 
 def _start(
-    arguments: Sequence[str], streams: Sequence[Path], environment: Mapping[str, str]
+    arguments: Sequence[str], streams: Sequence[Path], environment: Mapping[str, str], module: str
 ) -> Forked | None:
     # It dies with the thread that has started it, and all servers with it.
     if threading.current_thread() is not threading.main_thread():
@@ -134,6 +138,7 @@ def _start(
         return None
     pid = nursery.ask(
         {
+            "module": module,
             "arguments": list(arguments),
             "streams": [str(path) for path in streams],
             "environment": dict(environment),
@@ -159,7 +164,9 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 def main() -> None:
     """Until the socket is closed."""
     import binlog_server.cli  # noqa: F401 - what this is about
+    from binlog_server.sql.parser import build_grammars
 
+    build_grammars()  # most of a start's processor time, and the same for all
     gc.freeze()
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
@@ -197,8 +204,8 @@ def _become(request: Mapping[str, Any]) -> None:
         os.close(opened)
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv = [MODULE, *request["arguments"]]
-    runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+    sys.argv = [request["module"], *request["arguments"]]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,9 @@ import pymysql.cursors
 
 from tests.kit import ports, rundir
 from tests.kit.install import LAYOUT
+from tests.kit.waiting import POLL
 
 Row = dict[str, Any]
-
-POLL = 0.02
-"""Seconds between two looks at a condition. Tests wait for conditions, never for time to pass."""
 
 # What makes a start take 0.1 s. Each can be overridden by a flag given later.
 QUICK = (
@@ -171,7 +169,7 @@ class MariaDB(ABC):
             *self.flags,
         ]
 
-    def _wait_ready(self, timeout: float = 30.0) -> None:
+    def _wait_ready(self, timeout: float = 45.0) -> None:
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -197,7 +195,7 @@ class MariaDB(ABC):
             "user": "root",
             "password": "",
             "autocommit": True,
-            "connect_timeout": 5,
+            "connect_timeout": 20,
             "ssl_disabled": True,  # pymysql loads all certificates of the machine otherwise: 40 ms
             "cursorclass": pymysql.cursors.DictCursor,
         }
@@ -219,12 +217,19 @@ class MariaDB(ABC):
             for sql in statements:
                 cursor.execute(sql)
 
+    def make_table(self, name: str = "d.t", kind: str = "VARCHAR(200)") -> None:
+        """A table of rows that number themselves, with a column `a` of that kind; its database, too."""
+        self.script(
+            f"CREATE DATABASE IF NOT EXISTS {name.partition('.')[0]}",
+            f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, a {kind})",
+        )
+
     def value(self, sql: str, *values: Any) -> Any:
         """The first column of the first row; None if there is no row."""
         rows = self.q(sql, *values)
         return next(iter(rows[0].values())) if rows else None
 
-    def wait(self, sql: str, ok: Callable[[list[Row]], Any], timeout: float = 20.0) -> list[Row]:
+    def wait(self, sql: str, ok: Callable[[list[Row]], Any], timeout: float = 30.0) -> list[Row]:
         """Repeats a query until `ok` likes its rows. A table that is not there yet, or a server that
         does not answer yet, is waited for as well."""
         deadline = time.monotonic() + timeout
@@ -290,7 +295,7 @@ class MariaDB(ABC):
         rows = self.q("SHOW SLAVE STATUS")
         return rows[0] if rows else {}
 
-    def wait_running(self, timeout: float = 20.0) -> None:
+    def wait_running(self, timeout: float = 30.0) -> None:
         """Until both threads run. Raises ReplicationStopped at once if one has given up."""
         deadline = time.monotonic() + timeout
         while True:
@@ -302,7 +307,7 @@ class MariaDB(ABC):
                 raise TimeoutError(f"{self} does not replicate: {_errors(status)}")
             time.sleep(POLL)
 
-    def wait_stopped(self, timeout: float = 20.0) -> Row:
+    def wait_stopped(self, timeout: float = 30.0) -> Row:
         """Until a thread has given up with an error; returns the status."""
         deadline = time.monotonic() + timeout
         while True:
@@ -336,7 +341,7 @@ class MariaDB(ABC):
     def gtid_binlog_state(self) -> str:
         return str(self.value("SELECT @@GLOBAL.gtid_binlog_state"))
 
-    def wait_gtid(self, position: str, timeout: float = 20.0) -> None:
+    def wait_gtid(self, position: str, timeout: float = 30.0) -> None:
         """Until this replica has applied everything up to the position."""
         deadline = time.monotonic() + timeout
         while True:

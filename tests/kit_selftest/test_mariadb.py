@@ -1,4 +1,4 @@
-"""The kit's MariaDB servers do what tests rely on, on every backend."""
+"""The kit's MariaDB servers do what tests rely on; on every backend in the slow suite."""
 
 import subprocess
 from pathlib import Path
@@ -9,6 +9,8 @@ import pytest
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB, MakeProxy
 from tests.kit.mariadb import Account, ReplicationStopped
+
+pytestmark = pytest.mark.each_version
 
 TABLE = ("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)")
 

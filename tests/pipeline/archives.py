@@ -18,7 +18,7 @@ from binlog_storage.disk.disk import OsDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.groups import OfflineBinlog
 
-from tests.storage.groups import Group
+from tests.storage.groups import Group, append_step_by_step, run_dry, settle
 
 SMALL = StoreOptions(
     max_binlog_size=1 << 20, innodb_binlog_state_interval=64 << 10, innodb_log_file_size=4 << 20
@@ -45,18 +45,11 @@ def grow(
         if purge:
             engine.set_option("slave_connections_needed_for_purge", 0)
             engine.purge_to(engine.files()[purge].number)
-        for payload, gtid in groups:
-            while not engine.has_room:
-                engine.step()
-            engine.append(payload, gtid)
-            engine.step()
-        engine.sync()
-        while engine.step():
-            pass
+        append_step_by_step(engine, groups)
+        settle(engine)
         if flush:
             engine.flush()
-            while engine.step():
-                pass
+            run_dry(engine)
     finally:
         engine.close()
 

@@ -1,15 +1,20 @@
-"""One Spark session for all tests of a worker: it takes six seconds to start."""
+"""Stores of what upstreams log; one Spark session for all tests of a worker: it takes six seconds to start."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kit.fixtures import MakeMariaDB
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.pipeline.stores import MakeLoggedStore
 
 
 # Of all JVMs that tests start. Each lives for seconds only: the second compiler, and a collector with threads of its
@@ -26,6 +31,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+
+
+@pytest.fixture
+def make_logged_store(make_upstream: MakeMariaDB, tmp_path: Path) -> MakeLoggedStore:
+    """make_logged_store(*statements, flags=(FULL,), **options) -> Path"""
+    from tests.pipeline.stores import FULL, store_of_upstream
+
+    def make(*statements: str, flags: Sequence[str] = (FULL,), **options: Any) -> Path:
+        upstream = make_upstream(*flags, **options)
+        upstream.script(*statements)
+        return store_of_upstream(tmp_path / "store", upstream)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ from tests.storage.damaged_stores import OPTIONS
 
 NON_BLOCK, LIVE = 1, 2
 _HEARTBEATS: Final = 3  # of a server that says that it waits: then nothing comes any more
-_HEARTBEAT_NS: Final = 50_000_000
+_HEARTBEAT_NS: Final = 10_000_000
 
 
 class Seen(NamedTuple):

@@ -13,9 +13,10 @@ from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.server import ServerSlice
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.connection.server import ServerConnection
-from binlog_protocol.events import EventType, append_checksum, build_event
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 
 from tests.binlog_server.lab import transaction

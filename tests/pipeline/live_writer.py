@@ -16,7 +16,7 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
-from tests.storage.groups import GROUP_BYTES_MIN, GTID_EVENT_BYTES, Group, group
+from tests.storage.groups import GROUP_BYTES_MIN, GTID_EVENT_BYTES, Group, group, settle
 from tests.storage.sizes import small
 
 OPTIONS: StoreOptions = small(64, 4)
@@ -51,9 +51,7 @@ def write(directory: Path, count: int) -> None:
         if rng.random() < 0.3:
             engine.step()
     open_group.rollback()
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     engine.close()
 
 

@@ -11,12 +11,11 @@ from binlog_pipeline.groups import Groups
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
-from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.header import EventHeader, split_events
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.groups.event_group import split_events
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.options import StoreOptions
@@ -17,8 +18,18 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.mariadb import MariaDB
 from tests.pipeline import logs
-from tests.storage.groups import Group, append_all, group, gtid_event, simple
+from tests.storage.groups import (
+    Group,
+    append_all,
+    append_step_by_step,
+    group,
+    gtid_event,
+    settle,
+    simple,
+)
 
+FULL = "--binlog-row-metadata=FULL"
+"""Of an upstream: names and kinds of columns are in its log."""
 SMALL_FILES = StoreOptions(max_binlog_size=16 << 20)  # two are made for any store, in full
 
 
@@ -31,14 +42,8 @@ def make_store(
     directory.mkdir(parents=True, exist_ok=True)
     engine = IbbEngine(OsDisk(directory), options or SMALL_FILES)
     try:
-        for payload, gtid in groups:
-            while not engine.has_room:
-                engine.step()
-            engine.append(payload, gtid)
-            engine.step()
-        engine.sync()
-        while engine.step():
-            pass
+        append_step_by_step(engine, groups)
+        settle(engine)
     finally:
         engine.close()
     return directory
@@ -50,6 +55,11 @@ def store_of_binlog(
     """The groups of traditional binlog files as a store."""
     found = ((b"".join(group.pieces()), group.gtid) for group in classic_groups(files))
     return make_store(directory, found, options)
+
+
+class MakeLoggedStore(Protocol):
+    def __call__(self, *statements: str, flags: Sequence[str] = (FULL,), **options: Any) -> Path:
+        """A store of what a fresh upstream with these flags and options logs of the statements of one session."""
 
 
 def store_of_upstream(
@@ -75,32 +85,26 @@ def leave_half(
     pieces = memoryview(group(gtid, 60 * PAGE_SIZE).payload)[len(gtid_event(gtid)) :]
     options = replace(logs.SMALL_FILES, slave_connections_needed_for_purge=0)
     with closing(IbbEngine(OsDisk(directory), options)) as engine:
-
-        def settle() -> None:
-            engine.sync()
-            while engine.step():
-                pass
-
         append_all(engine, made[:10])
         writer = engine.begin()
         writer.spill(pieces[: 20 * PAGE_SIZE])
         engine.flush()
         append_all(engine, made[10:20])
-        settle()
+        settle(engine)
         look("open")
         first = len(engine.files())
         if before_commit:
             engine.flush()
         writer.spill(pieces[20 * PAGE_SIZE :])
         writer.commit(gtid_event(gtid), gtid)
-        settle()
+        settle(engine)
         look("committed")
         append_all(engine, made[20:30])
         engine.flush()
         append_all(engine, made[30:])
         engine.flush()
         engine.purge_to(engine.files()[first - (not before_commit)].number)
-        settle()
+        settle(engine)
         assert engine.first_start().state == BinlogState([Gtid(0, 1, 20), gtid])  # so does a dump
     look("purged")
     return made

@@ -11,11 +11,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from binlog_pipeline.filters import SLACK_S, PushedCondition, narrowed, narrowed_tables
+from binlog_pipeline.filters import (
+    SLACK_S,
+    PushedCondition,
+    kept_rows,
+    narrowed,
+    narrowed_tables,
+)
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.views.events import EventsView
-from binlog_pipeline.views.row_filter import kept_rows
 from binlog_pipeline.views.transactions import TransactionsView
 from binlog_pipeline.views.view import View
 from binlog_pipeline.wanted import Numbers, Wanted

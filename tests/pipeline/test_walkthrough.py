@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from tests.kit.fixtures import MakeMariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL
+from tests.pipeline.stores import FULL, store_of_upstream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +37,6 @@ def blocks(page: str) -> list[Block]:
 
 
 @pytest.mark.spark
-@pytest.mark.each_version
 @pytest.mark.any_version
 @pytest.mark.timeout(240)
 def test_what_it_shows_is_what_comes_out(

@@ -10,7 +10,6 @@ from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.views import open_view
 
-FULL = "--binlog-row-metadata=FULL"
 MINIMAL = "--binlog-row-metadata=MINIMAL"
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from binlog_protocol.events import EventType, FormatDescription
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import split_events
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.wire.packets import Packet, PacketReader
 

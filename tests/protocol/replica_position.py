@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_protocol.events import EventType
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_ARTIFICIAL, EventHeader
 from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.events.rotate import RotateEvent

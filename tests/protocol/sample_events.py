@@ -5,17 +5,12 @@ from __future__ import annotations
 import struct
 import zlib
 
-from binlog_protocol.events import (
-    EventType,
-    GtidEvent,
-    GtidExtraFlags,
-    GtidFlags,
-    QueryEvent,
-    XaId,
-    XaPrepareEvent,
-    XidEvent,
-    build_event,
-)
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
+from binlog_protocol.events.header import build_event
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.xa_prepare import XaPrepareEvent
+from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.gtid import Gtid
 
 T = EventType

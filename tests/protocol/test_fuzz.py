@@ -18,27 +18,23 @@ from binlog_protocol.connection.handshake import AuthSwitchRequest, Greeting, Lo
 from binlog_protocol.connection.server import LoginReceived, ServerConnection
 from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import ProtocolError, ServerError
-from binlog_protocol.events import (
-    EventHeader,
-    FormatDescription,
-    GtidEvent,
-    GtidList,
-    HeartbeatEvent,
-    QueryEvent,
-    RotateEvent,
-    XaPrepareEvent,
-    XidEvent,
-    gtid_of,
-    strip_checksum,
-)
+from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.compressed import uncompressed
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent, gtid_of
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import EventHeader, split_events
+from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
-from binlog_protocol.events.query import query_ends_group
+from binlog_protocol.events.query import QueryEvent, query_ends_group
+from binlog_protocol.events.rotate import RotateEvent
 from binlog_protocol.events.rows import RowsEvent
 from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.groups.event_group import EventGroupAssembler, split_events
+from binlog_protocol.events.xa_prepare import XaPrepareEvent
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups.event_group import EventGroupAssembler
 from binlog_protocol.gtid import BinlogState, SlavePosition, parse_gtid_list
 from binlog_protocol.limits import LOGIN_PACKET_BYTES_MAX
 from binlog_protocol.wire.event_frames import event_frames

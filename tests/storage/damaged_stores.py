@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from binlog_protocol.groups.statement_group import transaction_group
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
@@ -25,7 +24,8 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import CHECKPOINT_AT, REDO_NAME, RING_AT
 
-from tests.storage.groups import Group, append_all
+from tests.protocol.statement_groups import transaction_group
+from tests.storage.groups import Group, append_all, settle
 from tests.storage.sizes import small
 
 PAGES: Final = 8
@@ -118,9 +118,7 @@ def _contents(kind: str) -> dict[str, bytes]:
         append_all(engine, GROUPS[_FLUSHED:_CHECKPOINTED])
         engine.checkpoint()
         append_all(engine, GROUPS[_CHECKPOINTED:])
-        engine.sync()
-        while engine.step():
-            pass
+        settle(engine)
         killed = _read(path)
         engine.close()
         contents = killed if kind == "killed" else _read(path)

@@ -10,14 +10,24 @@ from __future__ import annotations
 import hashlib
 import random
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine, Position
+from binlog_storage.ibb.chunk import Record
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import PageSource
+from binlog_storage.log.group_reader import payload_up_to
 
 _HEADER = struct.Struct("<IBIIIH")
 _GTID_BODY = struct.Struct("<QIB6x")
@@ -56,6 +66,15 @@ def events(size: int, key: str) -> bytes:
 
 def gtid_event(gtid: Gtid) -> bytes:
     return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 1))
+
+
+def begin_event(gtid: Gtid) -> bytes:
+    """The GTID event of a transaction: its group goes on until `COMMIT_EVENT`."""
+    return _event(_GTID_EVENT, gtid.server_id, _GTID_BODY.pack(gtid.seq_no, gtid.domain_id, 4))
+
+
+COMMIT_EVENT = XidEvent(7, 1).build()
+"""The last event of a transaction."""
 
 
 def group(gtid: Gtid, size: int = GROUP_BYTES_MIN) -> Group:
@@ -122,6 +141,15 @@ def append_all(engine: BinlogEngine, groups: Iterable[Group]) -> None:
         engine.append(payload, gtid)
 
 
+def append_step_by_step(engine: IbbEngine, groups: Iterable[tuple[bytes, Gtid | None]]) -> None:
+    """With room for each, which the background threads would make."""
+    for payload, gtid in groups:
+        while not engine.has_room:
+            engine.step()
+        engine.append(payload, gtid)
+        engine.step()
+
+
 def append_run(engine: BinlogEngine, groups: Sequence[Group]) -> None:
     """The same for groups of one domain and server, at once as far as there is room."""
     run = GroupRun.of([group.payload for group in groups], [g.gtid for g in groups if g.gtid])
@@ -129,6 +157,26 @@ def append_run(engine: BinlogEngine, groups: Sequence[Group]) -> None:
     while (index := engine.append_run(run, index)) < len(run):
         append_all(engine, groups[index : index + 1])
         index += 1
+
+
+def run_dry(engine: IbbEngine) -> None:
+    """Do all that the background threads would do, until nothing is left."""
+    while engine.step():
+        pass
+
+
+def settle(engine: IbbEngine) -> None:
+    """All that was appended is durable, in the files and published."""
+    engine.sync()
+    run_dry(engine)
+
+
+def opens_with(
+    disk: Disk, options: StoreOptions, groups: Iterable[Group], facts: StateStore | None = None
+) -> None:
+    """A store is opened, and closed again, that has exactly these."""
+    with closing(IbbEngine(disk, options, facts=facts)) as engine:
+        assert read_all(engine) == payloads(groups)
 
 
 def beginning(engine: BinlogEngine) -> Position:
@@ -181,3 +229,10 @@ def wanted(groups: Sequence[bytes], position: SlavePosition, state: BinlogState)
             del waiting[gtid.domain_id]
             if gtid.seq_no > target.seq_no:
                 yield payload
+
+
+def group_payload(pages: PageSource, record: Record) -> bytes:
+    """The whole group of a commit record in one piece. Raises `CorruptBinlog`."""
+    payload = payload_up_to(pages, record, sys.maxsize)
+    assert payload is not None
+    return payload

@@ -19,8 +19,9 @@ from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_payload
 from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.storage.groups import group_payload
 
 DATA = Path(__file__).parent / "data"
 VECTORS = DATA / "ibb-vectors"

@@ -1,7 +1,8 @@
 """The command line: `binlog-spark COMMAND SOURCE`.
 
 A command is a module here: its docstring's first line says what it does, `add_arguments` declares what it takes, `run`
-does it. Nothing heavy is imported before `run`, so `--help` needs neither pyspark nor pyarrow, and is quick.
+does it and returns the exit code. Nothing heavy is imported before `run`, so `--help` needs neither pyspark nor
+pyarrow, and is quick.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ _MIB = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark archive`."""
     add_source(parser)
     parser.add_argument(
         "target", type=path_argument, metavar="OUT", help="directory, made if need be"
@@ -51,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark archive`. Returns the exit code."""
     from binlog_pipeline.jobs.archive import ArchiveSettings, archive
     from binlog_pipeline.jobs.progress import Progress
     from binlog_pipeline.sources.opening import open_source

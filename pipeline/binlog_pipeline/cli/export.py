@@ -18,7 +18,6 @@ from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, eng
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark export`."""
     add_source(parser)
     parser.add_argument(
         "target", type=path_argument, metavar="OUT", help="directory, made if need be"
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark export`. Returns the exit code."""
     from binlog_pipeline.cli import EXIT_FAILED
     from binlog_pipeline.jobs.export import export
 

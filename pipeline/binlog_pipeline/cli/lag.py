@@ -16,7 +16,6 @@ from binlog_pipeline.cli.text_table import text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark lag`."""
     add_source(parser)
     parser.add_argument("made", metavar="MADE", help="a directory, or a GTID position")
     parser.add_argument("--max", type=int, metavar="N", help="fail if it is more than that")
@@ -24,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark lag`. Returns the exit code."""
     from binlog_pipeline.jobs.lag import lag, position_of
     from binlog_pipeline.sources.opening import open_source
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from binlog_pipeline.jobs.state import Kept
+    from binlog_pipeline.tables.sinks import TableSink
 
 _FROM_BEFORE = (
     "the log has no CREATE TABLE of it, nor TRUNCATE, so rows from before may be missing. Begin a new target with "
@@ -12,11 +17,12 @@ _FROM_BEFORE = (
 )
 
 
-def told(target: Path, *, is_complete: bool, doubt: str, is_strict: bool) -> int:
+def told(target: Path, kept: Kept | TableSink, *, is_strict: bool) -> int:
     """0 if the target is right, or it is accepted that it may not be; else it is said why not."""
     from binlog_pipeline.cli import EXIT_FAILED
 
-    if is_complete:
+    if kept.is_complete:
         return 0
-    print(f"binlog-spark: {target} may not be complete: {doubt or _FROM_BEFORE}", file=sys.stderr)
+    why = kept.doubt or _FROM_BEFORE
+    print(f"binlog-spark: {target} may not be complete: {why}", file=sys.stderr)
     return EXIT_FAILED if is_strict else 0

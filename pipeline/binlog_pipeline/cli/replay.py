@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import path_argument
 
@@ -18,7 +18,6 @@ _SIZE_MAX = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark replay`."""
     parser.add_argument(
         "archive", type=path_argument, metavar="ARCHIVE", help="directory of an archive"
     )
@@ -41,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark replay`. Returns the exit code."""
     from binlog_pipeline.jobs.progress import Progress
     from binlog_pipeline.jobs.replay import replay
 
@@ -70,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _position(text: str) -> SlavePosition:
     try:
         return SlavePosition.parse(text)
-    except (BadGtidList, DuplicateGtidDomain) as error:
+    except ServerError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None
 
 

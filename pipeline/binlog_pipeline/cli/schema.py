@@ -22,7 +22,6 @@ from binlog_pipeline.errors import BadOption
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark schema`."""
     add_source(parser)
     parser.add_argument("--table", metavar="DB.TABLE", help="which table")
     parser.add_argument(

@@ -20,7 +20,6 @@ from binlog_pipeline.cli.arguments import add_source, source_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark state`."""
     add_source(parser)
     parser.add_argument(
         "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark state`. Returns the exit code."""
     from binlog_protocol.gtid import SlavePosition
 
     from binlog_pipeline.cli.outcome import told
@@ -80,9 +78,4 @@ def run(arguments: argparse.Namespace) -> int:
     )
     seconds = time.monotonic() - began
     print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
-    return told(
-        arguments.target,
-        is_complete=done.is_complete,
-        doubt=done.doubt,
-        is_strict=options.non_row == "fail",
-    )
+    return told(arguments.target, done, is_strict=options.non_row == "fail")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_storage.disk.local_path import path_argument
@@ -27,7 +28,6 @@ _GAPS_SHOWN: Final = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark stats`."""
     add_source(parser)
     parser.add_argument(
         "--top", type=int, default=20, metavar="N", help="tables and transactions (default: 20)"
@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark stats`. Returns the exit code."""
     if arguments.plot is not None and arguments.plot.suffix.lower() not in _PLOTS:
         raise BadOption("--plot takes a file that ends in .png or .html")
     from binlog_pipeline.jobs.stats import statistics
@@ -72,9 +71,9 @@ def as_object(found: LogStatistics, top: int) -> dict[str, Any]:
         "ddl": found.ddl,
         "xa": found.xa,
         "operations": found.operations,
-        "tables": [{"table": name, **_amount(amount)} for name, amount in _hottest(found, top)],
+        "tables": [{"table": name, **asdict(amount)} for name, amount in _hottest(found, top)],
         "table_count": len(found.tables),
-        "writers": [{"server_id": server, **_amount(amount)} for server, amount in _writers(found)],
+        "writers": [{"server_id": server, **asdict(amount)} for server, amount in _writers(found)],
         "sizes": {
             **{f"p{percent}": found.sizes.percentile(percent) for percent in PERCENTILES},
             "max": found.sizes.largest,
@@ -86,7 +85,7 @@ def as_object(found: LogStatistics, top: int) -> dict[str, Any]:
             "step_s": found.rates.step,
             "peak": {name: _peak(found, *what) for name, what in _PEAKS.items()},
             "minutes": [
-                {"time": time_text(begin), **_amount(amount)}
+                {"time": time_text(begin), **asdict(amount)}
                 for begin, amount in sorted(found.rates.by(60).amounts.items())
             ],
         },
@@ -138,7 +137,7 @@ def _text(found: LogStatistics, top: int) -> Iterator[str]:
     yield f"{found.rows:,} rows: {operations}; {found.ddl:,} DDL, {found.xa:,} XA"
     yield f"from {time_text(times[0])} to {time_text(times[-1])}"
     yield ""
-    shown = [(name, *_row(amount)) for name, amount in _hottest(found, top)]
+    shown = [(name, *astuple(amount)) for name, amount in _hottest(found, top)]
     yield from text_table(("TABLE", "TRANSACTIONS", "ROWS", "BYTES"), shown)
     if len(found.tables) > top:
         yield f"and {len(found.tables) - top:,} more"
@@ -154,7 +153,7 @@ def _text(found: LogStatistics, top: int) -> Iterator[str]:
     yield ""
     yield from text_table(
         ("SERVER ID", "TRANSACTIONS", "ROWS", "BYTES"),
-        [(str(server), *_row(amount)) for server, amount in _writers(found)],
+        [(str(server), *astuple(amount)) for server, amount in _writers(found)],
     )
     yield ""
     yield from _domains(found)
@@ -198,11 +197,3 @@ def _writers(found: LogStatistics) -> list[tuple[int, Amount]]:
 def _peak(found: LogStatistics, name: str, step: int) -> int:
     amounts = found.rates.by(step).amounts.values()
     return max((getattr(amount, name) for amount in amounts), default=0)
-
-
-def _row(amount: Amount) -> tuple[int, int, int]:
-    return amount.transactions, amount.rows, amount.bytes
-
-
-def _amount(amount: Amount) -> dict[str, int]:
-    return dict(zip(("transactions", "rows", "bytes"), _row(amount), strict=True))

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_pipeline.cli.arguments import add_source, source_options
+from binlog_pipeline.cli.arguments import add_source, source_options, spark_options
 
 if TYPE_CHECKING:
     from binlog_pipeline.spark.streams import StreamTarget
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark stream`."""
     add_source(parser, "--from")
     parser.add_argument("--to", type=path_argument, required=True, metavar="TARGET", dest="target")
     parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark stream`. Returns the exit code."""
+    from binlog_pipeline.cli.outcome import told
     from binlog_pipeline.errors import BadOption
     from binlog_pipeline.jobs.state import OPS
 
@@ -51,29 +50,19 @@ def run(arguments: argparse.Namespace) -> int:
         "view": "changes",
         "maxbytespertrigger": arguments.max_bytes_per_trigger,
         "schemaevolution": arguments.schema_evolution,
+        "ops": OPS,
     }
-    options["ops"] = OPS
-    is_strict = (
-        source_options(arguments, **options).non_row == "fail"
-    )  # complains before Spark starts
-    return _stream(arguments, options, is_strict=is_strict)
-
-
-def _stream(arguments: argparse.Namespace, options: dict[str, str], *, is_strict: bool) -> int:
-    from binlog_pipeline.cli.outcome import told
+    parsed = source_options(arguments, **options)  # complains before Spark starts
     from binlog_pipeline.spark.failures import in_own_words
 
     with in_own_words():
         target = _followed(arguments, options)
     with target.opened() as kept:
-        return told(
-            arguments.target, is_complete=kept.is_complete, doubt=kept.doubt, is_strict=is_strict
-        )
+        return told(arguments.target, kept, is_strict=parsed.non_row == "fail")
 
 
 def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:
     """The target, when the query has ended."""
-    from binlog_pipeline.cli.arguments import spark_options
     from binlog_pipeline.spark.session import session
     from binlog_pipeline.spark.streams import StreamTarget
 
@@ -84,15 +73,15 @@ def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamT
         changes = (
             spark.readStream.format("binlog").options(**spark_options(arguments, **options)).load()
         )
-        now = {"availableNow": True} if arguments.available_now else None
-        target = StreamTarget.of(
+        target = StreamTarget(
             changes,
             str(arguments.target),
             table=arguments.table or "",
             keys=arguments.keys.split(",") if arguments.keys else (),
             sink=arguments.sink,
         )
-        trigger = now or {"processingTime": arguments.trigger}
+        every = {"processingTime": arguments.trigger}
+        trigger = {"availableNow": True} if arguments.available_now else every
         query = target.start(changes, str(arguments.checkpoint), trigger)
         try:
             query.awaitTermination()

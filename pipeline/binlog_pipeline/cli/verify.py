@@ -15,7 +15,6 @@ from binlog_pipeline.cli.text_table import size_text, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `binlog-spark verify`."""
     add_source(parser)
     parser.add_argument("--json", action="store_true", help="one object")
     add_range(parser)
@@ -23,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `binlog-spark verify`. Returns the exit code."""
     from binlog_pipeline.jobs.verify import verify
 
     done = verify(source_options(arguments), engine(arguments))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,7 +34,7 @@ class Amount:
 class Sizes:
     """Sizes in bytes, of which the first ten bits count: off by less than 0.2 %; the largest is exact."""
 
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)
     largest: int = 0
 
     def add(self, sizes: Integers) -> None:
@@ -43,12 +44,12 @@ class Sizes:
         bits = np.frexp(sizes.astype(np.float64))[1].astype(np.int64)
         shift = np.maximum(bits - _EXACT_BITS, 0)
         rounded, counts = np.unique(sizes >> shift << shift, return_counts=True)
-        _sum_up(self.counts, dict(zip(rounded.tolist(), counts.tolist(), strict=True)))
+        self.counts.update(dict(zip(rounded.tolist(), counts.tolist(), strict=True)))
         self.largest = max(self.largest, int(sizes.max()))
 
     def merge(self, other: Sizes) -> None:
         """Add the counts of `other`."""
-        _sum_up(self.counts, other.counts)
+        self.counts.update(other.counts)
         self.largest = max(self.largest, other.largest)
 
     def percentile(self, percent: float) -> int:
@@ -63,11 +64,11 @@ class Sizes:
 
     def buckets(self) -> list[tuple[int, int]]:
         """Counts of sizes from a power of two up to the next, without gaps: (least size, count)."""
-        by_bits: dict[int, int] = {}
+        by_bits: Counter[int] = Counter()
         for size, count in self.counts.items():
-            by_bits[size.bit_length()] = by_bits.get(size.bit_length(), 0) + count
+            by_bits[size.bit_length()] += count
         bits = range(min(by_bits), max(by_bits) + 1) if by_bits else range(0)
-        return [(1 << n >> 1, by_bits.get(n, 0)) for n in bits]
+        return [(1 << n >> 1, by_bits[n]) for n in bits]
 
 
 @dataclass(slots=True)
@@ -120,8 +121,3 @@ class Rates:
         amounts, self.amounts, self.step = self.amounts, {}, step
         for begin, amount in amounts.items():
             self.amounts.setdefault(begin - begin % step, Amount()).add(amount)
-
-
-def _sum_up(counts: dict[int, int], more: Mapping[int, int]) -> None:
-    for key, count in more.items():
-        counts[key] = counts.get(key, 0) + count

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState
-from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
+from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.partitions import PARTITION_BYTES
 
 from binlog_pipeline.errors import DataLost
-from binlog_pipeline.jobs.archive_part import ArchiveItem, WritePart, WrittenPart
-from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
+from binlog_pipeline.jobs.archive_part import WritePart, WrittenPart
+from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, last_part, plan_archive
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.sources.source import LogSource
-from binlog_pipeline.tasks import Workers
 
 _PUBLISH_PARTS: Final = 64
 _PUBLISH_S: Final = 2.0
@@ -119,7 +118,9 @@ class _Run:
                     part = waiting.pop(following)
                     following += 1
                     self._ready += [] if part is None else [part]
-                self._publish_now_and_then()
+                is_time = time.monotonic() - self._published_at > _PUBLISH_S
+                if len(self._ready) >= _PUBLISH_PARTS or is_time:
+                    self._publish()
                 done += 1
                 progress(done, len(plan.items))
         finally:
@@ -133,18 +134,9 @@ class _Run:
         at_once = _SPARK_ITEMS if engine.is_spark(plan.size) else len(plan.items)
         with open_workers(engine, plan.size) as workers:
             for begin in range(0, len(plan.items), at_once):
-                yield from self._mapped(workers, plan.items[begin : begin + at_once], begin)
-
-    def _mapped(
-        self, workers: Workers, items: Sequence[ArchiveItem], begin: int
-    ) -> Iterator[tuple[int, WrittenPart | None]]:
-        for number, written in workers.map(self._task, items):
-            yield begin + number, written
-
-    def _publish_now_and_then(self) -> None:
-        is_time = time.monotonic() - self._published_at > _PUBLISH_S
-        if len(self._ready) >= _PUBLISH_PARTS or is_time:
-            self._publish()
+                items = plan.items[begin : begin + at_once]
+                for number, written in workers.map(self._task, items):
+                    yield begin + number, written
 
     def _publish(self) -> None:
         self._published_at = time.monotonic()
@@ -164,9 +156,7 @@ class _Run:
 
 def _growing(manifest: ArchiveManifest, written: list[WrittenPart]) -> Iterator[StagedPart]:
     """Parts whose places come behind those of the parts before, also where the source is another one now."""
-    last: ArchivePart | None = next(
-        (part for part in reversed(manifest.parts) if part.groups), None
-    )
+    last = last_part(manifest)
     for one in written:
         part = one.staged.part
         if part.groups:

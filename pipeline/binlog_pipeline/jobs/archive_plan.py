@@ -17,11 +17,9 @@ from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
-from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log.log_file import base_state_from_outside
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.partitions import plan
-from binlog_storage.log.publication import Published
 from binlog_storage.log.ranges import GtidRange
 from binlog_storage.log.stored_groups import digest
 
@@ -30,7 +28,7 @@ from binlog_pipeline.groups import Groups
 from binlog_pipeline.jobs.archive_part import ArchiveItem
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
-from binlog_pipeline.sources.directory_reading import BEYOND, whole_from
+from binlog_pipeline.sources.directory_reading import whole_from
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.wanted import Wanted
 
@@ -68,7 +66,7 @@ def plan_archive(
     if isinstance(source, DirectorySource):
         return _plan_directory(source, manifest, partition_bytes, tail)
     _require_last(source, manifest)
-    wanted = Wanted(GtidRange(_position(manifest), source.latest()))
+    wanted = Wanted(GtidRange(manifest.state.position(), source.latest()))
     return ArchivePlan([ArchiveItem(part) for part in source.slices(wanted, partition_bytes)])
 
 
@@ -76,18 +74,19 @@ def _plan_directory(
     source: DirectorySource, manifest: ArchiveManifest, partition_bytes: int, tail: bool
 ) -> ArchivePlan:
     published = source.published()
-    with LogPages(ReadOnlyDisk(Path(source.path)), _end(published)) as pages:
+    written_to = None if published is None else published.end
+    with LogPages(ReadOnlyDisk(Path(source.path)), written_to) as pages:
         files = there = pages.files()
         end = None if published is None else BinlogState.parse(published.state)
         if published is not None and not tail and published.end.file_no in there:
             end = base_state_from_outside(pages, published.end.file_no)
             files = [number for number in there if number < published.end.file_no]
-        oldest, whole = _whole_from(source.path, pages, there)
+        oldest, whole = whole_from(source.path, pages, there)
         start = _place(source.path, pages, there, manifest, oldest, whole)
         wanted = Wanted()
         if start is None:
             _require_last(source, manifest)
-            wanted = Wanted(GtidRange(_position(manifest)))
+            wanted = Wanted(GtidRange(manifest.state.position()))
             _require_not_purged(source, wanted.gtids, oldest)
         elif not files or start.file_no > files[-1]:
             return ArchivePlan([])
@@ -96,7 +95,7 @@ def _plan_directory(
     begin = whole if start is None else start
     items = [
         ArchiveItem(
-            DirectorySlice(source.path, part, _end(published), wanted, published, begin=whole),
+            DirectorySlice(source.path, part, written_to, wanted, published, begin=whole),
             begin if start is not None and part.begin < begin else None,
             _known_markers(manifest) if not number and start is not None else 0,
         )
@@ -104,17 +103,6 @@ def _plan_directory(
     ]
     size = sum(part.end_page - part.first_page for part in parts) * PAGE_SIZE
     return ArchivePlan(items, size, end)
-
-
-def _end(published: Published | None) -> Position | None:
-    return None if published is None else published.end
-
-
-def _whole_from(path: str, pages: LogPages, files: list[int]) -> tuple[BinlogState, Position]:
-    """The state, and the place, from which on all groups of a directory are whole."""
-    if not files:
-        return BinlogState(), BEGINNING
-    return whole_from(path, pages, files, pages.end or BEYOND)
 
 
 def _require_not_purged(source: DirectorySource, wanted: GtidRange, oldest: BinlogState) -> None:
@@ -138,9 +126,9 @@ def _place(
     """The place to go on from; None if it is not known by place.
 
     Args:
-        oldest, whole: as of `_whole_from`.
+        oldest, whole: as of `whole_from`.
     """
-    last = _last(manifest)
+    last = last_part(manifest)
     if not files:
         return None
     if last is not None:
@@ -180,7 +168,7 @@ def _is_last(found: Groups, last: ArchivePart) -> bool:
 
 def _require_last(source: LogSource, manifest: ArchiveManifest) -> None:
     """Raises `SourceError` if the source has another group by the name of the archive's last, `DataLost` if none."""
-    last, position = _last(manifest), _position(manifest)
+    last, position = last_part(manifest), manifest.state.position()
     if last is None:
         return
     domain, server, seq = last.last_gtid
@@ -211,10 +199,6 @@ def _groups(source: LogSource, wanted: Wanted) -> Iterable[Groups]:
         yield from part.read()
 
 
-def _position(manifest: ArchiveManifest) -> SlavePosition:
-    return manifest.state.position()
-
-
 def _known_markers(manifest: ArchiveManifest) -> int:
     """Start markers behind the last group of the archive."""
     count = 0
@@ -225,6 +209,6 @@ def _known_markers(manifest: ArchiveManifest) -> int:
     return count
 
 
-def _last(manifest: ArchiveManifest) -> ArchivePart | None:
+def last_part(manifest: ArchiveManifest) -> ArchivePart | None:
     """The last part that has groups."""
     return next((part for part in reversed(manifest.parts) if part.groups), None)

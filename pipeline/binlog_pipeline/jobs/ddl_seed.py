@@ -8,9 +8,8 @@ from typing import Any
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_pipeline.jobs.cutting import cut
-from binlog_pipeline.jobs.progress import Progress
-from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.jobs.cutting import over_slices
+from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_history import apply
@@ -45,31 +44,19 @@ class DdlSeed:
     unknown: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FindStatements:
+def slice_statements(part: Slice) -> list[tuple[Gtid, LoggedStatement]]:
     """The task of a worker: the DDL statements of a slice, in the order of the log."""
-
-    def __call__(self, part: Slice) -> list[tuple[Gtid, LoggedStatement]]:
-        return [
-            (groups.gtid(i), statement) for groups in part.read() for i, statement in ddl_in(groups)
-        ]
+    return [
+        (groups.gtid(i), statement) for groups in part.read() for i, statement in ddl_in(groups)
+    ]
 
 
 def ddl_catalog(options: SourceOptions, engine: Engine | None = None) -> DdlCatalog:
     """The tables as the statements of a range leave them. Raises `PipelineError`, `StorageError`."""
-    engine = engine or Engine()
-    slices, size = cut(open_source(options), options.wanted, engine.count)
-    parts: dict[int, list[tuple[Gtid, LoggedStatement]]] = {}
-    with (
-        open_workers(engine, size) as workers,
-        Progress(len(slices), "schema", "slice") as progress,
-    ):
-        for number, part in workers.map(FindStatements(), slices):
-            parts[number] = part
-            progress.add()
     catalog = DdlCatalog()
-    for number in range(len(slices)):
-        for gtid, statement in parts[number]:
+    source = open_source(options)
+    for found in over_slices(slice_statements, source, options.wanted, engine, "schema"):
+        for gtid, statement in found:
             apply(catalog, statement, str(gtid))
     return catalog
 

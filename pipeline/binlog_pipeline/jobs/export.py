@@ -7,24 +7,20 @@ was killed has left is not in the manifest: the next run removes it, and does th
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, RowDecoder
 from binlog_storage.disk.durable_files import sync_folder
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
-from binlog_pipeline.jobs.cutting import cut
+from binlog_pipeline.errors import BadOption, DataLost, SourceError
+from binlog_pipeline.jobs.cutting import over_slices
 from binlog_pipeline.jobs.manifest import (
     MANIFEST,
     MOVES,
@@ -32,27 +28,27 @@ from binlog_pipeline.jobs.manifest import (
     ExportedStatement,
     ExportManifest,
 )
-from binlog_pipeline.jobs.progress import Progress
-from binlog_pipeline.jobs.typed_files import TypedFiles, WrittenFile
-from binlog_pipeline.jobs.typed_rows import Layout
-from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.jobs.typed_files import Layout, TypedFiles, WrittenFile
+from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import LogSource, Slice
-from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement, gathered
+from binlog_pipeline.tables.lock import LOCK, sole_writer
+from binlog_pipeline.telling import readable
+from binlog_pipeline.views.changes_gathering import GatheredRows, gathered
 from binlog_pipeline.views.changes_opening import column_options_of
 from binlog_pipeline.views.changes_statements import (
     column_moves,
     refuse_non_row,
     row_statements,
 )
-from binlog_pipeline.views.prepared import PREPARED, ROLLED_BACK, XaSteps
+from binlog_pipeline.views.prepared import PREPARED, ROLLED_BACK, XaStep, XaSteps
+from binlog_pipeline.wanted import unreached
 
 _STAGING: Final = "_staging"
-_LOCK: Final = "_lock"
 _GATHER_BYTES: Final = 16 << 20
 
 
@@ -74,19 +70,8 @@ class SliceExport:
 
     files: list[WrittenFile]
     statements: list[ExportedStatement]
-    xa: list[ExportedXa]
+    xa: list[XaStep]
     unnamed: set[TableName]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedXa:
-    """A step of an XA transaction: see `views/prepared.py`."""
-
-    gtid: str
-    kind: str
-    xid: str
-    sql: str
-    tables: tuple[TableName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +91,17 @@ class ExportSlice:
         directory.mkdir(parents=True)
         files = TypedFiles(directory, self.layout)
         unnamed: set[TableName] = set()
-        decoder = RowDecoder(self.columns, lambda table: self._prepare(table, unnamed))
+        decoder = RowDecoder(
+            self.columns, lambda table: self.seed.of_wanted(table, self.wanted, unnamed)
+        )
         statements: list[ExportedStatement] = []
         steps = XaSteps()
-        xa: list[ExportedXa] = []
+        xa: list[XaStep] = []
         for some in gathered(part.read(), decoder, _GATHER_BYTES, with_statements=True):
             if self.is_strict:
                 refuse_non_row(some, self.wanted)
             statements += self._statements(some)
-            xa += [
-                ExportedXa(
-                    str(step.gtid),
-                    step.kind,
-                    step.xid,
-                    step.placed.statement.sql,
-                    tuple(sorted(step.tables)),
-                )
-                for step in steps.of(some)
-            ]
+            xa += steps.of(some)
             files.add(some)
         return SliceExport(files.close(), statements, xa, unnamed)
 
@@ -137,26 +115,15 @@ class ExportSlice:
             for placed, name, moved in column_moves(some, self.wanted)
         ]
         told.sort(key=lambda one: (one[0].group, one[0].event))
-        return [_exported(some, *one) for one in told]
-
-    def _prepare(self, table: TableMap, unnamed: set[TableName]) -> TableMap | None:
-        if not self.wanted.has(table.database, table.table):
-            return None
-        if any(column.name is None for column in table.columns):
-            unnamed.add(TableName(table.database, table.table))
-        return self.seed.applied(table)
+        return [
+            _exported(some.gtid(placed), name, op, placed.statement.sql, why)
+            for placed, name, op, why in told
+        ]
 
 
-def _exported(
-    some: GatheredRows, placed: PlacedStatement, name: TableName, op: str, why: str
-) -> ExportedStatement:
+def _exported(gtid: Gtid, name: TableName, op: str, sql: str, why: str) -> ExportedStatement:
     return ExportedStatement(
-        str(some.heads.gtid(placed.group - some.heads.first)),
-        _shown(name.database),
-        _shown(name.table),
-        op,
-        _shown(placed.statement.sql),
-        why,
+        str(gtid), readable(name.database), readable(name.table), op, readable(sql), why
     )
 
 
@@ -174,8 +141,7 @@ def export(
     """
     target = local_path(target)
     source = open_source(options)
-    engine = engine or Engine()
-    with _locked(target):
+    with sole_writer(target, f"another export into {target} is running"):
         settings = _settings(options, layout)
         manifest = ExportManifest.read(target)
         if manifest is None:
@@ -188,7 +154,6 @@ def export(
         end = _end(source, start, options.end_gtid)
         if end == start:
             return Exported(start, 0, 0, 0)
-        slices, size = cut(source, options.wanted.between(start, end), engine.count)
         staging = target / _STAGING
         task = ExportSlice(
             str(staging.absolute()),
@@ -198,15 +163,8 @@ def export(
             column_options_of(options),
             options.non_row == "fail",
         )
-        written: dict[int, SliceExport] = {}
-        with (
-            open_workers(engine, size) as workers,
-            Progress(len(slices), "export", "slice") as progress,
-        ):
-            for number, files in workers.map(task, slices):
-                written[number] = files
-                progress.add()
-        added = _publish(target, manifest, [written[i] for i in range(len(slices))], end)
+        wanted = options.wanted.between(start, end)
+        added = _publish(target, manifest, over_slices(task, source, wanted, engine, "export"), end)
         shutil.rmtree(staging, ignore_errors=True)
         return added
 
@@ -241,7 +199,7 @@ def _publish(
     return Exported(end, len(all_files), rows, size, unknown)
 
 
-def _judged(manifest: ExportManifest, steps: Sequence[ExportedXa]) -> list[ExportedStatement]:
+def _judged(manifest: ExportManifest, steps: Sequence[XaStep]) -> list[ExportedStatement]:
     """Statements for the manifest from XA transactions that are rolled back, or only prepared.
 
     One that was prepared in front of all that was exported has no rows in it.
@@ -250,43 +208,32 @@ def _judged(manifest: ExportManifest, steps: Sequence[ExportedXa]) -> list[Expor
     for step in steps:
         prepared = f"XA PREPARE {step.xid}"
         if step.kind == PREPARED:
+            why = "only prepared: its rows may be taken back"
             added += [
-                _of_xa(step, name, prepared, "only prepared: its rows may be taken back")
-                for name in step.tables
+                _exported(step.gtid, name, "x", prepared, why) for name in sorted(step.tables)
             ]
             continue
         had = [one for one in (*manifest.statements, *added) if one.sql == prepared]
         manifest.statements = [one for one in manifest.statements if one.sql != prepared]
         added = [one for one in added if one.sql != prepared]
         if step.kind == ROLLED_BACK:
+            sql = step.placed.statement.sql
             for one in had:
                 name = TableName(one.database, one.table)
-                added.append(_of_xa(step, name, step.sql, f"takes back the rows of {one.gtid}"))
+                why = f"takes back the rows of {one.gtid}"
+                added.append(_exported(step.gtid, name, "x", sql, why))
     manifest.statements += added
     return added
-
-
-def _of_xa(step: ExportedXa, name: TableName, sql: str, why: str) -> ExportedStatement:
-    return ExportedStatement(
-        step.gtid, _shown(name.database), _shown(name.table), "x", _shown(sql), why
-    )
-
-
-def _shown(text: str) -> str:
-    """Surrogates stand for bytes that are no UTF-8; JSON does not take them."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _end(source: LogSource, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
     """Up to where there is something, and it is wanted; not before `start`. Raises `DataLost`."""
     latest = source.latest()
-    for gtid in start:
-        last = latest.get(gtid.domain_id)
-        if last is None or last.seq_no < gtid.seq_no:
-            raise DataLost(
-                f"{source.name} ends at '{latest}', and {gtid} was exported before: it is another source, or has begun "
-                "anew; export into another directory"
-            )
+    for gtid in unreached(start, latest):
+        raise DataLost(
+            f"{source.name} ends at '{latest}', and {gtid} was exported before: it is another source, or has begun "
+            "anew; export into another directory"
+        )
     end = start
     for last in latest:
         stop = last if wanted is None else wanted.get(last.domain_id)
@@ -312,7 +259,7 @@ def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
 
 def _begin(target: Path, manifest: ExportManifest) -> None:
     """Begin an empty directory with a manifest: files that are removed later are then ours. Raises `BadOption`."""
-    others = {path.name for path in target.iterdir()} - {_LOCK, f"{MANIFEST}.new"}
+    others = {path.name for path in target.iterdir()} - {LOCK, f"{MANIFEST}.new"}
     if others:
         raise BadOption(
             f"{target} has {min(others)}, but no {MANIFEST}: export into a directory that is empty, or new"
@@ -349,18 +296,3 @@ def _clean(target: Path, manifest: ExportManifest) -> None:
     for path in target.glob("*/*/schema=*/part-*.parquet"):
         if str(path.relative_to(target)) not in known:
             path.unlink()
-
-
-@contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """One run at a time. Raises `PipelineError`."""
-    target.mkdir(parents=True, exist_ok=True)
-    fd = os.open(target / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PipelineError(f"another export into {target} is running") from None
-        yield
-    finally:
-        os.close(fd)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.archive import is_archive
 from binlog_storage.disk.local_path import local_path
@@ -48,33 +46,22 @@ def position_of(what: str) -> SlavePosition:
     if not path.is_dir():
         try:
             return SlavePosition.parse(what)
-        except (BadGtidList, DuplicateGtidDomain):
+        except ServerError:
             raise BadOption(
                 f"{what} is neither a directory nor a GTID position such as 0-1-500"
             ) from None
     if is_archive(path):
         return ArchiveSource(what).latest()
-    for read in _READERS:
-        position = read(path)
-        if position is not None:
-            return position
+    manifest = ExportManifest.read(path) or StateManifest.newest(path)
+    if manifest is not None:
+        return manifest.slave_position
+    if (path / "offsets").is_dir():
+        return _of_checkpoint(path)
     raise BadOption(f"{what} is no export, archive, state table or checkpoint")
 
 
-def _of_export(path: Path) -> SlavePosition | None:
-    manifest = ExportManifest.read(path)
-    return None if manifest is None else manifest.slave_position
-
-
-def _of_state(path: Path) -> SlavePosition | None:
-    manifest = StateManifest.newest(path)
-    return None if manifest is None else manifest.slave_position
-
-
-def _of_checkpoint(path: Path) -> SlavePosition | None:
+def _of_checkpoint(path: Path) -> SlavePosition:
     """The end of the last batch that was committed; before the first, the beginning of that."""
-    if not (path / "offsets").is_dir():
-        return None
     done = [int(name.name) for name in (path / "commits").glob("[0-9]*")]
     if not done:
         raise SourceError(f"{path}: no batch of the stream is done yet")
@@ -82,13 +69,6 @@ def _of_checkpoint(path: Path) -> SlavePosition | None:
     for line in offsets.read_text("utf-8").splitlines():
         try:
             return SlavePosition.parse(json.loads(line)["gtid"])
-        except (ValueError, KeyError, TypeError, BadGtidList):
+        except (ValueError, KeyError, TypeError, ServerError):
             continue
     raise SourceError(f"{offsets} has no offset of a source binlog")
-
-
-_READERS: Final[tuple[Callable[[Path], SlavePosition | None], ...]] = (
-    _of_export,
-    _of_state,
-    _of_checkpoint,
-)

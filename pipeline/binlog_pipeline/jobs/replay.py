@@ -59,16 +59,15 @@ def replay(
         )
     disk.lock(LOCK_NAME)
     try:
-        state = StateStore(disk)
         redo = _SMALL_REDO_BYTES if max_binlog_size < _REDO_BYTES else _REDO_BYTES
         options = StoreOptions(max_binlog_size=max_binlog_size, innodb_log_file_size=redo)
-        engine = IbbEngine(disk, options, facts=state, background=True)
+        engine = IbbEngine(disk, options, facts=StateStore(disk), background=True)
     except BaseException:
         disk.close()
         raise
     try:
         taken = take_archive(
-            engine, state, source, lambda taken: progress(source.bytes_read, source.size)
+            engine, engine.facts, source, lambda taken: progress(source.bytes_read, source.size)
         )
         return Replayed(taken, engine.binlog_state().position())
     finally:

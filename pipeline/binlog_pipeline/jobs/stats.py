@@ -1,4 +1,6 @@
-"""Statistics of a source: which tables are hot, how large transactions are, how many there are when, who writes."""
+"""Statistics of a source: which tables are hot, how large transactions are, how many there are when, who writes, which
+GTIDs are missing.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,15 @@ from binlog_protocol.gtid import Gtid
 
 from binlog_pipeline.groups import Integers
 from binlog_pipeline.jobs.amounts import Amount, Rates, Sizes
-from binlog_pipeline.jobs.cutting import cut
-from binlog_pipeline.jobs.gtid_gaps import DomainNumbers
-from binlog_pipeline.jobs.progress import Progress
-from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.jobs.cutting import over_slices
+from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
 from binlog_pipeline.views.transactions import TransactionsView
 
 LARGEST: Final = 100
+_GAPS_KEPT: Final = 1000
 _OPS: Final = ("inserts", "updates", "deletes")
 _MICROSECONDS: Final = 1_000_000
 
@@ -33,6 +34,64 @@ class LargeTransaction(NamedTuple):
     timestamp: int
     rows: int
     tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Numbers between two groups that follow each other in a domain; `missing` is negative where they go back."""
+
+    before: Gtid
+    behind: Gtid
+
+    @property
+    def missing(self) -> int:
+        ahead = self.behind.seq_no - self.before.seq_no
+        return ahead - 1 if ahead > 0 else ahead
+
+
+@dataclass(slots=True)
+class DomainNumbers:
+    """The groups of one domain, in the order of the log.
+
+    missing: how many numbers there are between the first and the last that no group has.
+    gaps: the first thousand places where numbers are missing or go back; gap_count has all.
+    """
+
+    first: Gtid
+    last: Gtid
+    count: int = 0
+    missing: int = 0
+    gap_count: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, domain: int, servers: Integers, numbers: Integers) -> DomainNumbers:
+        """The numbers of consecutive groups of a domain; at least one."""
+
+        def gtid(i: int) -> Gtid:
+            return Gtid(domain, int(servers[i]), int(numbers[i]))
+
+        made = cls(gtid(0), gtid(len(numbers) - 1), len(numbers))
+        steps = np.diff(numbers)
+        for i in np.flatnonzero(steps != 1).tolist():
+            made._note(Gap(gtid(i), gtid(i + 1)))
+        return made
+
+    def merge(self, following: DomainNumbers) -> None:
+        """Add the numbers that follow in the log."""
+        if following.first.seq_no != self.last.seq_no + 1:
+            self._note(Gap(self.last, following.first))
+        self.last = following.last
+        self.count += following.count
+        self.missing += following.missing
+        self.gap_count += following.gap_count
+        self.gaps += following.gaps[: _GAPS_KEPT - len(self.gaps)]
+
+    def _note(self, gap: Gap) -> None:
+        self.gap_count += 1
+        self.missing += max(gap.missing, 0)
+        if len(self.gaps) < _GAPS_KEPT:
+            self.gaps.append(gap)
 
 
 @dataclass(slots=True)
@@ -158,19 +217,10 @@ class _Columns:
 
 def statistics(options: SourceOptions, engine: Engine | None = None) -> LogStatistics:
     """The statistics of the groups that the options select. Raises `PipelineError`, `StorageError`."""
-    engine = engine or Engine()
-    slices, size = cut(open_source(options), options.wanted, engine.count)
-    parts: dict[int, LogStatistics] = {}
-    with (
-        open_workers(engine, size) as workers,
-        Progress(len(slices), "stats", "slice") as progress,
-    ):
-        for number, part in workers.map(slice_statistics, slices):
-            parts[number] = part
-            progress.add()
     total = LogStatistics()
-    for number in range(len(slices)):
-        total.merge(parts.pop(number))
+    source = open_source(options)
+    for part in over_slices(slice_statistics, source, options.wanted, engine, "stats"):
+        total.merge(part)
     return total
 
 

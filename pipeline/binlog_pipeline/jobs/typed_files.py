@@ -2,6 +2,13 @@
 
 Rows come in the order of the log, and each file has its rows in that order. A file is of one table with one list of
 columns. Row groups have at most 128 Ki rows, and about 32 MiB before they are encoded.
+
+    layout struct    _op, _gtid, _ts, _order, _present, before, after
+    layout flat      _op, _gtid, _ts, _order, _present, and the columns: as they are now; of a DELETE, as they were
+
+_gtid, _ts and _order are those of view `changes`. _op is c, u or d (INSERT, UPDATE, DELETE). _present is null if all
+columns were logged, else a bitmap of those that were, least bit first; of `after`, or of `before` for a DELETE.
+`before` of an INSERT and `after` of a DELETE are null.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +26,25 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import Changes
 from binlog_storage.disk.durable_files import sync_file
 
-from binlog_pipeline.jobs.typed_rows import Layout, image_schema, row_schema, typed_rows
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.schemas.columns import spark_type
 from binlog_pipeline.views.changes_gathering import GatheredRows, Heads
-from binlog_pipeline.views.changes_order import Places, log_order
+from binlog_pipeline.views.changes_layouts import repeated
+from binlog_pipeline.views.changes_order import PLACE_FIELDS, Places, log_order
+from binlog_pipeline.views.changes_rows import OPS, logged_columns
+
+Layout = Literal["struct", "flat"]
 
 _GROUP_ROWS: Final = 1 << 17
 _GROUP_BYTES: Final = 32 << 20
 _WAITING_BYTES: Final = 96 << 20
 _OPEN_FILES: Final = 200
+_PLACE_COLUMNS: Final = 3  # `_order_key` is `_order` in other words
+_HEAD: Final = [
+    pa.field("_op", pa.string()),
+    *PLACE_FIELDS[:_PLACE_COLUMNS],
+    pa.field("_present", pa.binary()),
+]
 _PLAIN: Final = ("seq", "offset")  # columns that hardly repeat: a dictionary would only cost time
 
 
@@ -66,7 +84,7 @@ class TypedFiles:
         tables: dict[tuple[str, str, pa.Schema], list[Changes]] = {}
         for some in gathered.changes:
             name = some.table.database, some.table.table
-            tables.setdefault((*name, image_schema(some)), []).append(some)
+            tables.setdefault((*name, _image_schema(some)), []).append(some)
         for key, found in tables.items():
             file = self._file(key, found[0])
             self._waiting += file.add(found, gathered.heads)
@@ -103,10 +121,10 @@ class _OpenFile:
 
     def __init__(self, path: Path, changes: Changes, layout: Layout) -> None:
         self._path: Final = path
-        self._image: Final = image_schema(changes)
+        self._image: Final = _image_schema(changes)
         self._table: Final = changes.table
         self._layout: Final[Layout] = layout
-        self._schema: Final = row_schema(self._image, layout)
+        self._schema: Final = _row_schema(self._image, layout)
         self._writer: Final = pq.ParquetWriter(
             path,
             self._schema,
@@ -128,9 +146,9 @@ class _OpenFile:
 
     def add(self, changes: list[Changes], heads: Heads) -> int:
         """Add changes. Returns by how many bytes the waiting rows have grown."""
-        places = [Places(heads, some.group - heads.first, some.event, some.row) for some in changes]
+        places = [Places.of(some, heads) for some in changes]
         batches = [
-            typed_rows(some, where, self._schema, self._layout)
+            _typed_rows(some, where, self._schema, self._layout)
             for some, where in zip(changes, places, strict=True)
         ]
         order = log_order(places)
@@ -199,3 +217,47 @@ def _leaves(field: pa.Field, name: str) -> list[str]:
     if not pa.types.is_struct(field.type):
         return [name]
     return [leaf for child in field.type for leaf in _leaves(child, f"{name}.{child.name}")]
+
+
+def _image_schema(changes: Changes) -> pa.Schema:
+    """The schema of row images: the table's columns, with types that Spark has."""
+    image = changes.before if changes.after is None else changes.after
+    assert image is not None
+    return pa.schema([pa.field(f.name, spark_type(f.type)) for f in image.schema])
+
+
+def _row_schema(image: pa.Schema, layout: Layout) -> pa.Schema:
+    """The schema of the rows that `_typed_rows` makes. Raises `BadOption`."""
+    if layout == "flat":
+        clash = {field.name for field in _HEAD} & set(image.names)
+        if clash:
+            raise BadOption(f"a table has a column {min(clash)}, as layout flat has: use struct")
+        return pa.schema([*_HEAD, *image])
+    both = pa.struct(list(image))
+    return pa.schema([*_HEAD, pa.field("before", both), pa.field("after", both)])
+
+
+def _typed_rows(
+    changes: Changes, places: Places, schema: pa.Schema, layout: Layout
+) -> pa.RecordBatch:
+    """Rows of a file, in the order of the log; `places` are the places of the changes in it."""
+    count = len(changes)
+    columns = [
+        repeated(OPS[changes.kind], pa.string(), count),
+        *places.columns()[:_PLACE_COLUMNS],
+        repeated(logged_columns(changes), pa.binary(), count),
+    ]
+    if layout == "flat":
+        image = changes.before if changes.after is None else changes.after
+        assert image is not None
+        columns += image.columns
+    else:
+        kind = schema.field("after").type
+        columns += [_struct(image, kind, count) for image in (changes.before, changes.after)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _struct(image: pa.RecordBatch | None, kind: pa.DataType, count: int) -> pa.Array:
+    if image is None:
+        return pa.nulls(count, kind)
+    return pa.StructArray.from_arrays(image.columns, fields=list(kind))

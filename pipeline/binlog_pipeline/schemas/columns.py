@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import ColumnOptions, arrow_schema, column_names
+from binlog_protocol.sql.token_reader import TableName
 
 from binlog_pipeline.errors import BadOption
 
@@ -38,9 +39,15 @@ def picked_fields(table: TableMap, options: ColumnOptions, names: Sequence[str])
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise BadOption(
-            f"{full_name(table)} has no column {', '.join(unknown)}; it has {', '.join(by_name)}"
+            f"{table_name(table)} has no column {', '.join(unknown)}; it has {', '.join(by_name)}"
         )
     return [by_name[name] for name in names]
+
+
+def key_fields(table: TableMap, options: ColumnOptions) -> tuple[pa.Field, ...]:
+    """The Arrow fields of the primary key, as `key_names`."""
+    by_name = {field.name: field for field in table_fields(table, options)}
+    return tuple(by_name[name] for name in key_names(table))
 
 
 def key_names(table: TableMap) -> list[str]:
@@ -49,9 +56,14 @@ def key_names(table: TableMap) -> list[str]:
     return [names[part.column] for part in table.primary_key or ()]
 
 
-def full_name(table: TableMap) -> str:
-    """`database.table`, for messages."""
-    return f"{table.database}.{table.table}"
+def is_named(table: TableMap) -> bool:
+    """Whether the log has names of its columns."""
+    return all(column.name is not None for column in table.columns)
+
+
+def table_name(table: TableMap) -> TableName:
+    """The name of its table; `database.table` as text."""
+    return TableName(table.database, table.table)
 
 
 def schema_id(table: TableMap) -> int:

@@ -6,18 +6,17 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from binlog_protocol.sql.token_reader import NotUnderstood
+from binlog_protocol.tables.ddl_types import charset_of_collation, charset_of_name
 
-from binlog_pipeline.schemas.ddl_columns import Elements
+from binlog_pipeline.schemas.ddl_columns import INDEX, Elements
 from binlog_pipeline.schemas.ddl_options import OptionsReader
 from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
-from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
 COLUMN_COMES, COLUMN_GOES = "+column", "-column"
 HIDDEN_COMES, HIDDEN_GOES = "+hidden", "-hidden"
 MOVED: Final = frozenset((COLUMN_COMES, COLUMN_GOES, HIDDEN_COMES, HIDDEN_GOES))
 _MAY_RENAME: Final = frozenset(("ADD", "CHANGE", "RENAME"))
-_INDEXES: Final = ("INDEX", "KEY")
 _OF_PARTITIONS: Final = frozenset((
     "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "TRUNCATE",
 ))  # fmt: skip
@@ -153,7 +152,7 @@ class AlterReader(OptionsReader):
         elif self.accept("CONVERT", "TO"):
             self._convert(made)
         elif self.accept("PARTITION", "BY") or (
-            word in _OF_PARTITIONS and self._partition_is_next()
+            word in _OF_PARTITIONS and self.text_behind() == "PARTITION"
         ):
             self.at = len(self.tokens)
         elif self.accept("ORDER", "BY"):
@@ -174,10 +173,6 @@ class AlterReader(OptionsReader):
         ):
             return self.is_at_end() and word == ""
         return True
-
-    def _partition_is_next(self) -> bool:
-        at = self.at + 1
-        return at < len(self.tokens) and self.tokens[at].text.upper() == "PARTITION"
 
     def _add(self, made: Alteration) -> None:
         if self.accept("PARTITION"):
@@ -209,7 +204,7 @@ class AlterReader(OptionsReader):
         elif self.accept("FOREIGN", "KEY") or self.accept("CONSTRAINT") or self.accept("CHECK"):
             self.accept("IF", "EXISTS")
             self._named_index(made)
-        elif self.word() in _INDEXES:
+        elif self.word() in INDEX:
             self.at += 1
             self.accept("IF", "EXISTS")
             self._named_index(made)
@@ -247,7 +242,7 @@ class AlterReader(OptionsReader):
             old = self.identifier()
             self._expect_word("TO")
             made.renamed.append((old, self.identifier(), if_exists))
-        elif self.word() in _INDEXES:
+        elif self.word() in INDEX:
             self.at += 1
             self.accept("IF", "EXISTS")
             self.identifier()
@@ -260,7 +255,7 @@ class AlterReader(OptionsReader):
 
     def _alter(self) -> None:
         """A default, or whether an index or a constraint is used: columns stay what they are."""
-        if self.word() in (*_INDEXES, "CONSTRAINT", "CHECK"):
+        if self.word() in (*INDEX, "CONSTRAINT", "CHECK"):
             self.at += 1
         else:
             self.accept("COLUMN")

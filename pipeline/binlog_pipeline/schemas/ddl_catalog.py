@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName
 
@@ -40,11 +40,6 @@ class DdlCatalog:
         """Tables with their layouts, the newest first."""
         for name in sorted(self._past):
             yield name, self._past[name][::-1]
-
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """The entries of a file for `schemaSeed`: one for each layout of each known table."""
-        for name, past in self.known():
-            yield from (since.layout.entry(name, since.gtid) for since in past)
 
     def layout(self, name: TableName) -> TableLayout:
         """The layout of a table at this point of the log. Raises `NotUnderstood` if it is not known."""

@@ -11,8 +11,7 @@ from typing import Final
 
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
 from binlog_protocol.sql.tokens import Token, TokenKind
-
-from binlog_pipeline.schemas.ddl_types import (
+from binlog_protocol.tables.ddl_types import (
     BINARY,
     COMPRESSED,
     DdlType,
@@ -23,7 +22,9 @@ from binlog_pipeline.schemas.ddl_types import (
     with_signs,
 )
 
-NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
+from binlog_pipeline.schemas.logged_statements import NO_BACKSLASH_ESCAPES
+
+INDEX: Final = ("INDEX", "KEY")
 _CHARSETS: Final = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": BINARY}
 _PLAIN: Final = frozenset((
     "NULL", "AUTO_INCREMENT", "INVISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED",
@@ -80,11 +81,14 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """PRIMARY KEY or UNIQUE: names, the length that each has, in characters, and which is WITHOUT OVERLAPS."""
+    """PRIMARY KEY or UNIQUE.
 
-    names: tuple[str, ...]
+    parts: names, and the length that each has, in characters.
+    overlaps: the period that is WITHOUT OVERLAPS, in small letters.
+    """
+
+    parts: tuple[tuple[str, int | None], ...]
     is_primary: bool
-    lengths: tuple[int | None, ...] = ()
     overlaps: str = ""
     uses_hash: bool = False
 
@@ -92,7 +96,7 @@ class Key:
         """Raises `NotUnderstood` for one that has a hidden column. `engine`: in small letters, if it is known."""
         by_name = {lower(column.name): column for column in columns}
         size = 0
-        for name, length in zip(self.names, self.lengths, strict=True):
+        for name, length in self.parts:
             column = by_name.get(lower(name))
             if column is not None:
                 size += column.type.key_bytes(column.charset, length)
@@ -103,13 +107,9 @@ class Key:
     def behind(self, names: Mapping[str, str]) -> Key | None:
         """When columns have other names, or have gone: `names` has the new ones by the old in small letters."""
         parts = [
-            (names[lower(name)], length)
-            for name, length in zip(self.names, self.lengths, strict=True)
-            if lower(name) in names
+            (names[lower(name)], length) for name, length in self.parts if lower(name) in names
         ]
-        if not parts:
-            return None
-        return replace(self, names=tuple(n for n, _ in parts), lengths=tuple(x for _, x in parts))
+        return replace(self, parts=tuple(parts)) if parts else None
 
 
 @dataclass(slots=True)
@@ -169,13 +169,16 @@ class ColumnReader(TokenReader):
         """Whether a key or a constraint is next. All these words are reserved, besides VECTOR."""
         if self.word() in _OF_KEYS:
             return True
-        behind = self.tokens[self.at + 1].text.upper() if self.at + 1 < len(self.tokens) else ""
-        return self.word() == "VECTOR" and behind in ("KEY", "INDEX")
+        return self.word() == "VECTOR" and self.text_behind() in INDEX
 
     def is_period(self) -> bool:
         """Whether PERIOD FOR is next."""
-        begin = [token.text.upper() for token in self.tokens[self.at : self.at + 2]]
-        return self.word() == "PERIOD" and begin == ["PERIOD", "FOR"]
+        return self.word() == "PERIOD" and self.text_behind() == "FOR"
+
+    def text_behind(self) -> str:
+        """The token behind the next one, in capitals; empty for none."""
+        behind = self.tokens[self.at + 1 : self.at + 2]
+        return behind[0].text.upper() if behind else ""
 
     def key(self) -> Key | None:
         """Read a key or constraint; None for one that does not matter."""
@@ -195,16 +198,14 @@ class ColumnReader(TokenReader):
                 raise NotUnderstood("a key without columns")
             uses_hash = uses_hash or self.word() == "HASH"
             self.at += 1
-        names: list[str] = []
-        lengths: list[int | None] = []
+        parts: list[tuple[str, int | None]] = []
         overlaps = ""
         while True:
             name = self.identifier()
             if self.accept("WITHOUT", "OVERLAPS"):
                 overlaps = lower(name)
             else:
-                names.append(name)
-                lengths.append(self._length())
+                parts.append((name, self._length()))
             self.accept("ASC")
             self.accept("DESC")
             if not self.sign(","):
@@ -215,7 +216,7 @@ class ColumnReader(TokenReader):
         uses_hash = uses_hash or any(
             token.text.upper() == "HASH" for token in self.tokens[begin : self.at]
         )
-        return Key(tuple(names), is_primary, tuple(lengths), overlaps, uses_hash)
+        return Key(tuple(parts), is_primary, overlaps, uses_hash)
 
     def _length(self) -> int | None:
         """The length of a part of a key, in brackets; None without one."""

@@ -7,6 +7,7 @@ told from others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
@@ -199,7 +200,7 @@ class _Statement:
             layout = catalog.layout(name)
             self._refuse_temporary()
             if index.upper() == "PRIMARY":
-                catalog.is_now(name, layout.without_key(), self._gtid)
+                catalog.is_now(name, replace(layout, key=()), self._gtid)
             return
         for name in self._said.meaning.emptied:
             catalog.is_gone(name)

@@ -7,9 +7,9 @@ from typing import Final
 
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
+from binlog_protocol.tables.ddl_types import charset_of_collation, charset_of_name
 
 from binlog_pipeline.schemas.ddl_columns import ColumnReader
-from binlog_pipeline.schemas.ddl_types import charset_of_collation, charset_of_name
 
 _WITHOUT_EQUALS: Final = frozenset((
     "ENGINE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "CONNECTION",

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+from binlog_protocol.tables.ddl_types import DdlType
 
 from binlog_pipeline.schemas.ddl_columns import DdlColumn, Definition, Elements, Key, lower
 from binlog_pipeline.schemas.ddl_options import Options
-from binlog_pipeline.schemas.ddl_types import DdlType
 
 _SYSTEM_TIME: Final = DdlType("timestamp", (6,))
 IMPLICIT: Final = ("row_start", "row_end")
@@ -67,10 +67,6 @@ class TableLayout:
         made = replace(self, unique=(*self.unique, key))
         made.check()
         return made
-
-    def without_key(self) -> TableLayout:
-        """The same without its primary key."""
-        return replace(self, key=())
 
     def check(self) -> None:
         """Raises `NotUnderstood` for what no table can be: then something before was misread.
@@ -292,12 +288,8 @@ class _Columns:
 
 
 def _inline(columns: Sequence[Definition]) -> list[Key]:
-    found = [
-        Key((one.name,), is_primary=True, lengths=(None,)) for one in columns if one.is_primary
-    ]
-    found += [
-        Key((one.name,), is_primary=False, lengths=(None,)) for one in columns if one.is_unique
-    ]
+    found = [Key(((one.name, None),), is_primary=True) for one in columns if one.is_primary]
+    found += [Key(((one.name, None),), is_primary=False) for one in columns if one.is_unique]
     return found
 
 
@@ -314,7 +306,7 @@ def _primary(
         return ()
     if len(found) > 1:
         raise NotUnderstood("two primary keys")
-    wanted = list(found[0].names)
+    wanted = [name for name, _ in found[0].parts]
     if found[0].overlaps:
         if found[0].overlaps not in periods:
             raise NotUnderstood("WITHOUT OVERLAPS of a period that was defined before")

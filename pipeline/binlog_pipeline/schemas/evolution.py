@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +12,14 @@ from binlog_protocol.row_columns import ColumnOptions, column_names
 from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import IncompatibleSchema, SchemaChanged
-from binlog_pipeline.schemas.columns import described, full_name, key_names, schema_id, table_fields
+from binlog_pipeline.schemas.columns import (
+    described,
+    is_named,
+    key_names,
+    schema_id,
+    table_fields,
+    table_name,
+)
 from binlog_pipeline.schemas.conversion import Conversion, Inconvertible
 from binlog_pipeline.schemas.search import FoundTable
 
@@ -71,9 +77,9 @@ class Evolution:
                     self._text(table, gtid)
                     + "; load it again and restart the query: it goes on at the same offset with the new columns"
                 )
-            if not (_is_named(table) and _is_named(self.found.table)):
+            if not (is_named(table) and is_named(self.found.table)):
                 raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
-        if is_other and _is_named(table) != _is_named(self.found.table):
+        if is_other and is_named(table) != is_named(self.found.table):
             raise IncompatibleSchema(f"{self._text(table, gtid)}; {_NO_NAMES}")
         try:
             columns = Conversion.make(table, self.options, self.fields)
@@ -124,16 +130,6 @@ class Evolution:
     def _text(self, table: TableMap, gtid: Gtid) -> str:
         found = self.found
         return (
-            f"{full_name(table)} has other columns at {gtid} ({described(table, self.options)}) than at {found.gtid}, "
+            f"{table_name(table)} has other columns at {gtid} ({described(table, self.options)}) than at {found.gtid}, "
             f"with which it was loaded ({described(found.table, self.options)})"
         )
-
-
-def _is_named(table: TableMap) -> bool:
-    return all(column.name is not None for column in table.columns)
-
-
-def fields_of(all_fields: Sequence[pa.Field], names: Sequence[str]) -> tuple[pa.Field, ...]:
-    """The fields with these names, in the order of the names."""
-    by_name = {field.name: field for field in all_fields}
-    return tuple(by_name[name] for name in names)

@@ -66,7 +66,7 @@ class LoggedStatement:
                 ansi_quotes=bool(self.sql_mode & _ANSI_QUOTES),
             )
         ]
-        while found and found[-1].text == ";":
+        while found and found[-1].is_semicolon:
             found.pop()
         return found
 

@@ -19,9 +19,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
+from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
 
+from binlog_pipeline.schemas.ddl_columns import INDEX, ColumnReader
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.statements import ALL, TableName
 
@@ -31,8 +32,6 @@ NO_NAMES: Final = (
     "columns change, and the log has no names of them (binlog_row_metadata is not FULL)"
 )
 _NO_CHARACTER: Final = "\ufffd"
-_INDEX: Final = frozenset(("INDEX", "KEY"))
-_OF_INDEX: Final = frozenset(("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"))
 _KEEPING_PARTITIONS: Final = frozenset(("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"))
 _ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM", "MEMORY", "HEAP", "ROCKSDB"))
 """Engines that keep all rows that they are given."""
@@ -40,7 +39,7 @@ _OPTIONS: Final = frozenset((
     "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE", "KEY_BLOCK_SIZE",
     "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED",
     "ENCRYPTION_KEY_ID", "ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TRANSACTIONAL",
-    "COLLATE", "CHARSET", "ALGORITHM", "LOCK",
+    "COLLATE", "ALGORITHM", "LOCK",
 ))  # fmt: skip
 _PLAIN: Final = frozenset((
     "NULL", "UNSIGNED", "SIGNED", "ZEROFILL", "PRECISION", "VARYING", "BINARY", "INVISIBLE", "COMPRESSED", "ASCII",
@@ -206,7 +205,7 @@ class _Definitions:
     """The AUTO_INCREMENT columns."""
 
 
-class _Reader(TokenReader):
+class _Reader(ColumnReader):
     """Goes through a statement that names the table."""
 
     def __init__(
@@ -218,7 +217,7 @@ class _Reader(TokenReader):
         by_name: bool,
         numbered: Collection[TableName],
     ) -> None:
-        super().__init__(said.tokens(), said.database)
+        super().__init__(said.tokens(), said.database, said.sql_mode)
         self.is_numbered = False
         """See the function of that name."""
         self._numbered: Final = numbered
@@ -360,7 +359,7 @@ class _Reader(TokenReader):
         elif self.accept("ALTER"):
             self._alter_part()
         elif self.accept("RENAME"):
-            if self.word() not in _INDEX:
+            if self.word() not in INDEX:
                 raise NotUnderstood(f"RENAME {self.word()}")
             self.skip_element()
         elif word in ("ENABLE", "DISABLE"):
@@ -379,7 +378,7 @@ class _Reader(TokenReader):
     def _add(self) -> None:
         if self.accept("PARTITION"):
             self.at = len(self.tokens)
-        elif self._is_key():
+        elif self.is_key():
             self._key()
         elif self.word() in ("PERIOD", "SYSTEM"):
             raise NotUnderstood(f"ADD {self.word()}")
@@ -399,7 +398,7 @@ class _Reader(TokenReader):
             self._changes_columns = True
 
     def _drop_part(self) -> None:
-        if self.word() in _INDEX:
+        if self.word() in INDEX:
             self.at += 1
             self.accept("IF", "EXISTS")
             self._index()
@@ -426,7 +425,7 @@ class _Reader(TokenReader):
 
     def _alter_part(self) -> None:
         """The default of a column, or whether an index is used."""
-        if self.word() in (*_INDEX, "CONSTRAINT", "CHECK"):
+        if self.word() in (*INDEX, "CONSTRAINT", "CHECK"):
             self.skip_element()
             return
         self.accept("COLUMN")
@@ -446,7 +445,7 @@ class _Reader(TokenReader):
             self.sign("=")
             self._engine()
             return
-        if not (self.accept("CHARACTER", "SET") or self.accept("CHAR", "SET")):
+        if not self.accept_charset():
             if self.word() not in _OPTIONS:
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
             self.at += 1
@@ -482,9 +481,9 @@ class _Reader(TokenReader):
     def _elements(self) -> None:
         """Read the elements of a CREATE TABLE, behind the opening bracket, up to the closing one."""
         while True:
-            if self._is_key():
+            if self.is_key():
                 self._key()
-            elif self.word() == "PERIOD" and self._word_behind() == "FOR":
+            elif self.is_period():
                 self.skip_element()
             else:
                 self._column(self.identifier())
@@ -493,15 +492,6 @@ class _Reader(TokenReader):
             if not self.sign(","):
                 self.expect(")")
                 return
-
-    def _is_key(self) -> bool:
-        if self.word() in ("VECTOR", "PRIMARY", "UNIQUE", "CONSTRAINT"):
-            return self.word() != "VECTOR" or self._word_behind() in _INDEX
-        return self.word() in _OF_INDEX
-
-    def _word_behind(self) -> str:
-        behind = self.tokens[self.at + 1 : self.at + 2]
-        return behind[0].text.upper() if behind else ""
 
     def _key(self) -> None:
         """A key or a constraint."""
@@ -531,11 +521,7 @@ class _Reader(TokenReader):
             word = self.word()
             if word in ("FIRST", "AFTER"):
                 break
-            if self.accept("CHARACTER", "SET") or self.accept("CHAR", "SET"):
-                self.sign("=")
-                self._value()
-            elif word in ("CHARSET", "COLLATE", "COMMENT"):
-                self.at += 1
+            if self.accept_charset() or self.accept("COLLATE") or self.accept("COMMENT"):
                 self.sign("=")
                 self._value()
             elif word == "CHECK":

@@ -1,4 +1,4 @@
-"""The newest table map of a table in a source: looked for from the end backwards."""
+"""Table maps in groups, and the newest one of a table in a source: looked for from the end backwards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, split_events
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import event_runs
 from binlog_storage.ibb.chunk import Position
@@ -23,6 +22,7 @@ from binlog_pipeline.wanted import Wanted
 _SLICE_BYTES: Final = 4 << 20
 _FIRST_GROUPS: Final = 1000
 _GROWTH: Final = 10
+_NAMES_AT: Final = HEADER_SIZE + 8  # of a table map, behind table id and flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def newest_table(
             neither a server sends, nor a long log is planned, further back than needed. Else all is planned at once.
     """
     end = source.latest() if stop is None and by_numbers else stop
-    search = _Search(_Seeker(names))
+    search = _Search(map_names(*names) if names is not None else b"")
     if not by_numbers or end is None:
         search.read(source, GtidRange(stop=end), SlavePosition())
         return search.newest
@@ -68,9 +68,9 @@ def newest_table(
 class _Search:
     """The search for the newest table map, over the ranges read so far."""
 
-    def __init__(self, seeker: _Seeker) -> None:
+    def __init__(self, names: bytes) -> None:
         self.newest: FoundTable | None = None
-        self._seeker: Final = seeker
+        self._names: Final = names
         self._first_places: Final[dict[int, Position]] = {}
 
     def read(self, source: LogSource, wanted: GtidRange, before: SlavePosition) -> bool:
@@ -80,12 +80,22 @@ class _Search:
         of all domains that go on `before` the range something was read that lies before it: numbers ascend.
         """
         for part in reversed(source.slices(Wanted(wanted), _SLICE_BYTES)):
-            found = self._seeker.last(self._noted(part.read()))
+            found = self._last(self._noted(part.read()))
             if found is not None and (self.newest is None or found.place > self.newest.place):
                 self.newest = found
             if self.newest is not None and self._is_behind_none(before, self.newest.place):
                 return True
         return False
+
+    def _last(self, groups: Iterable[Groups]) -> FoundTable | None:
+        found: FoundTable | None = None
+        for some in groups:
+            # The first of a group will do: none has rows of a table before and behind a change of its columns.
+            newest = next(table_maps(some, self._names, newest_first=True), None)
+            if newest is not None:
+                i, event = newest
+                found = FoundTable(without_id(event), some.place(i), some.gtid(i))
+        return found
 
     def _is_behind_none(self, before: SlavePosition, place: Position) -> bool:
         firsts = self._first_places
@@ -111,39 +121,34 @@ def _number(position: SlavePosition, domain: int) -> int:
     return 0 if found is None else found.seq_no
 
 
-class _Seeker:
-    """Looks for the bytes that a table map with these names has, before anything is parsed."""
+def map_names(database: str, table: str) -> bytes:
+    """The names of a table as a table map has them."""
+    names = [name.encode("utf-8", "surrogateescape") for name in (database, table)]
+    return b"".join(bytes((len(name),)) + name + b"\0" for name in names)
 
-    def __init__(self, names: tuple[str, str] | None) -> None:
-        self._names: Final = names
-        self._bytes: Final = b"".join(
-            bytes((len(raw),)) + raw + b"\0"
-            for raw in (name.encode("utf-8", "surrogateescape") for name in names or ())
-        )
 
-    def last(self, groups: Iterable[Groups]) -> FoundTable | None:
-        found: FoundTable | None = None
-        for some in groups:
-            if some.large is not None:
-                found = self._in_group(event_runs(some.pieces(0)), some, 0) or found
-                continue
-            for i in range(len(some) - 1, -1, -1):
-                if self._bytes in some.payloads[i]:
-                    here = self._in_group((some.payloads[i],), some, i)
-                    if here is not None:
-                        found = here
-                        break
-        return found
+def table_maps(
+    groups: Groups, names: bytes, *, newest_first: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """The table maps with these names (see `map_names`; empty for any), each with the number of its group.
 
-    def _in_group(self, runs: Iterable[bytes], groups: Groups, i: int) -> FoundTable | None:
-        """The first will do: no group has rows of a table before and behind a change of its columns."""
-        for run in runs:
-            if self._bytes not in run:
-                continue
-            for event in split_events(run):
-                if event[TYPE_OFFSET] == EventType.TABLE_MAP and self._bytes in event:
-                    table = TableMap.parse(event)
-                    if self._names in (None, (table.database, table.table)):
-                        known = replace(table, table_id=0, flags=0)
-                        return FoundTable(known, groups.place(i), groups.gtid(i))
-        return None
+    The bytes are looked for before anything is parsed. `newest_first`: the groups; not what is in one of them.
+    """
+    which = [i for i, data in enumerate(groups.payloads) if names in data]
+    if groups.large is not None:
+        which = [0]
+    for i in reversed(which) if newest_first else which:
+        for run in (
+            groups.payloads[i : i + 1] if groups.large is None else event_runs(groups.pieces(i))
+        ):
+            if names in run:
+                for event in split_events(run):
+                    if event[TYPE_OFFSET] == EventType.TABLE_MAP and event.startswith(
+                        names, _NAMES_AT
+                    ):
+                        yield i, event
+
+
+def without_id(event: bytes) -> TableMap:
+    """A table map without what is the server's own: its number for the table, and flags."""
+    return replace(TableMap.parse(event), table_id=0, flags=0)

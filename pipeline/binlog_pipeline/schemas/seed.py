@@ -24,12 +24,15 @@ from typing import Any, Final
 
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.collation_names import charset_named, default_collation
-from binlog_protocol.events.table_map import Column, KeyPart, TableMap
+from binlog_protocol.events.table_map import KeyPart, TableColumn, TableMap
+from binlog_protocol.tables.sql_type import SqlType
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption
-from binlog_pipeline.schemas.sql_types import SqlType
+from binlog_pipeline.schemas.columns import is_named, table_name
+from binlog_pipeline.schemas.statements import TableName
+from binlog_pipeline.schemas.subscription import Subscription
 
 SEED_VERSION: Final = 1
 _FILE_BYTES_MAX: Final = 256 << 20
@@ -43,7 +46,7 @@ class SeedColumn:
     type: SqlType
     collation: int | None
 
-    def added_to(self, column: Column) -> Column:
+    def added_to(self, column: TableColumn) -> TableColumn:
         """The column of a table map with the facts that the log lacks."""
         type_ = self.type
         collation = self.collation if column.collation is None else column.collation
@@ -78,9 +81,9 @@ class SeedTable:
             return found
         return replace(found, primary_key=tuple(KeyPart(names.index(k), 0) for k in self.key))
 
-    def _pairs(self, table: TableMap) -> list[tuple[Column, SeedColumn | None]] | None:
+    def _pairs(self, table: TableMap) -> list[tuple[TableColumn, SeedColumn | None]] | None:
         """Pairs of a column in the log and its column in the file; None if the file has another number of columns."""
-        if all(column.name is not None for column in table.columns):
+        if is_named(table):
             by_name = {column.name: column for column in self.columns}
             return [(column, by_name.get(column.name or "")) for column in table.columns]
         if len(self.columns) != len(table.columns):
@@ -114,6 +117,16 @@ class Seed:
             name = (str(entry["database"]), str(entry["table"]))
             tables[name] = (*tables.get(name, ()), _table(entry))
         return cls(tables)
+
+    def of_wanted(
+        self, table: TableMap, wanted: Subscription, unnamed: set[TableName] | None = None
+    ) -> TableMap | None:
+        """As `applied`; None for a table that is not wanted. Tables without names in the log are added to `unnamed`."""
+        if not wanted.has(table.database, table.table):
+            return None
+        if unnamed is not None and not is_named(table):
+            unnamed.add(table_name(table))
+        return self.applied(table)
 
     def applied(self, table: TableMap) -> TableMap:
         """A table map with what is known of it."""

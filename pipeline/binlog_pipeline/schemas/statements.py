@@ -145,9 +145,9 @@ class _Parser(TokenReader):
                 return StatementMeaning("alter", (self.name(), *self._other_tables()))
             case "SEQUENCE":
                 return StatementMeaning("alter", (self.name(),))
-            case "DATABASE" | "SCHEMA":
-                return StatementMeaning("alter")  # what new tables get, not those that there are
-        return StatementMeaning("alter")
+        return StatementMeaning(
+            "alter"
+        )  # of a database: what new tables get, not those that there are
 
     def _drop(self) -> StatementMeaning:
         kind, temporary = self._object()

@@ -46,11 +46,11 @@ class Subscription:
 
     def empties(self, statement: StatementMeaning) -> list[TableName]:
         """Tables that are wanted, and are empty behind the statement; `*` for all of a database."""
-        return [
-            name
-            for name in statement.emptied
-            if self.has(*name) or (name.table == ALL and self.has_database(name.database))
-        ]
+        return [name for name in statement.emptied if self.has_any(name)]
+
+    def has_any(self, name: TableName) -> bool:
+        """The same of a table, or any of a database for `*`."""
+        return self.has(*name) or (name.table == ALL and self.has_database(name.database))
 
     def may_concern(self, statement: StatementMeaning) -> bool:
         """Whether a statement may change columns of a table that is wanted.

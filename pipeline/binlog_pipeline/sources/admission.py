@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from binlog_protocol.gtid import SlavePosition
@@ -18,15 +17,13 @@ from binlog_pipeline.wanted import Wanted
 Barrier = Callable[[Groups, int], bool]
 """Whether group i must begin a batch: what follows it has another schema than what was before it."""
 
-_UNBOUNDED: Final = sys.maxsize
-
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Limits of one batch; None for no limit. At least one group is taken."""
+    """Limits of one batch, of which at least one group is taken."""
 
-    bytes: int | None = None
-    transactions: int | None = None
+    bytes: int = sys.maxsize
+    transactions: int = sys.maxsize
 
 
 def next_end(
@@ -43,8 +40,7 @@ def next_end(
         wait_s: how long to wait if there is nothing yet.
         target: nothing behind it is taken. It must be a place of this log.
     """
-    bytes_left = _UNBOUNDED if limits.bytes is None else limits.bytes
-    count_left = _UNBOUNDED if limits.transactions is None else limits.transactions
+    bytes_left, count_left = limits.bytes, limits.transactions
     allowed = None if target is None else Wanted(GtidRange(stop=target))
     end = start
     for groups in feed.after(start, wait_s):

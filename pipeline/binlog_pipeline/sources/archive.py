@@ -23,7 +23,7 @@ from binlog_pipeline.groups import Groups, after, chosen
 from binlog_pipeline.sources.directory_reading import pruned, within
 from binlog_pipeline.sources.source import LogPart
 from binlog_pipeline.telling import tell_gap
-from binlog_pipeline.wanted import Wanted
+from binlog_pipeline.wanted import Wanted, unreached
 
 _POLL_S: Final = 0.05
 
@@ -107,13 +107,11 @@ class ArchiveSource:
                 "archive that reaches back to it, or say failOnDataLoss=false to go on behind the gap"
             )
         there = archive.manifest.state
-        for gtid in gtids.start or ():
-            last = there.last(gtid.domain_id)
-            if last is None or last.seq_no < gtid.seq_no:
-                raise DataLost(
-                    f"{self.path}: what is behind {gtid} is wanted, but the archive ends at '{there}': it is another "
-                    "archive, or lags behind; begin with a new checkpoint, or put the right archive there"
-                )
+        for gtid in unreached(gtids.start or (), there.position()):
+            raise DataLost(
+                f"{self.path}: what is behind {gtid} is wanted, but the archive ends at '{there}': it is another "
+                "archive, or lags behind; begin with a new checkpoint, or put the right archive there"
+            )
 
 
 @dataclass(frozen=True, slots=True)

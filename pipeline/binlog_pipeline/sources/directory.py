@@ -7,6 +7,7 @@ error. MariaDB's own directory must not be read while it runs: it may hold what 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,8 +29,7 @@ from binlog_storage.log.ranges import GtidRange
 from binlog_storage.redo.format import REDO_NAME
 
 from binlog_pipeline.errors import DataLost, SourceError
-from binlog_pipeline.groups import Groups, chosen
-from binlog_pipeline.sources.directory_feed import DirectoryFeed
+from binlog_pipeline.groups import Groups, after, chosen
 from binlog_pipeline.sources.directory_reading import (
     BEYOND,
     RESTORE,
@@ -47,6 +47,7 @@ from binlog_pipeline.telling import tell, tell_gap
 from binlog_pipeline.wanted import Wanted
 
 _TRIES: Final = 5  # to plan, while files are purged
+_POLL_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,7 @@ class DirectorySource:
         with self._looking(published) as pages:
             files = pages.files()
             self._require_first(files)
-            return self._oldest(pages, files)[0] if files else BinlogState()
-
-    def _oldest(self, pages: LogPages, files: list[int]) -> tuple[BinlogState, Position]:
-        return whole_from(self.path, pages, files, pages.end or BEYOND)
+            return whole_from(self.path, pages, files)[0]
 
     def _require_first(self, files: list[int]) -> None:
         """Check that reading can start at the beginning. Raises `DataLost` if files were deleted without a purge."""
@@ -171,10 +169,8 @@ class DirectorySource:
         files, start = pages.files(), wanted.gtids.start
         if start is None:
             self._require_first(files)
-        if not files:
-            return files, BEGINNING
-        oldest, begin = self._oldest(pages, files)
-        if start is None:
+        oldest, begin = whole_from(self.path, pages, files)
+        if start is None or not files:
             return files, begin
         self.check_history(start, published)
         place = start_place(pages, files, start, pages.end or BEYOND)
@@ -182,13 +178,7 @@ class DirectorySource:
             files = [file_no for file_no in files if file_no >= place.file_no] or files
         if place is not None and place >= begin:
             oldest = base_state_from_outside(pages, files[0])
-        missed = wanted.gtids.misses(oldest)
-        if missed is not None:
-            if self.fail_on_data_loss:
-                raise DataLost(
-                    f"{self.path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
-                )
-            tell_gap(self.path, start, oldest)
+        self.check_beginning(start, wanted.gtids, oldest)
         return files, begin
 
     def _pruned(
@@ -205,6 +195,17 @@ class DirectorySource:
 
     def feed(self) -> DirectoryFeed:
         return DirectoryFeed(self)
+
+    def check_beginning(self, start: SlavePosition, wanted: GtidRange, oldest: BinlogState) -> None:
+        """Whether the store reaches back to what is wanted behind `start`. Raises `DataLost`, or tells of the gap."""
+        missed = wanted.misses(oldest)
+        if missed is None:
+            return
+        if self.fail_on_data_loss:
+            raise DataLost(
+                f"{self.path}: {missed} is wanted, but the store begins behind it; {RESTORE}"
+            )
+        tell_gap(self.path, start, oldest)
 
     def check_history(self, start: SlavePosition, published: Published | None) -> None:
         """Whether the history has come as far as `start`. Raises `DataLost`."""
@@ -298,3 +299,85 @@ class DirectorySlice:
     def __str__(self) -> str:
         file_no, first, end = self.partition
         return f"{file_name(file_no)}, pages {first} to {end - 1}"
+
+
+class DirectoryFeed:
+    """Follows a directory that a server writes; see `Feed`. A call may go on where the last one ended."""
+
+    def __init__(self, source: DirectorySource) -> None:
+        self._source = source
+        self._history: tuple[bytes, int] | None = None
+        self._pages: LogPages | None = None
+        self._at: tuple[SlavePosition, Position] | None = None
+
+    def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
+        path = self._source.path
+        published = self._wait(position, wait_s)
+        self._source.check_history(position, published)
+        while True:
+            try:
+                with one_history(path, published), explained(path):
+                    pages, limit = self._open(published)
+                    place = self._place(pages, position, limit)
+                wanted = Wanted(GtidRange(start=position))
+                for groups, behind in read_groups(path, pages, place, limit, published):
+                    found = wanted.some(groups)
+                    position = after(position, found)
+                    self._at = position, behind
+                    if len(found):
+                        yield found
+                return
+            except DataLost:
+                if self._source.fail_on_data_loss or not self._has_purged(position):
+                    raise
+                self.close()  # and once more, from the oldest that is there
+
+    def _wait(self, position: SlavePosition, wait_s: float) -> Published | None:
+        """The published state, once it is behind `position` or `wait_s` seconds are over; None if none is published."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            published = self._source.published()
+            if published is None or time.monotonic() >= deadline:
+                return published
+            if BinlogState.parse(published.state).position() != position:
+                return published
+            time.sleep(_POLL_S)
+
+    def _open(self, published: Published | None) -> tuple[LogPages, Position]:
+        """The pages there are, and where they end."""
+        if published is None:
+            if self._pages is None:
+                self._pages = LogPages(ReadOnlyDisk(Path(self._source.path)))
+            return self._pages, BEYOND
+        history = published.uuid, published.epoch
+        if self._history != history:  # positions may have begun anew
+            self.close()
+            self._history = history
+        if self._pages is None:
+            self._pages = LogPages(ReadOnlyDisk(Path(self._source.path)), published.end)
+        else:
+            self._pages.move_end(published.end)
+        return self._pages, published.end
+
+    def _place(self, pages: LogPages, position: SlavePosition, limit: Position) -> Position:
+        if self._at is not None and self._at[0] == position:
+            return self._at[1]
+        files = pages.files()
+        start = start_place(pages, files, position, limit)
+        if not files:
+            return limit if start is None else start
+        path = self._source.path
+        oldest, begin = whole_from(path, pages, files)
+        if start is not None and start >= begin:
+            return start
+        self._source.check_beginning(position, GtidRange(start=position), oldest)
+        return max(first_place(path, pages, Position(files[0], PAGE_SIZE), limit), begin)
+
+    def _has_purged(self, position: SlavePosition) -> bool:
+        """Whether what is wanted was purged meanwhile: else trying again would be no use."""
+        return GtidRange(start=position).misses(self._source.beginning()) is not None
+
+    def close(self) -> None:
+        if self._pages is not None:
+            self._pages.close()
+        self._pages = self._at = None

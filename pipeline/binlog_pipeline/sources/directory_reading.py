@@ -14,6 +14,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log import halves
 from binlog_storage.log.log_file import first_record
 from binlog_storage.log.log_pages import LogPages
@@ -25,7 +26,7 @@ from binlog_storage.log.search import FileShape, find_start
 
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.wanted import Wanted
+from binlog_pipeline.wanted import Wanted, unreached
 
 BEYOND: Final = Position(1 << 62, 0)
 RESTORE: Final = (
@@ -166,15 +167,15 @@ def start_place(
         return None
 
 
-def whole_from(
-    path: str, pages: LogPages, files: list[int], limit: Position
-) -> tuple[BinlogState, Position]:
+def whole_from(path: str, pages: LogPages, files: list[int]) -> tuple[BinlogState, Position]:
     """The state, and the place, from which on all groups are whole: purge may have left halves in the first files.
 
-    Files are all that there are, one at least.
+    `files`: all that there are.
     """
+    if not files:
+        return BinlogState(), BEGINNING
     with explained(path):
-        return halves.whole_from(pages, files, limit)
+        return halves.whole_from(pages, files, pages.end or BEYOND)
 
 
 def within(wanted: Wanted) -> TimeRange | None:
@@ -183,16 +184,6 @@ def within(wanted: Wanted) -> TimeRange | None:
     if not parts:
         return None
     return reduce(TimeRange.and_also, parts)
-
-
-def from_oldest(gtids: GtidRange, oldest: BinlogState) -> GtidRange:
-    """The part of a range that there may be, if everything up to `oldest` was purged."""
-    start = gtids.start or SlavePosition()
-    for gtid in oldest.position():
-        seen = start.get(gtid.domain_id)
-        if seen is None or seen.seq_no < gtid.seq_no:
-            start = start.with_gtid(gtid)
-    return GtidRange(start, gtids.stop)
 
 
 def pruned(wanted: Wanted, oldest: BinlogState, domains: set[int], *, are_all: bool) -> GtidRange:
@@ -214,7 +205,9 @@ def pruned(wanted: Wanted, oldest: BinlogState, domains: set[int], *, are_all: b
     stop = _stop(wanted, domains if are_all else None)
     if wanted.gtids.start is None and not len(start):
         return GtidRange(None, stop)
-    return from_oldest(GtidRange(start, stop), oldest)
+    for gtid in unreached(oldest.position(), start):
+        start = start.with_gtid(gtid)
+    return GtidRange(start, stop)
 
 
 def _stop(wanted: Wanted, all_domains: set[int] | None) -> SlavePosition | None:

@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
-from binlog_pipeline.views.columns import ColumnSelection
 from binlog_pipeline.views.reading import rows_of, slices_of
 from binlog_pipeline.views.view import View
 
@@ -33,10 +32,11 @@ class SlicePartition(InputPartition):
 class BinlogReader(DataSourceReader):
     """A batch read of Spark; pickled to the workers."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
+    def __init__(self, options: SourceOptions, view: View, names: Sequence[str]) -> None:
+        """`names`: of the wanted columns of the view, in their order."""
         self._options = options
         self._view = view
-        self._selection = selection
+        self._names = names
         self._wanted = options.wanted
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -47,16 +47,16 @@ class BinlogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        return read_slice(self._view, self._selection, partition)
+        return read_slice(self._view, self._names, partition)
 
 
 def read_slice(
-    view: View, selection: ColumnSelection, partition: SlicePartition
+    view: View, names: Sequence[str], partition: SlicePartition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice, read in a worker."""
+    """The rows of a slice, with the columns of these names, read in a worker."""
     freeze()
     for batch in rows_of(view, partition.part, begins=partition.begins):
-        yield selection.of(batch)
+        yield batch.select(names)
 
 
 def freeze() -> None:

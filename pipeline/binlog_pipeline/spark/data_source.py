@@ -15,7 +15,6 @@ from binlog_pipeline.spark.batch_reader import BinlogReader
 from binlog_pipeline.spark.filtering_reader import FilteringReader
 from binlog_pipeline.spark.stream_reader import BinlogStreamReader
 from binlog_pipeline.views import View, open_view
-from binlog_pipeline.views.columns import ColumnSelection
 
 _Reader = TypeVar("_Reader", BinlogReader, BinlogStreamReader)
 
@@ -41,7 +40,11 @@ class BinlogDataSource(DataSource):
     def _made(self, kind: type[_Reader], schema: StructType) -> _Reader:
         options = self._options()
         view = self._view(options)
-        selection = ColumnSelection.among(view.schema, schema.names)
+        unknown = [name for name in schema.names if name not in view.schema.names]
+        if unknown:
+            raise BadOption(
+                f"the view has no column {', '.join(unknown)}; it has {', '.join(view.schema.names)}"
+            )
         made = from_arrow_schema(view.schema)
         for wanted in schema.fields:
             if wanted.dataType != made[wanted.name].dataType:
@@ -49,7 +52,7 @@ class BinlogDataSource(DataSource):
                     f"column {wanted.name} is {made[wanted.name].dataType.simpleString()}, "
                     f"not {wanted.dataType.simpleString()}. If the table was changed since it was loaded, load it again"
                 )
-        return kind(options, view, selection)
+        return kind(options, view, schema.names)
 
     def _options(self) -> SourceOptions:
         return SourceOptions.parse(dict(self.options))

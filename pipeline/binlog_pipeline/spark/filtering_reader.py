@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +18,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from binlog_pipeline.filters import PushedCondition, narrowed, narrowed_tables
+from binlog_pipeline.filters import PushedCondition, kept_rows, narrowed, narrowed_tables
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.spark.batch_reader import BinlogReader
 from binlog_pipeline.views import View, open_view
-from binlog_pipeline.views.columns import ColumnSelection
-from binlog_pipeline.views.row_filter import kept_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,8 +41,8 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
 class FilteringReader(BinlogReader):
     """Plans fewer slices, passes over groups and tables, and leaves out rows before they go to Spark."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
-        super().__init__(options, view, selection)
+    def __init__(self, options: SourceOptions, view: View, names: Sequence[str]) -> None:
+        super().__init__(options, view, names)
         self._conditions: tuple[PushedCondition, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:

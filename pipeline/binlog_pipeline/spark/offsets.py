@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.errors import SourceError
@@ -31,7 +31,7 @@ def from_offset(offset: dict[str, Any]) -> SlavePosition:
                 f"the checkpoint is of version {offset['v']}; this program reads {_VERSION}"
             )
         return SlavePosition.parse(offset["gtid"])
-    except (KeyError, TypeError, BadGtidList, DuplicateGtidDomain):
+    except (KeyError, TypeError, ServerError):
         raise SourceError(
             f"{offset!r} in the checkpoint is no offset of the source binlog"
         ) from None

@@ -21,7 +21,6 @@ from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Feed
 from binlog_pipeline.spark.batch_reader import SlicePartition, read_slice
 from binlog_pipeline.spark.offsets import from_offset, to_offset
-from binlog_pipeline.views.columns import ColumnSelection
 from binlog_pipeline.views.view import View
 
 if TYPE_CHECKING:
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives in a process of the driver and plans; copies of it read in the workers."""
 
-    def __init__(self, options: SourceOptions, view: View, selection: ColumnSelection) -> None:
+    def __init__(self, options: SourceOptions, view: View, names: Sequence[str]) -> None:
         self._options = options
         self._view = view
-        self._selection = selection
+        self._names = names
         self._source = open_source(options)
         self._feed: Feed | None = None
         self._target: SlavePosition | None = None
@@ -109,7 +108,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        return read_slice(self._view, self._selection, partition)
+        return read_slice(self._view, self._names, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: no resource is held for a batch."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import local_path
@@ -50,26 +49,16 @@ def state(
     A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
     Raises `BadOption`.
     """
-    kept = StreamTarget.of(changes, target, table=table, keys=keys, sink=sink)
+    kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink)
     return kept.start(changes, checkpoint, trigger)
 
 
 class StreamTarget:
-    """The target in which a stream keeps its changes. See `state`."""
+    """The target in which a stream keeps its changes; arguments as of `state`. Raises `BadOption`."""
 
-    def __init__(self, sink: str, path: Path, name: str, keys: Sequence[str]) -> None:
-        self._sink: Final = sink
-        self._path: Final = path
-        self._name: Final = name
-        self._keys: Final = keys
-        self._doubts: Final = LandedDoubts()
-        self._told = ""
-
-    @classmethod
-    def of(
-        cls, changes: DataFrame, target: str, *, table: str, keys: Sequence[str], sink: str
-    ) -> Self:
-        """The target for a stream; arguments as of `state`. Raises `BadOption`."""
+    def __init__(
+        self, changes: DataFrame, target: str, *, table: str, keys: Sequence[str], sink: str
+    ) -> None:
         names = changes.schema.names
         missing = [name for name in _NEEDED if name not in names]
         if missing:
@@ -83,8 +72,12 @@ class StreamTarget:
         chosen = list(keys)
         if not chosen and sink != "changes" and "_key" in names:
             chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
-        path = local_path(target)
-        return cls(sink, path, table or path.name, chosen)
+        self._sink: Final = sink
+        self._path: Final = local_path(target)
+        self._name: Final = table or self._path.name
+        self._keys: Final = chosen
+        self._doubts: Final = LandedDoubts()
+        self._told = ""
 
     def opened(self) -> AbstractContextManager[TableSink]:
         """The sink, open for writing: not while the query runs."""

@@ -11,8 +11,8 @@ for those who are reading them, and for looking back.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +26,13 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import sync_folder, synced_file
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import BadOption, PipelineError, SourceError
+from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.groups import Integers
 from binlog_pipeline.schemas.conversion import require_convertible, unfit
-from binlog_pipeline.tables.effects import Effects, Integers, effects
+from binlog_pipeline.tables.effects import Effects, effects
 from binlog_pipeline.tables.facts import Facts, refusal
 from binlog_pipeline.tables.fold import fold
+from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.manifest import (
     Bucket,
     StateManifest,
@@ -39,26 +41,33 @@ from binlog_pipeline.tables.manifest import (
     remove_manifest,
 )
 from binlog_pipeline.tables.watermark import behind
+from binlog_pipeline.wanted import unreached
 
 BUCKETS: Final = 16
 KEPT_MANIFESTS: Final = 10
 _DATA: Final = "data"
-_LOCK: Final = "_lock"
 _ROW_GROUP: Final = 1 << 17
 
 
 class ParquetState:
-    """A target that is open for writing; one process at a time. Made by `open_parquet_state`."""
+    """A target that is open for writing; one process at a time. Made by `open_parquet_state`.
 
-    def __init__(self, target: Path, manifest: StateManifest) -> None:
+    Each publishing writes buckets anew, so it is not done for every little thing.
+    """
+
+    takes_parts: Final = True
+
+    def __init__(self, target: Path, manifest: StateManifest, pause_s: float) -> None:
         self._target: Final = target
         self._manifest = manifest
         self._schema = manifest.arrow_schema
         self._is_changed = False
-        self._published_facts = Facts.of(manifest.facts) if manifest.facts else Facts()
-        self._facts = self._published_facts
-        self._is_whole = manifest.complete or self._facts.is_whole
+        facts = Facts.of(manifest.facts) if manifest.facts else Facts()
+        self._facts = replace(facts, is_whole=manifest.complete or facts.is_whole)
+        self._published_facts = self._facts
         self._unknown = ""
+        self._pause_s: Final = pause_s
+        self._published_at = time.monotonic()
 
     @property
     def position(self) -> SlavePosition:
@@ -73,68 +82,60 @@ class ParquetState:
     @property
     def is_complete(self) -> bool:
         """Whether all rows of the table are in what was folded and loaded."""
-        return self._is_whole and not self._facts.waits_for
+        return self._facts.is_complete
 
     @property
     def doubt(self) -> str:
         """The reason for which rows may be wrong or missing; empty for none."""
-        return self._facts.doubt or self._facts.waits_for
+        return self._facts.whole_doubt
 
-    @property
-    def is_known(self) -> bool:
-        """Whether what was folded can be published."""
-        return not self._unknown
+    def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
+        """Fold changes; see `TableSink`. What was published already is left out. Raises `PipelineError`, OSError."""
+        self._fold(behind(changes, self.position))
+        if position is None or self._unknown:
+            return  # a TRUNCATE that comes may make it known again
+        if time.monotonic() - self._published_at >= self._pause_s:
+            self.flush(position)
 
-    @property
-    def keys(self) -> list[str]:
-        return self._manifest.keys
-
-    def fold(self, changes: pa.Table) -> None:
-        """Changes of the table, in any order but not split within a key's history: earlier ones come in earlier calls.
-
-        What was published already is left out. Raises `PipelineError`, OSError.
-        """
-        changes = behind(changes, self.position)
+    def _fold(self, changes: pa.Table) -> None:
         if not len(changes):
             return
         found = effects(
             changes,
-            self.keys,
+            self._manifest.keys,
             self._facts,
             self._schema.names,
-            is_empty=self.is_complete and self.is_known and not self._manifest.rows,
+            is_empty=self.is_complete and not self._unknown and not self._manifest.rows,
         )
         self._facts = found.facts
-        if found.empties:
-            self._is_whole, self._unknown = True, ""
-        self._unknown = self._unknown or found.unknown
-        self._is_whole &= not self._facts.doubt
+        self._unknown = found.unknown if found.empties else self._unknown or found.unknown
         if found.empties or self._unknown:  # no row from before it can be published
             self._manifest.buckets = [None] * len(self._manifest.buckets)
         self._take_schema(found.rows.schema)
-        numbers = _bucket_of(found.rows, self.keys, len(self._manifest.buckets))
+        numbers = _bucket_of(found.rows, self._manifest.keys, len(self._manifest.buckets))
         for number in range(len(self._manifest.buckets)):
             which = np.flatnonzero(numbers == number)
             if len(which) or found.empties:
                 self._fold_bucket(number, found.some(which))
         self._is_changed = True
 
-    def load(self, rows: pa.Table) -> None:
-        """A copy of the table, as it was at `begin`. Only before anything else."""
+    def load(self, rows: pa.Table, position: SlavePosition) -> None:
+        """Publish a copy of the table as it was at that position. Only before anything else."""
         if self._is_changed or self._manifest.number:
             raise BadOption(f"{self._target} has rows already; load the copy into a new target")
         self._manifest.schema = encode_schema(rows.schema)
         self._schema = rows.schema
-        numbers = _bucket_of(rows, self.keys, len(self._manifest.buckets))
+        numbers = _bucket_of(rows, self._manifest.keys, len(self._manifest.buckets))
         for number in range(len(self._manifest.buckets)):
             self._write(number, rows.take(pa.array(np.flatnonzero(numbers == number))))
-        self._is_whole = True
+        self._facts = replace(self._facts, is_whole=True)
         self._is_changed = True
+        self.flush(position)
 
-    def publish(self, position: SlavePosition) -> None:
+    def flush(self, position: SlavePosition) -> None:
         """Publish all that was folded: everything up to the position.
 
-        Raises as `fold`, `NonRowChange` behind a statement that makes the rows unknown.
+        Raises as `add`, `NonRowChange` behind a statement that makes the rows unknown.
         """
         if self._unknown:
             raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
@@ -143,18 +144,19 @@ class ParquetState:
         sync_folder(self._target / _DATA)
         self._manifest.position = str(position)
         self._manifest.complete = self.is_complete
-        self._manifest.facts = replace(self._facts, is_whole=self._is_whole).content()
+        self._manifest.facts = self._facts.content()
         self._manifest.publish(self._target)
         self._published_facts = self._facts
         self._is_changed = False
         self._clean()
+        self._published_at = time.monotonic()
 
     def _take_schema(self, schema: pa.Schema) -> None:
         """Columns have come or gone: all buckets get them."""
         if schema == self._schema:
             return
         if self._schema.names:
-            for key in self.keys:
+            for key in self._manifest.keys:
                 if schema.field(key).type != self._schema.field(key).type:
                     raise SourceError(
                         f"key column {key} of {self._manifest.table} was {self._schema.field(key).type}, and is "
@@ -172,7 +174,7 @@ class ParquetState:
         bucket = self._manifest.buckets[number]
         base = self._schema.empty_table() if bucket is None else self._read(bucket)
         if bucket is not None or len(found):
-            self._write(number, fold(base, found, self.keys))
+            self._write(number, fold(base, found, self._manifest.keys))
 
     def _read(self, bucket: Bucket) -> pa.Table:
         return read_bucket(self._target, bucket, self._schema)
@@ -212,34 +214,30 @@ def open_parquet_state(
     keys: Sequence[str],
     begin: SlavePosition,
     *,
-    buckets: int = BUCKETS,
+    pause_s: float = 0.0,
 ) -> Iterator[ParquetState]:
     """The target of a table. One that is there already goes on where it is.
 
     Args:
         begin: the GTID position behind which changes come.
+        pause_s: how long changes are gathered before they are published; 0 publishes with each `add`.
 
     Raises `PipelineError` for a target of something else, or one that is open elsewhere; OSError.
     """
     target = local_path(target)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / _DATA).mkdir(exist_ok=True)
-    with (target / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PipelineError(f"{target} is being written by another process") from None
+    with sole_writer(target, f"{target} is being written by another process"):
+        (target / _DATA).mkdir(exist_ok=True)
         manifest = StateManifest.newest(target)
         if manifest is None:
             empty = encode_schema(pa.schema([]))
             manifest = StateManifest(
-                table, list(keys), str(begin), str(begin), False, empty, [None] * buckets
+                table, list(keys), str(begin), str(begin), False, empty, [None] * BUCKETS
             )
         elif (manifest.table, manifest.keys) != (table, list(keys)):
             raise BadOption(
                 f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
             )
-        yield ParquetState(target, manifest)
+        yield ParquetState(target, manifest, pause_s)
 
 
 def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table, StateManifest]:
@@ -256,18 +254,10 @@ def manifest_at(target: Path, at: SlavePosition | None = None) -> StateManifest:
     target = local_path(target)
     for number in reversed(manifest_numbers(target)):
         manifest = StateManifest.read(target, number)
-        if at is None or _is_reached(manifest.slave_position, at):
+        if at is None or not unreached(manifest.slave_position, at):
             return manifest
     where = "" if at is None else f" at '{at}' or before"
     raise SourceError(f"{target} has no state of a table{where}")
-
-
-def _is_reached(position: SlavePosition, at: SlavePosition) -> bool:
-    """Whether nothing of `position` is beyond `at`."""
-    return all(
-        (limit := at.get(gtid.domain_id)) is not None and gtid.seq_no <= limit.seq_no
-        for gtid in position
-    )
 
 
 def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:

@@ -7,10 +7,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_pipeline.tables.watermark import position_behind
+from binlog_pipeline.tables.watermark import gtid_columns, position_behind
 
 CHUNK_ROWS: Final = 250_000
 
@@ -53,10 +52,8 @@ def chunks(
 
 def _last_group(table: pa.Table) -> int:
     """The index at which the rows of the last group begin."""
-    gtids = table.column("_gtid")
     is_other = np.zeros(len(table), np.bool_)
-    for name in ("domain", "server", "seq"):
-        numbers = pc.struct_field(gtids, name).to_numpy()
+    for numbers in gtid_columns(table):
         is_other |= numbers != numbers[-1]
     others = np.flatnonzero(is_other)
     return int(others[-1]) + 1 if len(others) else 0

@@ -42,6 +42,8 @@ class DeltaState:
     Raises `BadOption` without deltalake, and for a target of another table.
     """
 
+    takes_parts: Final = False
+
     def __init__(self, target: Path, table: str, keys: Sequence[str], begin: SlavePosition) -> None:
         try:
             import deltalake
@@ -55,7 +57,6 @@ class DeltaState:
         self._shown_name: Final = table
         self.keys: Final = list(keys)
         self.position = begin
-        self._is_whole = False
         self._facts = Facts()
         self._table: DeltaTable | None = None
         if deltalake.DeltaTable.is_deltatable(self._target):
@@ -70,26 +71,27 @@ class DeltaState:
     @property
     def is_complete(self) -> bool:
         """Whether all rows of the table are in it, and none that may go."""
-        return self._is_whole and not self._facts.waits_for
+        return self._facts.is_complete
 
     @property
     def doubt(self) -> str:
         """The reason for which rows may be wrong or missing; empty for none."""
-        return self._facts.doubt or self._facts.waits_for
+        return self._facts.whole_doubt
 
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """A copy of the table as it was at that position, for a new target."""
         _require_delta_types(rows.schema)
-        self._is_whole = True
+        self._facts = replace(self._facts, is_whole=True)
         self._overwrite(rows, position)
         self.position = position
 
-    def apply(self, changes: pa.Table, position: SlavePosition) -> None:
+    def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         """Changes of the table up to the position, in one commit. Raises `PipelineError`, deltalake's errors."""
+        assert position is not None
         changes = behind(changes, self.position)
         if not len(changes):
             return
-        there = [] if self._table is None else _columns(self._table)
+        there = [] if self._table is None else [f.name for f in self._table.schema().fields]
         found = effects(changes, self.keys, self._facts, there)
         if found.unknown:
             raise refusal(self._shown_name, found.unknown, self.position, self._facts)
@@ -97,12 +99,14 @@ class DeltaState:
         if not found.empties:
             self._take_schema(found.rows.schema)
         self._facts = found.facts  # only now: the commit above stands at the position of before
-        self._is_whole = (self._is_whole or found.empties) and not found.facts.doubt
         if self._table is None or found.empties:
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
         else:
             self._merge(self._table, last_effects(found, self.keys), position)
         self.position = position
+
+    def flush(self, position: SlavePosition) -> None:
+        """A commit was made for each `add`."""
 
     def _published(self, table: DeltaTable) -> SlavePosition:
         for commit in table.history():
@@ -111,9 +115,9 @@ class DeltaState:
                     raise BadOption(
                         f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
                     )
-                if _FACTS in commit:
-                    self._facts = Facts.of(json.loads(commit[_FACTS]))
-                self._is_whole = commit.get(_COMPLETE) == "true" or self._facts.is_whole
+                facts = Facts.of(json.loads(commit[_FACTS])) if _FACTS in commit else Facts()
+                is_whole = commit.get(_COMPLETE) == "true" or facts.is_whole
+                self._facts = replace(facts, is_whole=is_whole)
                 return SlavePosition.parse(commit[_POSITION])
         raise SourceError(f"{self._target} is a Delta table that this program has not written")
 
@@ -122,7 +126,7 @@ class DeltaState:
             _POSITION: str(position),
             "binlog.table": self._name,
             _COMPLETE: str(self.is_complete).lower(),
-            _FACTS: json.dumps(replace(self._facts, is_whole=self._is_whole).content()),
+            _FACTS: json.dumps(self._facts.content()),
         }
         return self._delta.CommitProperties(custom_metadata=metadata)
 
@@ -170,18 +174,18 @@ class DeltaState:
     def _merge(self, table: DeltaTable, found: Effects, position: SlavePosition) -> None:
         names = found.rows.column_names
         source = found.rows.append_column(_REMOVES, pa.array(found.removes))
-        values: dict[str, str] = {name: f"s.{_quoted(name)}" for name in names}
+        inserted = {_quoted(name): f"s.{_quoted(name)}" for name in names}
+        updated = dict(inserted)
         if found.present is not None:
             for number, name in enumerate(names):
                 flag = f"{_PRESENT}{number}"
                 source = source.append_column(flag, pa.array(found.present[:, number]))
                 if name not in self.keys:
                     column = _quoted(name)
-                    values[name] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
+                    updated[column] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
         match = " AND ".join(
             f"s.{_quoted(k)} IS NOT DISTINCT FROM t.{_quoted(k)}" for k in self.keys
         )
-        inserted = {name: f"s.{_quoted(name)}" for name in names}
         (
             table.merge(
                 source,
@@ -192,20 +196,10 @@ class DeltaState:
                 commit_properties=self._commit(position),
             )
             .when_matched_delete(predicate=f"s.{_REMOVES}")
-            .when_matched_update(
-                updates={_quoted(name): value for name, value in values.items()},
-                predicate=f"NOT s.{_REMOVES}",
-            )
-            .when_not_matched_insert(
-                updates={_quoted(name): value for name, value in inserted.items()},
-                predicate=f"NOT s.{_REMOVES}",
-            )
+            .when_matched_update(updates=updated, predicate=f"NOT s.{_REMOVES}")
+            .when_not_matched_insert(updates=inserted, predicate=f"NOT s.{_REMOVES}")
             .execute()
         )
-
-
-def _columns(table: DeltaTable) -> list[str]:
-    return [field.name for field in table.schema().fields]
 
 
 def read_delta(target: Path) -> pa.Table:

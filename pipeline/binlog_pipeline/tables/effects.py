@@ -17,15 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.groups import Integers
 from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.watermark import gtid_text
-from binlog_pipeline.telling import shown
+from binlog_pipeline.telling import doubted
 
-Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-
-NO_FACTS: Final = Facts()
+_NO_FACTS: Final = Facts()
 _STATEMENTS: Final = ("t", "a", "x")
 
 
@@ -38,12 +37,12 @@ class Effects:
     present: a column for each of the table, whether its value was logged; None if all were, in all.
     empties: before all of them the table was emptied.
     unknown: the statement behind which the rows are not known, and why; empty if they are.
-    facts: of the table behind all of them.
+    facts: of the table behind all of them; whole if it was emptied, or was whole before, and nothing is in doubt.
     """
 
     rows: pa.Table
     removes: Booleans
-    present: NDArray[np.bool_] | None
+    present: Booleans | None
     empties: bool
     unknown: str = ""
     facts: Facts = field(default_factory=Facts)
@@ -62,7 +61,7 @@ class Effects:
 def effects(
     changes: pa.Table,
     keys: Sequence[str],
-    facts: Facts = NO_FACTS,
+    facts: Facts = _NO_FACTS,
     there: Collection[str] = (),
     *,
     is_empty: bool = False,
@@ -90,6 +89,7 @@ def effects(
     changes = changes.take(pc.sort_indices(changes.column("_order_key"))).combine_chunks()
     changes = _without_rolled_back(changes)
     ops: NDArray[np.str_] = np.array(changes.column("_op").to_pylist(), dtype="U1")
+    was_whole = facts.is_whole
     empties, unknown, facts, first = _told(changes, ops, facts, is_empty=is_empty)
     which = np.flatnonzero(~np.isin(ops, _STATEMENTS) & (np.arange(len(ops)) >= first))
     if len(which) < len(ops):
@@ -107,6 +107,7 @@ def effects(
         rows = _with_keys(rows, before, present, keys, names, is_update)
         for key in keys:
             present[:, names.index(key)] = True
+    facts = replace(facts, is_whole=(was_whole or empties) and not facts.doubt)
     moves = np.flatnonzero(is_update & _differ(before, rows, keys))
     if not len(moves):
         return Effects(rows, is_delete, present, empties, unknown, facts)
@@ -149,7 +150,7 @@ def _told(
         elif is_empty and said is not None and said["is_own"]:
             continue
         elif op == "x" and not unknown:
-            unknown = gtid if said is None else f"{gtid}: {shown(said['sql'])}: {said['doubt']}"
+            unknown = gtid if said is None else doubted(gtid, said["sql"], said["doubt"])
     return first > 0, unknown, facts, first
 
 
@@ -185,7 +186,7 @@ def _first_of_group(changes: pa.Table, i: int) -> int:
 def _checked(
     changes: pa.Table,
     ops: NDArray[np.str_],
-    present: NDArray[np.bool_],
+    present: Booleans,
     facts: Facts,
     there: Collection[str],
 ) -> Facts:
@@ -219,7 +220,7 @@ def _with_replaced(
     changes: pa.Table,
     before: pa.Table,
     rows: pa.Table,
-    present: NDArray[np.bool_],
+    present: Booleans,
     is_update: Booleans,
     facts: Facts,
 ) -> Facts:
@@ -250,7 +251,7 @@ def _filled(
     changes: pa.Table,
     rows: pa.Table,
     before: pa.Table,
-    present: NDArray[np.bool_],
+    present: Booleans,
     is_update: Booleans,
 ) -> pa.Table:
     """Rows filled up with columns that an UPDATE did not log, from a whole image before it (FULL_NODUP)."""
@@ -296,7 +297,7 @@ def _chosen(mask: Booleans, yes: pa.Table, no: pa.Table) -> pa.Table:
 def _with_keys(
     rows: pa.Table,
     before: pa.Table,
-    present: NDArray[np.bool_],
+    present: Booleans,
     keys: Sequence[str],
     names: Sequence[str],
     is_update: Booleans,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from binlog_pipeline.errors import NonRowChange
 from binlog_pipeline.schemas.row_effects import SAME, TOLD
-from binlog_pipeline.telling import shown
+from binlog_pipeline.telling import doubted
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Facts:
     was_emptied: since the beginning, so no row is from before it.
     prepared: XA transactions that are not at their end, by XID, and what to say of one that has rows of the table;
         empty for one that has none.
-    is_whole: of what is kept: it is complete but for what is prepared.
+    is_whole: all rows of the table are in what is kept, but for what is prepared.
     """
 
     is_defined: bool = False
@@ -47,6 +47,16 @@ class Facts:
         return replace(facts, was_emptied=self.was_emptied or op == "t")
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are kept, and none that may go."""
+        return self.is_whole and not self.waits_for
+
+    @property
+    def whole_doubt(self) -> str:
+        """The reason for which rows may be wrong or missing; empty for none."""
+        return self.doubt or self.waits_for
+
+    @property
     def waits_for(self) -> str:
         """XA transactions whose rows are in the table and may be taken back; empty for none."""
         return "; ".join(text for text in self.prepared.values() if text)
@@ -55,11 +65,11 @@ class Facts:
         if said is None:
             return self
         if said["prepares"]:
-            text = f"{gtid}: {shown(said['sql'])}: {said['doubt']}" if said["doubt"] else ""
+            text = doubted(gtid, said["sql"], said["doubt"]) if said["doubt"] else ""
             return replace(self, prepared={**self.prepared, said["prepares"]: text})
         if said["ends"]:
             return self._behind_end(said, gtid)
-        doubt = f"{gtid}: {shown(said['sql'])}: {said['doubt']}" if said["doubt"] else ""
+        doubt = doubted(gtid, said["sql"], said["doubt"]) if said["doubt"] else ""
         if said["definition"] == SAME:
             defaulted = dict.fromkeys((*self.defaulted, *said["defaulted"]))
             return replace(self, defaulted=tuple(defaulted), doubt=self.doubt or doubt)
@@ -68,7 +78,7 @@ class Facts:
             return Facts(True, *names, doubt, prepared=self.prepared)
         if op == "x":  # nothing is published behind it, until the table is empty
             why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
-            doubt = f"{gtid}: {shown(said['sql'])}: {why}" if said["computed"] else ""
+            doubt = doubted(gtid, said["sql"], why) if said["computed"] else ""
             return Facts(doubt=self.doubt or doubt, prepared=self.prepared)
         return Facts(doubt=doubt if op == "t" else self.doubt or doubt, prepared=self.prepared)
 
@@ -81,7 +91,7 @@ class Facts:
                 "it was prepared before the target begins, so rows of it may be missing: begin where XA RECOVER lists "
                 "nothing"
             )
-        doubt = f"{gtid}: {shown(said['sql'])}: {why}" if why else ""
+        doubt = doubted(gtid, said["sql"], why) if why else ""
         rest = {xid: text for xid, text in self.prepared.items() if xid != said["ends"]}
         return replace(self, doubt=self.doubt or doubt, prepared=rest)
 
@@ -92,10 +102,9 @@ def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowC
     Args:
         position, facts: of what was published.
     """
-    doubt = facts.doubt or facts.waits_for
     published = (
-        f"The target stays at '{position}', which may be wrong already: {doubt}"
-        if doubt
+        f"The target stays at '{position}', which may be wrong already: {facts.whole_doubt}"
+        if facts.whole_doubt
         else f"Nothing that may be wrong was published: the target is at '{position}'"
     )
     return NonRowChange(

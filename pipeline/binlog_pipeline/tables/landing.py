@@ -8,8 +8,9 @@ So the folder can be read by anything that reads Parquet, and the last file tell
 
 from __future__ import annotations
 
-import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,41 +21,45 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import put_in_place, synced_file
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import PipelineError, SourceError
+from binlog_pipeline.errors import SourceError
+from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.watermark import behind, gtid_text
-from binlog_pipeline.telling import shown
+from binlog_pipeline.telling import doubted
 
 _POSITION: Final = b"binlog.position"
 _DIGITS: Final = 12
 
 
 class Landing:
-    """A folder that is open for writing; one process at a time. `close` it.
+    """A folder that is open for writing. Made by `open_landing`."""
 
-    Raises `PipelineError`, OSError.
-    """
+    takes_parts: Final = False
 
-    def __init__(self, target: Path) -> None:
-        target = local_path(target)
-        target.mkdir(parents=True, exist_ok=True)
+    def __init__(self, target: Path, doubts: LandedDoubts) -> None:
         self._target: Final = target
-        self._lock = (target / "_lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise PipelineError(f"{target} is being written by another process") from None
+        self._doubts: Final = doubts
         for left in target.glob("_new-*"):
             left.unlink()
         parts = landed_parts(target)
         self._number = int(parts[-1].stem[-_DIGITS:]) if parts else 0
         self.position = _position(parts[-1]) if parts else SlavePosition()
 
-    def add(self, changes: pa.Table, position: SlavePosition) -> pa.Table:
-        """Write the new changes, if any, and return them. `position` is behind all of `changes`."""
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that this run has added is in doubt."""
+        return not self._doubts.text
+
+    @property
+    def doubt(self) -> str:
+        """The doubts of this run; empty for none."""
+        return self._doubts.text
+
+    def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
+        """Write the new changes, if any, into a file. Raises OSError."""
+        assert position is not None
         changes = behind(changes, self.position)
         if not len(changes):
-            return changes
+            return
         staged = self._target / f"_new-{os.getpid()}"
         metadata = {**(changes.schema.metadata or {}), _POSITION: str(position).encode()}
         with synced_file(staged) as file:
@@ -62,11 +67,21 @@ class Landing:
         self._number += 1
         put_in_place(staged, self._target / f"part-{self._number:0{_DIGITS}}.parquet")
         self.position = position
-        return changes
+        self._doubts.add(changes)
 
-    def close(self) -> None:
-        """Release the lock, so that others may write."""
-        self._lock.close()
+    def flush(self, position: SlavePosition) -> None:
+        """A file was made for each `add`."""
+
+
+@contextmanager
+def open_landing(target: Path, doubts: LandedDoubts | None = None) -> Iterator[Landing]:
+    """A landing table, for one process at a time. Raises `PipelineError`, OSError.
+
+    `doubts`: of a run that opens it more than once.
+    """
+    target = local_path(target)
+    with sole_writer(target, f"{target} is being written by another process"):
+        yield Landing(target, doubts or LandedDoubts())
 
 
 class LandedDoubts:
@@ -94,7 +109,7 @@ class LandedDoubts:
             said, op = statements[i].as_py(), changes.column("_op")[i].as_py()
             if op == "t" and is_one_table:
                 self._first = ""  # whatever its rows were, they are gone
-            text = f"{gtid_text(changes, i)}: {shown(said['sql'])}: {said['doubt']}"
+            text = doubted(gtid_text(changes, i), said["sql"], said["doubt"])
             if said["prepares"]:
                 if said["doubt"]:
                     self._prepared[said["prepares"]] = text

@@ -7,14 +7,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from binlog_protocol.gtid import Gtid, SlavePosition
 
+from binlog_pipeline.groups import Integers
+
+
+def gtid_columns(changes: pa.Table) -> tuple[Integers, Integers, Integers]:
+    """Domain, server and number of the GTIDs of changes."""
+    gtids = changes.column("_gtid")
+    domain, server, seq = (
+        pc.struct_field(gtids, name).to_numpy() for name in ("domain", "server", "seq")
+    )
+    return domain, server, seq
+
 
 def behind(changes: pa.Table, position: SlavePosition) -> pa.Table:
     """The changes whose GTIDs are not within `position`."""
     if not len(changes) or not len(position):
         return changes
-    gtids = changes.column("_gtid")
-    domain = pc.struct_field(gtids, "domain").to_numpy()
-    seq = pc.struct_field(gtids, "seq").to_numpy()
+    domain, _, seq = gtid_columns(changes)
     is_new = np.ones(len(changes), np.bool_)
     for gtid in position:
         is_new &= (domain != gtid.domain_id) | (seq > gtid.seq_no)
@@ -25,9 +34,7 @@ def position_behind(changes: pa.Table, position: SlavePosition) -> SlavePosition
     """The position with the last GTIDs of the changes."""
     if not len(changes):
         return position
-    gtids = changes.column("_gtid")
-    columns = [pc.struct_field(gtids, n).to_numpy() for n in ("domain", "server", "seq")]
-    domain, server, seq = columns
+    domain, server, seq = gtid_columns(changes)
     for number in np.unique(domain).tolist():
         here = np.flatnonzero(domain == number)
         last = int(here[np.argmax(seq[here])])

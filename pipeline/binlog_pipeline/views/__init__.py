@@ -1,6 +1,6 @@
-"""Views of a source: groups turned into rows. One file a view; `opening.py` chooses."""
+"""Views of a source: groups turned into rows. One file a view; `reading.py` chooses."""
 
-from binlog_pipeline.views.opening import open_view
+from binlog_pipeline.views.reading import open_view
 from binlog_pipeline.views.view import View
 
 __all__ = ["View", "open_view"]

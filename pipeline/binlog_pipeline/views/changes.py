@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow as pa
-from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import RowDecoder, column_names
 
 from binlog_pipeline.groups import Groups
+from binlog_pipeline.schemas.columns import table_name
 from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import TableName
@@ -40,10 +40,10 @@ from binlog_pipeline.views.changes_layouts import ChangesLayout, Part
 from binlog_pipeline.views.changes_order import log_order
 from binlog_pipeline.views.changes_rows import OPS, RowMaker, Rows
 from binlog_pipeline.views.changes_statements import (
+    MovedNumbers,
+    ReusedNames,
     emptied_tables,
-    refuse_moved_numbers,
     refuse_non_row,
-    refuse_reused_names,
     refuse_rollbacks,
     tell_elsewhere,
     told_statements,
@@ -80,7 +80,11 @@ class ChangesView:
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         maker = RowMaker(self.evolution)
-        decoder = RowDecoder(self.evolution.options, self._prepared, self.evolution.used)
+        decoder = RowDecoder(
+            self.evolution.options,
+            lambda table: self.seed.of_wanted(table, self.subscription),
+            self.evolution.used,
+        )
         with_statements = (
             self.non_row == "fail" or bool({*"tx"} & self.ops) or not self.evolution.believes_names
         )
@@ -88,27 +92,15 @@ class ChangesView:
         touched: dict[str, bool] = {}
         left_out: set[str] = set()
         is_told = False
+        found = self.evolution.found
         columns = {field.name.casefold() for field in self.evolution.fields}
-        seen: set[str] = set()
-        gone: set[str] = set()
-        moved: set[str] = set()
-        first: list[int] = []
-        begun: list[int] = []
+        names = ReusedNames(self._name, columns, found.place, begins=self.begins)
+        numbers = MovedNumbers(found, begins=self.begins)
         for some in gathered(groups, decoder, with_statements=with_statements):
             if not self.evolution.believes_names:
-                refuse_reused_names(
-                    some,
-                    self._name,
-                    columns,
-                    self.evolution.found.place,
-                    seen,
-                    gone,
-                    begins=self.begins,
-                )
+                names.refuse(some)
                 if not self.by_name:
-                    refuse_moved_numbers(
-                        some, self.evolution.found, moved, first, begun, begins=self.begins
-                    )
+                    numbers.refuse(some)
             steps = [*xa.of(some)]
             if self.non_row == "fail":
                 refuse_non_row(some, self.subscription)
@@ -123,11 +115,7 @@ class ChangesView:
 
     @property
     def _name(self) -> TableName:
-        return TableName(self.evolution.found.table.database, self.evolution.found.table.table)
-
-    def _prepared(self, table: TableMap) -> TableMap | None:
-        wanted = self.subscription.has(table.database, table.table)
-        return self.seed.applied(table) if wanted else None
+        return table_name(self.evolution.found.table)
 
     def _xa_parts(
         self, some: GatheredRows, steps: Iterable[XaStep], left_out: set[str]

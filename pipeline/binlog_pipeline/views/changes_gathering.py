@@ -33,7 +33,6 @@ from binlog_pipeline.schemas.logged_statements import (
 
 GATHER_BYTES: Final = 4 << 20
 _GATHER_GROUPS: Final = 1 << 18  # in which there are few rows that are wanted
-_COLUMNS: Final = ("domain", "server", "seq", "file", "offset", "timestamp")
 _IS_STATEMENT: Final = np.zeros(256, np.bool_)
 _IS_STATEMENT[list(STATEMENT_TYPES)] = True
 _OPTION: Final = re.compile(r"_([a-z])(?=[a-z_]*=)")
@@ -74,6 +73,14 @@ class GatheredRows:
     statements: list[PlacedStatement]
     heads: Heads
 
+    def gtid(self, placed: PlacedStatement) -> Gtid:
+        """The GTID of a statement's group."""
+        return self.heads.gtid(placed.group - self.heads.first)
+
+    def place(self, placed: PlacedStatement) -> Position:
+        """The end of a statement's group."""
+        return self.heads.place(placed.group - self.heads.first)
+
 
 def gathered(
     groups: Iterable[Groups],
@@ -91,7 +98,7 @@ def gathered(
     statements: list[PlacedStatement] = []
     first = number = 0
     for some in groups:
-        held.append(tuple(getattr(some, name) for name in _COLUMNS))
+        held.append(some.columns)
         for run in _runs(some):
             with _placed(held, first):
                 data, events = walk_groups(run, number)

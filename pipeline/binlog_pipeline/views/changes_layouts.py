@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Integers
 from binlog_pipeline.schemas.row_effects import RowEffect
+from binlog_pipeline.telling import readable
 from binlog_pipeline.views.changes_gathering import Heads
 from binlog_pipeline.views.changes_order import PLACE_FIELDS, Places
 from binlog_pipeline.views.changes_rows import Rows
@@ -129,7 +130,7 @@ class FlatLayout:
         arrays = [
             repeated(rows.op, pa.string(), count),
             *rows.places.columns(),
-            *_columns(self.fields, image, count),
+            *([pa.nulls(count, field.type) for field in self.fields] if image is None else image),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
@@ -217,13 +218,7 @@ def debezium_schema(image: pa.DataType) -> pa.Schema:
 
 def debezium_columns(rows: Rows, database: str, table: str | None) -> list[pa.Array]:
     """The columns of the envelope behind the images: op, ts_ms, source."""
-    op = repeated(rows.op, pa.string(), len(rows))
-    source, times = _source(rows.places, database, table)
-    return [op, times, source]
-
-
-def _source(places: Places, database: str, table: str | None) -> tuple[pa.Array, pa.Array]:
-    """The column `source` of Debezium, and the milliseconds in it."""
+    places = rows.places
     heads, group, count = places.heads, places.group, len(places)
     parts = [pa.array(c).cast(pa.string()) for c in (heads.domain, heads.server, heads.seq)]
     times = pa.array(heads.timestamp[group] * 1000)
@@ -239,7 +234,8 @@ def _source(places: Places, database: str, table: str | None) -> tuple[pa.Array,
         pa.array(places.event),
         pa.array(places.row),
     ]
-    return pa.StructArray.from_arrays(arrays, fields=list(_SOURCE)), times
+    source = pa.StructArray.from_arrays(arrays, fields=list(_SOURCE))
+    return [repeated(rows.op, pa.string(), count), times, source]
 
 
 def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
@@ -251,22 +247,8 @@ def said(effect: RowEffect | None) -> dict[str, Any] | None:
     """The value of `_statement`."""
     if effect is None:
         return None
-    return {
-        "sql": effect.sql.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-        "doubt": effect.doubt,
-        "definition": effect.definition,
-        "computed": effect.computed,
-        "defaulted": effect.defaulted,
-        "is_own": effect.is_own,
-        "prepares": effect.prepares,
-        "ends": effect.ends,
-    }
-
-
-def _columns(
-    fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int
-) -> list[pa.Array]:
-    return [pa.nulls(count, field.type) for field in fields] if image is None else image
+    values = {field.name: getattr(effect, field.name) for field in STATEMENT}
+    return {**values, "sql": readable(effect.sql)}
 
 
 def _struct(fields: Sequence[pa.Field], image: list[pa.Array] | None, count: int) -> pa.Array:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import ColumnOptions
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.schemas.columns import key_names, picked_fields, table_fields
-from binlog_pipeline.schemas.evolution import Evolution, fields_of
+from binlog_pipeline.schemas.columns import is_named, key_fields, picked_fields
+from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
@@ -22,6 +21,8 @@ from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
 
 def open_changes(options: SourceOptions, source: LogSource) -> ChangesView | TablesView:
     """View `changes` of one table or of several, as the options say. Raises `BadOption`, `SourceError`."""
+    if "x" in options.ops and options.layout != "struct":
+        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     return _one_table(options, source) if options.table else _several_tables(options, source)
 
 
@@ -29,15 +30,13 @@ def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
     database, table = options.table.split(".")
     seed = Seed.read(options.schema_seed)
     found = _newest(options, source, database, table)
-    by_name = _is_named(found.table)
+    by_name = is_named(found.table)
     found = replace(found, table=seed.applied(found.table))
     column_options = column_options_of(options)
     fields = tuple(picked_fields(found.table, column_options, options.columns))
-    key = fields_of(table_fields(found.table, column_options), key_names(found.table))
+    key = key_fields(found.table, column_options)
     if options.layout == "cdf" and "t" in options.ops:
         raise BadOption("layout=cdf has no rows for a table that was emptied; leave t out of ops")
-    if "x" in options.ops and options.layout != "struct":
-        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     evolution = Evolution(
         options.schema_evolution,
         found,
@@ -57,8 +56,8 @@ def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
 
 
 def _newest(options: SourceOptions, source: LogSource, database: str, table: str) -> FoundTable:
-    by_numbers = options.kind == "server" or source.is_growing
-    found = newest_table(source, (database, table), options.end_gtid, by_numbers=by_numbers)
+    names = (database, table)
+    found = newest_table(source, names, options.end_gtid, by_numbers=source.is_growing)
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
         raise BadOption(
@@ -77,12 +76,9 @@ def _several_tables(options: SourceOptions, source: LogSource) -> TablesView:
         )
     if options.columns:
         raise BadOption("columns are those of one table; name it with the option table")
-    if "x" in options.ops and options.layout != "struct":
-        raise BadOption(f"layout={options.layout} has no rows for statements; leave x out of ops")
     found = None
     if "x" in options.ops:
-        by_numbers = options.kind == "server" or source.is_growing
-        found = newest_table(source, None, options.end_gtid, by_numbers=by_numbers)
+        found = newest_table(source, None, options.end_gtid, by_numbers=source.is_growing)
     return TablesView(
         Subscription.parse(options.tables),
         Seed.read(options.schema_seed),
@@ -91,22 +87,10 @@ def _several_tables(options: SourceOptions, source: LogSource) -> TablesView:
         options.ops,
         options.non_row,
         options.batch_rows,
-        found is None or _is_named(found.table),
+        found is None or is_named(found.table),
     )
-
-
-def _is_named(table: TableMap) -> bool:
-    """Whether the log has names of its columns."""
-    return all(column.name is not None for column in table.columns)
 
 
 def column_options_of(options: SourceOptions) -> ColumnOptions:
     """The options that say what values of a column become."""
-    return ColumnOptions(
-        zero_date=options.zero_date,  # type: ignore[arg-type]
-        time=options.time,  # type: ignore[arg-type]
-        unsigned_bigint=options.unsigned_bigint,  # type: ignore[arg-type]
-        bad_text=options.bad_text,  # type: ignore[arg-type]
-        bit1=options.bit1,  # type: ignore[arg-type]
-        set_labels=options.set_labels,  # type: ignore[arg-type]
-    )
+    return ColumnOptions(**{one.name: getattr(options, one.name) for one in fields(ColumnOptions)})

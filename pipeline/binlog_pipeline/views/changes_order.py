@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
+from binlog_protocol.row_columns import Changes
 from numpy.typing import NDArray
 
 from binlog_pipeline.groups import Integers
@@ -34,16 +36,19 @@ assert _KEY.itemsize == 24
 _SORT_BITS: Final = 63
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Places:
     """The places of rows: index of the group in `heads`, numbers of event and row."""
 
-    def __init__(
-        self, heads: Heads, group: Integers, event: NDArray[np.int32], row: NDArray[np.int32]
-    ) -> None:
-        self.heads = heads
-        self.group = group
-        self.event = event
-        self.row = row
+    heads: Heads
+    group: Integers
+    event: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, changes: Changes, heads: Heads) -> Self:
+        """The places of changes in the groups of `heads`."""
+        return cls(heads, changes.group - heads.first, changes.event, changes.row)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -67,12 +72,8 @@ class Places:
 
     def _keys(self, file: Integers, offset: Integers) -> pa.Array:
         keys = np.empty(len(self), _KEY)
-        keys["file"], keys["offset"], keys["event"], keys["row"] = (
-            file,
-            offset,
-            self.event,
-            self.row,
-        )
+        keys["file"], keys["offset"] = file, offset
+        keys["event"], keys["row"] = self.event, self.row
         ends = np.arange(len(self) + 1, dtype=np.int32) * _KEY.itemsize
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(keys)]
         return pa.Array.from_buffers(pa.binary(), len(self), buffers)

@@ -11,6 +11,7 @@ from binlog_protocol.events.rows import ChangeKind
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import Changes
 
+from binlog_pipeline.schemas.conversion import bitmap
 from binlog_pipeline.schemas.evolution import Evolution, TableForm
 from binlog_pipeline.schemas.row_effects import RowEffect
 from binlog_pipeline.views.changes_gathering import Heads
@@ -29,11 +30,11 @@ class Rows:
 
     op: str
     places: Places
-    schema_id: int | None
-    before: list[pa.Array] | None
-    after: list[pa.Array] | None
-    key: list[pa.Array] | None
-    present: bytes | None
+    schema_id: int | None = None
+    before: list[pa.Array] | None = None
+    after: list[pa.Array] | None = None
+    key: list[pa.Array] | None = None
+    present: bytes | None = None
     before_present: bytes | None = None
     effect: RowEffect | None = None
 
@@ -51,12 +52,11 @@ class RowMaker:
     def make(self, changes: Changes, heads: Heads) -> Rows:
         """Raises `SchemaChanged`, `IncompatibleSchema`."""
         form = self._form(changes, heads)
-        places = Places(heads, changes.group - heads.first, changes.event, changes.row)
         before, after = changes.before, changes.after
         logged = changes.after_present if after is not None else changes.before_present
         return Rows(
             OPS[changes.kind],
-            places,
+            Places.of(changes, heads),
             form.schema_id,
             None if before is None else form.columns.columns(before),
             None if after is None else form.columns.columns(after),
@@ -82,6 +82,12 @@ class RowMaker:
         files = heads.file[groups]
         newer = (files > file) | ((files == file) & (heads.offset[groups] > offset))
         return int(groups[np.argmax(newer)])
+
+
+def logged_columns(changes: Changes) -> bytes | None:
+    """`_present` of the layout that the table had then; see `bitmap`."""
+    logged = {*(changes.before_present if changes.after is None else changes.after_present)}
+    return bitmap([number in logged for number in range(len(changes.table.columns))])
 
 
 def _key(form: TableForm, changes: Changes) -> list[pa.Array]:

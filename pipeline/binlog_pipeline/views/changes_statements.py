@@ -11,6 +11,7 @@ from binlog_protocol.row_columns import column_names
 from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
+from binlog_pipeline.schemas.columns import table_name
 from binlog_pipeline.schemas.ddl_alter import (
     COLUMN_COMES,
     COLUMN_GOES,
@@ -74,17 +75,8 @@ def tell_elsewhere(some: GatheredRows, subscription: Subscription) -> bool:
     return False
 
 
-def refuse_reused_names(
-    some: GatheredRows,
-    name: TableName,
-    columns: Set[str],
-    known_at: Position,
-    seen: set[str],
-    gone: set[str],
-    *,
-    begins: bool,
-) -> None:
-    """Raises `IncompatibleSchema` for an ALTER TABLE behind which one of the columns is not what it was before.
+class ReusedNames:
+    """Looks for an ALTER TABLE behind which one of the columns is not what it was before.
 
     At the beginning of what is read there is nothing before it: there a stream that is started again goes on.
 
@@ -92,80 +84,98 @@ def refuse_reused_names(
         columns: those that are given, in small letters.
         known_at: where the rows are of which they are known. A name that is lost in front of it was given to another
             column in between, which another task may read.
-        seen: those of rows that were given, in small letters; kept from call to call.
-        gone: those that columns have lost since, or may have; kept from call to call.
         begins: whether nothing was read in front of group 0.
     """
-    for placed in some.statements:
-        meaning = placed.statement.meaning
-        if meaning.kind != "alter" or name not in meaning.affected:
-            continue
-        if begins and not placed.group:
-            continue
-        anew = names_anew(placed.statement)
-        before = seen | _seen(some, placed.group)
-        place = some.heads.place(placed.group - some.heads.first)
-        if not begins and place > known_at:
-            before |= columns  # what is given anew was lost since, where another task may read
-        wrong = columns & (anew.reused | before & (anew.given | anew.unless_there & gone))
-        if place < known_at:
-            wrong |= columns & anew.lost
-        gone |= anew.gone
-        if wrong:
-            raise IncompatibleSchema(
-                f"{_named(some, placed)}: column {min(wrong)} of {name.database}.{name.table} may not be what had "
-                f"that name before. {PARTS}, leave the column out with the option columns, or say "
-                "schemaEvolution=ignore to have both under the one name"
-            )
-    seen |= _seen(some, None)
+
+    def __init__(
+        self, name: TableName, columns: Set[str], known_at: Position, *, begins: bool
+    ) -> None:
+        self._name: Final = name
+        self._columns: Final = columns
+        self._known_at: Final = known_at
+        self._begins: Final = begins
+        self._seen: set[str] = set()  # of rows that were given, in small letters
+        self._gone: set[str] = set()  # that columns have lost since, or may have
+
+    def refuse(self, some: GatheredRows) -> None:
+        """Go through the next groups. Raises `IncompatibleSchema`."""
+        for placed in some.statements:
+            meaning = placed.statement.meaning
+            if meaning.kind != "alter" or self._name not in meaning.affected:
+                continue
+            if self._begins and not placed.group:
+                continue
+            anew = names_anew(placed.statement)
+            before = self._seen | _seen(some, placed.group)
+            place = some.place(placed)
+            if not self._begins and place > self._known_at:
+                before |= (
+                    self._columns
+                )  # what is given anew was lost since, where another task may read
+            given = anew.given | anew.unless_there & self._gone
+            wrong = self._columns & (anew.reused | before & given)
+            if place < self._known_at:
+                wrong |= self._columns & anew.lost
+            self._gone |= anew.gone
+            if wrong:
+                raise IncompatibleSchema(
+                    f"{_named(some, placed)}: column {min(wrong)} of {self._name} may not be what had "
+                    f"that name before. {PARTS}, leave the column out with the option columns, or say "
+                    "schemaEvolution=ignore to have both under the one name"
+                )
+        self._seen |= _seen(some, None)
 
 
-def refuse_moved_numbers(
-    some: GatheredRows,
-    found: FoundTable,
-    moved: set[str],
-    seen: list[int],
-    begun: list[int],
-    *,
-    begins: bool,
-) -> None:
-    """The same of a table of which the log has no names of columns: raises for one under the number of another.
+class MovedNumbers:
+    """The same of a table of which the log has no names of columns: looks for one under the number of another.
 
     Args:
         found: the layout that is given; rows of other types are told apart by these. A statement in front of its place
             by which alone columns move is refused, too, if another task may have read the rows before it.
-        moved: `moves` since the first rows of that layout, kept from call to call.
-        seen: the group of the first of them, kept from call to call.
-        begun: the group of the first rows with any layout, or of the CREATE TABLE; kept from call to call.
         begins: whether nothing was read in front of group 0.
     """
-    name = TableName(found.table.database, found.table.table)
-    types = [column.layout for column in found.table.columns]
-    rows = [
-        (int(changes.group.min()), [column.layout for column in changes.table.columns] == types)
-        for changes in some.changes
-        if len(changes)
-    ]
-    if not seen:
-        seen += sorted(group for group, is_found in rows if is_found)[:1]
-    if not begun:
-        begun += sorted([*(group for group, _ in rows), *_made(some, name)])[:1]
-    for placed, table, more in column_moves(some, Subscription.one(*name), also_told=True):
-        if table == name:
-            if seen and seen[0] < placed.group:
-                moved |= more
-                wrong = may_shift(moved)
-            else:
-                is_first = not (begun and begun[0] < placed.group)
-                in_front = some.heads.place(placed.group - some.heads.first) < found.place
-                may_be_behind = not begins or (bool(placed.group) and in_front)
-                wrong = is_first and may_be_behind and may_shift(more)
-            if wrong:
+
+    def __init__(self, found: FoundTable, *, begins: bool) -> None:
+        self._name: Final = table_name(found.table)
+        self._types: Final = [column.layout for column in found.table.columns]
+        self._known_at: Final = found.place
+        self._begins: Final = begins
+        self._moved: set[str] = set()  # since the first rows of that layout
+        self._first: int | None = None  # the group of the first of them
+        self._begun: int | None = (
+            None  # that of the first rows with any layout, or of the CREATE TABLE
+        )
+
+    def refuse(self, some: GatheredRows) -> None:
+        """Go through the next groups. Raises `IncompatibleSchema`."""
+        rows = [
+            (int(one.group.min()), [column.layout for column in one.table.columns] == self._types)
+            for one in some.changes
+            if len(one)
+        ]
+        if self._first is None:
+            self._first = min((group for group, is_found in rows if is_found), default=None)
+        if self._begun is None:
+            groups = [*(group for group, _ in rows), *_made(some, self._name)]
+            self._begun = min(groups, default=None)
+        for placed, table, more in column_moves(
+            some, Subscription.one(*self._name), also_told=True
+        ):
+            if table == self._name and self._is_wrong(some, placed, more):
                 raise IncompatibleSchema(
-                    f"{_named(some, placed)}: {NO_NAMES}, so a column of {name.database}.{name.table} may be another "
+                    f"{_named(some, placed)}: {NO_NAMES}, so a column of {self._name} may be another "
                     f"than had its number before. {PARTS}, or say schemaEvolution=ignore to have both under the one "
                     "number"
                 )
+
+    def _is_wrong(self, some: GatheredRows, placed: PlacedStatement, more: Set[str]) -> bool:
+        if self._first is not None and self._first < placed.group:
+            self._moved |= more
+            return may_shift(self._moved)
+        is_first = self._begun is None or self._begun >= placed.group
+        in_front = some.place(placed) < self._known_at
+        may_be_behind = not self._begins or (bool(placed.group) and in_front)
+        return is_first and may_be_behind and may_shift(more)
 
 
 def _made(some: GatheredRows, name: TableName) -> list[int]:
@@ -239,9 +249,7 @@ def told_steps(
         else:
             op = "a" if skips else "x"
             effect = RowEffect(op, sql, "rows that were prepared are taken back", ends=step.xid)
-        yield Rows(
-            effect.op, _places(some, step.placed), None, None, None, None, None, effect=effect
-        )
+        yield Rows(effect.op, _places(some, step.placed), effect=effect)
 
 
 def emptied_tables(
@@ -253,7 +261,7 @@ def emptied_tables(
         if said.meaning.kind == "truncate" and said.may_be_temporary:
             continue  # a temporary table: one that is not says nothing of its session
         for name in subscription.empties(said.meaning):
-            yield name, Rows("t", _places(some, placed), None, None, None, None, None)
+            yield name, Rows("t", _places(some, placed))
 
 
 def told_statements(
@@ -287,8 +295,7 @@ def told_statements(
         is_doubted = bool(effect.doubt)
         if skips and effect.op == "x":
             effect = replace(effect, op="a")
-        places = _places(some, placed)
-        yield Rows(effect.op, places, None, None, None, None, None, effect=effect)
+        yield Rows(effect.op, _places(some, placed), effect=effect)
 
 
 def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
@@ -323,8 +330,7 @@ def told_of_tables(
         ]
     for placed, name, effect in found:
         told = replace(effect, op="a") if skips and effect.op == "x" else effect
-        places = _places(some, placed)
-        yield name, Rows(told.op, places, None, None, None, None, None, effect=told)
+        yield name, Rows(told.op, _places(some, placed), effect=told)
 
 
 def told_steps_of_tables(
@@ -348,7 +354,7 @@ def told_steps_of_tables(
             effect = RowEffect("a", sql, ends=step.xid)
         places = _places(some, step.placed)
         for name in names:
-            yield name, Rows("a", places, None, None, None, None, None, effect=effect)
+            yield name, Rows("a", places, effect=effect)
 
 
 def row_statements(
@@ -371,9 +377,7 @@ def row_statements(
             why = "a statement that is not understood"
             yield placed, TableName(said.database, ALL), RowEffect("x", said.sql, why)
         for name in said.meaning.affected:
-            if subscription.has(*name) or (
-                name.table == ALL and subscription.has_database(name.database)
-            ):
+            if subscription.has_any(name):
                 effect = row_effect(said, name)
                 if effect is not None and effect.op != "a":
                     yield placed, name, effect
@@ -419,5 +423,4 @@ def _takes_back(some: GatheredRows, placed: PlacedStatement) -> bool:
 
 
 def _named(some: GatheredRows, placed: PlacedStatement) -> str:
-    sql = placed.statement.sql
-    return f"{some.heads.gtid(placed.group - some.heads.first)}: {shown(sql)}"
+    return f"{some.gtid(placed)}: {shown(placed.statement.sql)}"

@@ -16,18 +16,16 @@ from itertools import chain
 from typing import Final
 
 import pyarrow as pa
-from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
 
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.schemas.columns import key_names, schema_id
-from binlog_pipeline.schemas.conversion import bitmap
+from binlog_pipeline.schemas.columns import key_names, schema_id, table_name
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
 from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes import in_order
-from binlog_pipeline.views.changes_gathering import GatheredRows, gathered
+from binlog_pipeline.views.changes_gathering import GatheredRows, Heads, gathered
 from binlog_pipeline.views.changes_layouts import (
     OP,
     STATEMENT,
@@ -38,7 +36,7 @@ from binlog_pipeline.views.changes_layouts import (
     said,
 )
 from binlog_pipeline.views.changes_order import PLACE_FIELDS, Places
-from binlog_pipeline.views.changes_rows import OPS, Rows
+from binlog_pipeline.views.changes_rows import OPS, Rows, logged_columns
 from binlog_pipeline.views.changes_statements import (
     emptied_tables,
     refuse_non_row,
@@ -94,7 +92,10 @@ class TablesView:
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         unnamed: set[TableName] = set()
-        decoder = RowDecoder(self.column_options, lambda table: self._prepared(table, unnamed))
+        decoder = RowDecoder(
+            self.column_options,
+            lambda table: self.seed.of_wanted(table, self.subscription, unnamed),
+        )
         with_statements = self.non_row == "fail" or bool({*"tx"} & self.ops)
         xa = XaSteps()
         touched: dict[str, bool] = {}
@@ -110,13 +111,6 @@ class TablesView:
             parts = chain(self._xa_parts(some, steps, prepared), self._parts(some, unnamed))
             yield from in_order(parts, self.batch_rows)
 
-    def _prepared(self, table: TableMap, unnamed: set[TableName]) -> TableMap | None:
-        if not self.subscription.has(table.database, table.table):
-            return None
-        if any(column.name is None for column in table.columns):
-            unnamed.add(TableName(table.database, table.table))
-        return self.seed.applied(table)
-
     def _xa_parts(
         self, some: GatheredRows, steps: list[XaStep], prepared: dict[str, list[TableName]]
     ) -> Iterator[Part]:
@@ -129,13 +123,7 @@ class TablesView:
             yield self._part(rows, name)
         for changes in some.changes:
             if OPS[changes.kind] in self.ops:
-                places = Places(
-                    some.heads, changes.group - some.heads.first, changes.event, changes.row
-                )
-                table = changes.table
-                yield self._part(
-                    _json_rows(changes, places), TableName(table.database, table.table)
-                )
+                yield self._part(_json_rows(changes, some.heads), table_name(changes.table))
 
     def _statements(
         self, some: GatheredRows, unnamed: set[TableName]
@@ -175,18 +163,17 @@ class TablesView:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rows.places
 
 
-def _json_rows(changes: Changes, places: Places) -> Rows:
+def _json_rows(changes: Changes, heads: Heads) -> Rows:
     """Images and key in one column of JSON each."""
-    table, before, after = changes.table, changes.before, changes.after
-    logged = changes.before_present if after is None else changes.after_present
+    before, after = changes.before, changes.after
     return Rows(
         OPS[changes.kind],
-        places,
-        schema_id(table),
+        Places.of(changes, heads),
+        schema_id(changes.table),
         None if before is None else [_objects(before, changes.before_present)],
         None if after is None else [_objects(after, changes.after_present)],
         _key(changes),
-        bitmap([i in logged for i in range(len(table.columns))]),
+        logged_columns(changes),
     )
 
 

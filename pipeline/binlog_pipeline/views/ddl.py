@@ -13,7 +13,6 @@ Of an ALTER TABLE in two phases (binlog_alter_two_phase) the second counts: the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_in
+from binlog_pipeline.telling import readable
 from binlog_pipeline.views.view import PLACE, place_arrays
 
 DDL_SCHEMA: Final = pa.schema(
@@ -34,17 +34,11 @@ DDL_SCHEMA: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class DdlView:
     """View `ddl`; see the module."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return DDL_SCHEMA
-
-    @property
-    def barrier(self) -> None:
-        return None
+    schema: Final = DDL_SCHEMA
+    barrier: Final = None
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some in groups:
@@ -54,21 +48,16 @@ class DdlView:
 
 def _batch(groups: Groups, which: list[int], found: list[LoggedStatement]) -> pa.RecordBatch:
     affected = [
-        [_shown(str(name)) for name in statement.meaning.affected]
+        [readable(str(name)) for name in statement.meaning.affected]
         if statement.meaning.is_certain
         else None
         for statement in found
     ]
     arrays = [
         *place_arrays(groups, np.array(which)),
-        pa.array([_shown(statement.database) for statement in found], pa.string()),
-        pa.array([_shown(statement.sql) for statement in found], pa.string()),
+        pa.array([readable(statement.database) for statement in found], pa.string()),
+        pa.array([readable(statement.sql) for statement in found], pa.string()),
         pa.array(affected, DDL_SCHEMA.field("affected").type),
         pa.array([statement.meaning.kind for statement in found], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=DDL_SCHEMA)
-
-
-def _shown(text: str) -> str:
-    """Surrogates stand for bytes that are no UTF-8; Arrow does not take them."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

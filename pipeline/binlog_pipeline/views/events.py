@@ -15,7 +15,6 @@ large               whether its group has more than 4 MiB
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -53,17 +52,11 @@ _NAMES: Final = {int(type_): type_.name for type_ in EventType}
 _TYPE_NAMES: Final = pa.array([_NAMES.get(i, f"TYPE_{i}") for i in range(256)])
 
 
-@dataclass(frozen=True, slots=True)
 class EventsView:
     """View `events`; see the module."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return EVENTS_SCHEMA
-
-    @property
-    def barrier(self) -> None:
-        return None
+    schema: Final = EVENTS_SCHEMA
+    barrier: Final = None
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for batch in event_batches(groups):

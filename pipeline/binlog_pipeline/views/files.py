@@ -43,17 +43,11 @@ _SECOND: Final = 1_000_000
 _TIMES: Final = (6, 7)
 
 
-@dataclass(frozen=True, slots=True)
 class FilesView:
     """See the module. It has no rows of groups: who reads it asks `files_slice` first."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return FILES_SCHEMA
-
-    @property
-    def barrier(self) -> None:
-        return None
+    schema: Final = FILES_SCHEMA
+    barrier: Final = None
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         return iter(())

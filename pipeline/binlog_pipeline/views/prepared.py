@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from binlog_protocol.gtid import Gtid
 
+from binlog_pipeline.schemas.columns import table_name
 from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 
@@ -32,12 +33,6 @@ class XaStep:
     tables: frozenset[TableName]
 
 
-class _Statement(NamedTuple):
-    placed: PlacedStatement
-    kind: str
-    xid: str
-
-
 class XaSteps:
     """The steps of XA transactions in consecutive `GatheredRows`."""
 
@@ -49,15 +44,14 @@ class XaSteps:
         """The steps in the order of the log. Each `GatheredRows` is to be given once."""
         found = [*_statements(some)]
         last = some.heads.first + len(some.heads.seq) - 1
-        wanted = {one.placed.group for one in found if one.kind == PREPARED} | {last}
+        wanted = {placed.group for placed, kind, _ in found if kind == PREPARED} | {last}
         tables = _tables(some, wanted)
         if self._last_group in tables:  # the beginning of a large group was in the one before
             tables[self._last_group] |= self._last_tables
         self._last_group, self._last_tables = last, tables[last]
         for placed, kind, xid in found:
-            gtid = some.heads.gtid(placed.group - some.heads.first)
             touched = tables[placed.group] if kind == PREPARED else ()
-            yield XaStep(placed, gtid, kind, xid, frozenset(touched))
+            yield XaStep(placed, some.gtid(placed), kind, xid, frozenset(touched))
 
 
 def is_xa(placed: PlacedStatement) -> bool:
@@ -65,14 +59,14 @@ def is_xa(placed: PlacedStatement) -> bool:
     return placed.statement.sql[:3].upper() == "XA "
 
 
-def _statements(some: GatheredRows) -> Iterator[_Statement]:
-    """The server has written them, so all XIDs are in one form."""
+def _statements(some: GatheredRows) -> Iterator[tuple[PlacedStatement, str, str]]:
+    """Statements with kind and XID. The server has written them, so all XIDs are in one form."""
     for placed in some.statements:
         if is_xa(placed):
             words = placed.statement.sql.split(None, 2)
             kind = words[1].upper() if len(words) > 1 else ""
             if kind in _KINDS:
-                yield _Statement(placed, kind, words[2].strip() if len(words) > 2 else "")
+                yield placed, kind, words[2].strip() if len(words) > 2 else ""
 
 
 def _tables(some: GatheredRows, groups: set[int]) -> dict[int, set[TableName]]:
@@ -81,5 +75,5 @@ def _tables(some: GatheredRows, groups: set[int]) -> dict[int, set[TableName]]:
     which = np.array(sorted(groups))
     for changes in some.changes:
         for group in np.intersect1d(changes.group, which).tolist():
-            found[group].add(TableName(changes.table.database, changes.table.table))
+            found[group].add(table_name(changes.table))
     return found

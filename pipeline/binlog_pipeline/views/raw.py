@@ -11,7 +11,6 @@ A group has one row, unless it has more than 4 MiB: then it comes in parts of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,17 +30,11 @@ RAW_SCHEMA: Final = pa.schema(
 _PART_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class RawView:
     """View `raw`; see the module."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return RAW_SCHEMA
-
-    @property
-    def barrier(self) -> None:
-        return None
+    schema: Final = RAW_SCHEMA
+    barrier: Final = None
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some in groups:

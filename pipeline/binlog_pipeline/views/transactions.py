@@ -14,7 +14,6 @@ large                       whether there are more than 4 MiB
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from typing import Final
@@ -56,17 +55,11 @@ TRANSACTIONS_SCHEMA: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class TransactionsView:
     """View `transactions`; see the module."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return TRANSACTIONS_SCHEMA
-
-    @property
-    def barrier(self) -> None:
-        return None
+    schema: Final = TRANSACTIONS_SCHEMA
+    barrier: Final = None
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some, batches in groupby(event_batches(groups), lambda batch: batch.groups):

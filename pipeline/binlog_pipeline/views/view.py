@@ -11,7 +11,6 @@ from binlog_pipeline.groups import Groups, Integers
 from binlog_pipeline.sources.admission import Barrier
 
 BATCH_ROWS: Final = 16384
-BATCH_BYTES: Final = 8 << 20
 
 GTID: Final = pa.struct(
     [
@@ -46,17 +45,9 @@ class View(Protocol):
 
 def place_arrays(groups: Groups, which: Integers | None = None) -> list[pa.Array]:
     """The columns of `PLACE`; of those groups (indexes, which may repeat), or of all."""
-    columns = [
-        groups.domain,
-        groups.server,
-        groups.seq,
-        groups.file,
-        groups.offset,
-        groups.timestamp,
-    ]
-    if which is not None:
-        columns = [column[which] for column in columns]
-    domain, server, seq, file, offset, seconds = columns
+    domain, server, seq, file, offset, seconds = (
+        groups.columns if which is None else [column[which] for column in groups.columns]
+    )
     gtid = pa.StructArray.from_arrays(
         [pa.array(domain), pa.array(server), pa.array(seq)], fields=list(GTID)
     )

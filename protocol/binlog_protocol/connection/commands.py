@@ -1,23 +1,38 @@
 """Commands: what a client sends after the login. The first byte of the payload is the command.
 
-====  ====================  ==================================================================
-byte  command               body
-====  ====================  ==================================================================
-01    COM_QUIT              none
-02    COM_INIT_DB           database name
-03    COM_QUERY             statement
-07    COM_REFRESH           flags u8
-09    COM_STATISTICS        none
-0E    COM_PING              none
-12    COM_BINLOG_DUMP       position u32, flags u16, server_id u32, file name (to its first NUL)
-15    COM_REGISTER_SLAVE    server_id u32; host, user, password with a one-byte length each;
-                            port u16, rank u32, master_id u32
-1B    COM_SET_OPTION        option u16
-1E    COM_BINLOG_DUMP_GTID  flags u16, server_id u32, length u32, file name, position u64,
-                            length u32, GTID list
-1F    COM_RESET_CONNECTION  none
-====  ====================  ==================================================================
+====  =====================  ==================================================================
+byte  command                body
+====  =====================  ==================================================================
+01    COM_QUIT               none
+02    COM_INIT_DB            database name
+03    COM_QUERY              statement
+04    COM_FIELD_LIST         table name NUL, LIKE pattern
+07    COM_REFRESH            flags u8
+09    COM_STATISTICS         none
+0C    COM_PROCESS_KILL       connection id u32
+0D    COM_DEBUG              none
+0E    COM_PING               none
+11    COM_CHANGE_USER        user NUL; answer to the salt with a one-byte length; database NUL;
+                             [charset u16; plugin NUL; attributes, as in the login]
+12    COM_BINLOG_DUMP        position u32, flags u16, server_id u32, file name (to its first NUL)
+15    COM_REGISTER_SLAVE     server_id u32; host, user, password with a one-byte length each;
+                             port u16, rank u32, master_id u32
+16    COM_STMT_PREPARE       statement
+17    COM_STMT_EXECUTE       statement number u32, cursor flags u8, iterations u32, parameters
+18    COM_STMT_SEND_LONG_    statement number u32, parameter u16, bytes: a part of its value. No answer
+      DATA
+19    COM_STMT_CLOSE         statement number u32. No answer
+1A    COM_STMT_RESET         statement number u32
+1B    COM_SET_OPTION         option u16
+1C    COM_STMT_FETCH         statement number u32, rows u32
+1E    COM_BINLOG_DUMP_GTID   flags u16, server_id u32, length u32, file name, position u64,
+                             length u32, GTID list
+1F    COM_RESET_CONNECTION   none
+FA    COM_STMT_BULK_EXECUTE  statement number u32, flags u16 (80 types follow, 40 unit results),
+                             parameters of each row
+====  =====================  ==================================================================
 
+The statement number FFFFFFFF is that of the statement prepared last. Parameters: `binlog_protocol.wire.binary_rows`.
 A body that makes no sense raises the `ServerError` that a MariaDB master answers; the connection
 stays. COM_BINLOG_DUMP_GTID is MySQL's; MariaDB's own text takes the place of MySQL's binary set.
 """
@@ -30,23 +45,26 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from binlog_protocol.connection.handshake import Capability, LoginRequest
 from binlog_protocol.errors import (
-    BadGtidList,
+    GtidListTooLong,
     MalformedPacket,
     MasterFatalError,
     ProtocolError,
+    UnknownCommandError,
     UnknownServerError,
 )
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.limits import (
     DATABASE_BYTES_MAX,
+    FIELD_LIST_BYTES_MAX,
     FILE_NAME_BYTES_MAX,
     GTID_LIST_BYTES_MAX,
     REPORT_HOST_BYTES_MAX,
     REPORT_PASSWORD_BYTES_MAX,
     REPORT_USER_BYTES_MAX,
 )
-from binlog_protocol.values import Cursor
+from binlog_protocol.values import Cursor, nul_terminated
 
 
 class CommandCode(IntEnum):
@@ -55,14 +73,30 @@ class CommandCode(IntEnum):
     QUIT = 0x01
     INIT_DB = 0x02
     QUERY = 0x03
+    FIELD_LIST = 0x04
     REFRESH = 0x07
     STATISTICS = 0x09
+    PROCESS_INFO = 0x0A
+    PROCESS_KILL = 0x0C
+    DEBUG = 0x0D
     PING = 0x0E
+    CHANGE_USER = 0x11
     BINLOG_DUMP = 0x12
     REGISTER_SLAVE = 0x15
+    STMT_PREPARE = 0x16
+    STMT_EXECUTE = 0x17
+    STMT_SEND_LONG_DATA = 0x18
+    STMT_CLOSE = 0x19
+    STMT_RESET = 0x1A
     SET_OPTION = 0x1B
+    STMT_FETCH = 0x1C
     BINLOG_DUMP_GTID = 0x1E
     RESET_CONNECTION = 0x1F
+    STMT_BULK_EXECUTE = 0xFA
+
+
+LAST_PREPARED: Final = 0xFFFFFFFF
+"""The number that means the statement prepared last."""
 
 
 class DumpFlag(IntFlag):
@@ -72,10 +106,26 @@ class DumpFlag(IntFlag):
     SEND_ANNOTATE_ROWS = 0x0002
 
 
+class RefreshFlag(IntFlag):
+    """Flags of COM_REFRESH, as far as they mean something here."""
+
+    LOG = 0x02
+
+
 _DUMP_FIXED: Final = struct.Struct("<IHI")
 assert _DUMP_FIXED.size == 10
 _REGISTER_TAIL: Final = struct.Struct("<HII")
 assert _REGISTER_TAIL.size == 10
+_EXECUTE_FIXED: Final = struct.Struct("<IBI")
+_LONG_DATA_FIXED: Final = struct.Struct("<IH")
+_FETCH_FIXED: Final = struct.Struct("<II")
+_BULK_FIXED: Final = struct.Struct("<IH")
+assert [s.size for s in (_EXECUTE_FIXED, _LONG_DATA_FIXED, _FETCH_FIXED, _BULK_FIXED)] == [
+    9,
+    6,
+    8,
+    6,
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +153,68 @@ class StatisticsCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    """Asks for the rows of SHOW PROCESSLIST; of old clients."""
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.PROCESS_INFO,))
+
+
+@dataclass(frozen=True, slots=True)
+class Debug:
+    """Asks for a dump of the server's state in its log."""
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.DEBUG,))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessKill:
+    """The old form of KILL."""
+
+    connection_id: int
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.PROCESS_KILL,)) + self.connection_id.to_bytes(4, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldList:
+    """Asks for the columns of a table."""
+
+    table: str
+    pattern: str = ""
+
+    def build(self) -> bytes:
+        names = _encoded(self.table) + b"\0" + _encoded(self.pattern)
+        return bytes((CommandCode.FIELD_LIST,)) + names
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeUser:
+    """Log in anew on this connection. `request` has what a login has."""
+
+    request: LoginRequest
+
+    def build(self) -> bytes:
+        request = self.request
+        answer = request.auth_response
+        parts = [
+            bytes((CommandCode.CHANGE_USER,)),
+            nul_terminated(_encoded(request.user)),
+            bytes((len(answer),)) + answer,
+            nul_terminated(_encoded(request.database or "")),
+            request.charset.to_bytes(2, "little"),
+            nul_terminated(_encoded(request.plugin or "")),
+        ]
+        if request.capabilities & Capability.CONNECT_ATTRS:
+            parts.append(request.built_attributes())
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
 class ResetConnection:
-    """Forget the user variables."""
+    """Forget the state of the session."""
 
     def build(self) -> bytes:
         return bytes((CommandCode.RESET_CONNECTION,))
@@ -141,6 +251,93 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class StmtPrepare:
+    """A statement to be prepared; as `Query`."""
+
+    text: bytes
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.STMT_PREPARE,)) + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class StmtExecute:
+    """Execute a prepared statement. `body` are its parameters."""
+
+    number: int
+    cursor_flags: int = 0
+    body: bytes | memoryview = b""
+
+    def build(self) -> bytes:
+        head = _EXECUTE_FIXED.pack(self.number, self.cursor_flags, 1)
+        return bytes((CommandCode.STMT_EXECUTE,)) + head + self.body
+
+
+@dataclass(frozen=True, slots=True)
+class StmtSendLongData:
+    """A part of a parameter's value. There is no answer."""
+
+    number: int
+    parameter: int
+    data: bytes | memoryview
+
+    def build(self) -> bytes:
+        head = _LONG_DATA_FIXED.pack(self.number, self.parameter)
+        return bytes((CommandCode.STMT_SEND_LONG_DATA,)) + head + self.data
+
+
+@dataclass(frozen=True, slots=True)
+class StmtClose:
+    """Forget a prepared statement. There is no answer."""
+
+    number: int
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.STMT_CLOSE,)) + self.number.to_bytes(4, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class StmtReset:
+    """Forget a prepared statement's cursor and long data."""
+
+    number: int
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.STMT_RESET,)) + self.number.to_bytes(4, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class StmtFetch:
+    """Some more rows of a cursor."""
+
+    number: int
+    rows: int
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.STMT_FETCH,)) + _FETCH_FIXED.pack(self.number, self.rows)
+
+
+class BulkFlag(IntFlag):
+    """Flags of COM_STMT_BULK_EXECUTE."""
+
+    UNIT_RESULTS = 0x40
+    TYPES_FOLLOW = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class StmtBulkExecute:
+    """Execute a prepared statement for many rows of parameters."""
+
+    number: int
+    flags: int
+    body: bytes | memoryview = b""
+
+    def build(self) -> bytes:
+        head = _BULK_FIXED.pack(self.number, self.flags)
+        return bytes((CommandCode.STMT_BULK_EXECUTE,)) + head + self.body
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """The old form of FLUSH."""
 
@@ -162,7 +359,7 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class RegisterSlave:
-    """How a replica wants to appear in SHOW SLAVE HOSTS."""
+    """The entry of a replica in SHOW SLAVE HOSTS."""
 
     server_id: int
     host: str = ""
@@ -245,9 +442,21 @@ Command = (
     Quit
     | Ping
     | StatisticsCommand
+    | ProcessInfo
+    | Debug
+    | ProcessKill
+    | FieldList
+    | ChangeUser
     | ResetConnection
     | InitDatabase
     | Query
+    | StmtPrepare
+    | StmtExecute
+    | StmtSendLongData
+    | StmtClose
+    | StmtReset
+    | StmtFetch
+    | StmtBulkExecute
     | Refresh
     | SetOption
     | RegisterSlave
@@ -257,8 +466,11 @@ Command = (
 )
 
 
-def parse_command(payload: bytes) -> Command:
+def parse_command(payload: bytes, *, has_attributes: bool = False) -> Command:
     """Read one command. A bytearray is taken over.
+
+    Args:
+        has_attributes: the client has said CONNECT_ATTRS at its login, so that COM_CHANGE_USER has attributes, too.
 
     Raises `ServerError` (1105, 1236, 1835, 1941) for a body that makes no sense and
     `ProtocolError` for an empty payload.
@@ -267,21 +479,69 @@ def parse_command(payload: bytes) -> Command:
         raise ProtocolError("empty command packet", MalformedPacket())
     code = payload[0]
     parse = _PARSERS.get(code)
-    if parse is None:
+    if parse is None and code not in _WITH_BODIES and code != CommandCode.CHANGE_USER:
         return UnknownCommand(code)
     try:
-        if code == CommandCode.QUERY and isinstance(payload, bytearray):
+        if code in _TEXTS and isinstance(payload, bytearray):
             del payload[:1]  # a large statement, which is not copied
-            return Query(payload)
-        return parse(Cursor(payload, f"command {code:#04x}", 1))
+            if payload.endswith(_END_OF_TEXT):
+                del payload[-1:]
+            return Query(payload) if code == CommandCode.QUERY else StmtPrepare(payload)
+        if code in _WITH_BODIES:
+            return _WITH_BODIES[code](payload)
+        cursor = Cursor(payload, f"command {code:#04x}", 1)
+        if parse is None:
+            return ChangeUser(LoginRequest.parse_change(cursor, has_attributes=has_attributes))
+        return parse(cursor)
     except ProtocolError as error:
         if code == CommandCode.REGISTER_SLAVE:
             raise UnknownServerError("Wrong parameters to function register_slave") from error
-        raise MalformedPacket from error
+        if code == CommandCode.CHANGE_USER:
+            raise UnknownCommandError() from error
+        raise MalformedPacket() from error
+
+
+_END_OF_TEXT: Final = b"\0"
+"""The end of C's strings, which mariadb-slap sends behind its statements: it is no part of them."""
+
+
+def _text(cursor: Cursor) -> bytes:
+    return cursor.rest().removesuffix(_END_OF_TEXT)
 
 
 def _parse_init_db(cursor: Cursor) -> InitDatabase:
     return InitDatabase(_decoded(cursor.take(min(cursor.remaining, DATABASE_BYTES_MAX + 1))))
+
+
+def _parse_field_list(cursor: Cursor) -> FieldList:
+    table, _, pattern = cursor.take(min(cursor.remaining, FIELD_LIST_BYTES_MAX)).partition(b"\0")
+    return FieldList(_decoded(table), _decoded(pattern))
+
+
+def _parse_fetch(cursor: Cursor) -> StmtFetch:
+    return StmtFetch(cursor.integer(4), cursor.integer(4))
+
+
+# Commands whose end is as long as the packet: it is not copied.
+
+
+def _parse_execute(payload: bytes) -> StmtExecute:
+    number, flags, _ = _EXECUTE_FIXED.unpack(_head(payload, _EXECUTE_FIXED.size))
+    return StmtExecute(number, flags, memoryview(payload)[1 + _EXECUTE_FIXED.size :])
+
+
+def _parse_long_data(payload: bytes) -> StmtSendLongData:
+    number, parameter = _LONG_DATA_FIXED.unpack(_head(payload, _LONG_DATA_FIXED.size))
+    return StmtSendLongData(number, parameter, memoryview(payload)[1 + _LONG_DATA_FIXED.size :])
+
+
+def _parse_bulk(payload: bytes) -> StmtBulkExecute:
+    number, flags = _BULK_FIXED.unpack(_head(payload, _BULK_FIXED.size))
+    return StmtBulkExecute(number, flags, memoryview(payload)[1 + _BULK_FIXED.size :])
+
+
+def _head(payload: bytes, size: int) -> bytes:
+    return Cursor(payload, f"command {payload[0]:#04x}", 1).take(size)
 
 
 def _parse_register_slave(cursor: Cursor) -> RegisterSlave:
@@ -316,7 +576,7 @@ def _parse_binlog_dump_gtid(cursor: Cursor) -> BinlogDumpGtid:
     position = cursor.integer(8)
     length = cursor.integer(4)
     if GTID_LIST_BYTES_MAX < length <= cursor.remaining:
-        raise BadGtidList.too_long(length, GTID_LIST_BYTES_MAX)
+        raise GtidListTooLong(length, GTID_LIST_BYTES_MAX)
     gtid_list = cursor.take(length)
     # MySQL's set begins with the number of its members in eight bytes, some of them NUL.
     if b"\0" in gtid_list or not gtid_list.isascii():
@@ -334,15 +594,29 @@ def _file_name(data: bytes) -> str:
 _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.QUIT: lambda _: Quit(),
     CommandCode.INIT_DB: _parse_init_db,
-    CommandCode.QUERY: lambda cursor: Query(cursor.rest()),
+    CommandCode.QUERY: lambda cursor: Query(_text(cursor)),
     CommandCode.REFRESH: lambda cursor: Refresh(cursor.integer(1)),
     CommandCode.STATISTICS: lambda _: StatisticsCommand(),
+    CommandCode.PROCESS_INFO: lambda _: ProcessInfo(),
     CommandCode.PING: lambda _: Ping(),
     CommandCode.BINLOG_DUMP: _parse_binlog_dump,
     CommandCode.REGISTER_SLAVE: _parse_register_slave,
     CommandCode.SET_OPTION: lambda cursor: SetOption(cursor.integer(2)),
     CommandCode.BINLOG_DUMP_GTID: _parse_binlog_dump_gtid,
     CommandCode.RESET_CONNECTION: lambda _: ResetConnection(),
+    CommandCode.DEBUG: lambda _: Debug(),
+    CommandCode.PROCESS_KILL: lambda cursor: ProcessKill(cursor.integer(4)),
+    CommandCode.FIELD_LIST: _parse_field_list,
+    CommandCode.STMT_PREPARE: lambda cursor: StmtPrepare(_text(cursor)),
+    CommandCode.STMT_CLOSE: lambda cursor: StmtClose(cursor.integer(4)),
+    CommandCode.STMT_RESET: lambda cursor: StmtReset(cursor.integer(4)),
+    CommandCode.STMT_FETCH: _parse_fetch,
+}
+_TEXTS: Final = frozenset({CommandCode.QUERY, CommandCode.STMT_PREPARE})
+_WITH_BODIES: Final[dict[int, Callable[[bytes], Command]]] = {
+    CommandCode.STMT_EXECUTE: _parse_execute,
+    CommandCode.STMT_SEND_LONG_DATA: _parse_long_data,
+    CommandCode.STMT_BULK_EXECUTE: _parse_bulk,
 }
 
 

@@ -12,9 +12,9 @@ step               what the driver does                              what it sen
 
 A driver that has bytes which the machine was not handed before the TLS handshake raises `TlsRefused` with `CLEAR`.
 
-`drive` is the driver for who has blocking calls; an asynchronous one is the same loop with `await`. Errors come out of
-the exchange: `RemoteError` for what the server refuses, `ProtocolError`, `TlsRefused`.
-What the driver meets itself (a lost socket, a wait that was too long) ends the exchange with it.
+`drive` is the driver for callers with blocking sockets; an asynchronous one is the same loop with `await`. Errors come
+out of the exchange: `RemoteError` for what the server refuses, `ProtocolError`, `TlsRefused`. What the
+driver meets itself (a lost socket, a wait that was too long) ends the exchange with it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Exchange = Generator[Step, bytes | None, ResultT]
 
 
 class Verify(Enum):
-    """How the server of a TLS connection is verified."""
+    """The ways to verify the server of a TLS connection."""
 
     NOT = "not at all"
     IF_PROVED = "a proof that it gives by the password must be right"
@@ -93,7 +93,7 @@ NO_TLS: Final = TlsPolicy(enabled=False)
 
 
 class TlsProblem(Enum):
-    """Why a connection is not protected as wanted."""
+    """The reasons for which a connection is not protected as wanted."""
 
     NOT_OFFERED = "the server does not offer TLS"
     CLEAR = "the server has sent something in clear behind its greeting"

@@ -22,8 +22,8 @@ Auth switch request (server) and its answer (client) ::
     FE | plugin NUL | salt 20 bytes | 00          answer: the bytes of the plugin alone
     FE | client_ed25519 NUL | challenge 32 bytes  without a NUL: the client wants exactly 32
 
-A greeting whose capabilities lack bit 0 comes from MariaDB: only then the MariaDB capabilities in
-it have a meaning. We offer none of them.
+A greeting whose capabilities lack bit 0 comes from MariaDB: only then the MariaDB capabilities in it
+have a meaning, and a client that knows them leaves bit 0 out of its login, too.
 """
 
 from __future__ import annotations
@@ -71,11 +71,24 @@ class Capability(IntFlag):
     REMEMBER_OPTIONS = 1 << 31
 
 
-# What MariaDB 10.11 offers, without TLS, which a server adds if it has a certificate (`Capability.SSL`).
-# Nor DEPRECATE_EOF: result sets end with EOF packets, and MySQL's C library and the JDBC drivers would expect none.
-# Nor SESSION_TRACK: connectors then would not ask for the default database, but wait to be told.
-SERVER_CAPABILITIES: Final = 0x81FFF7FE & ~int(
-    Capability.SSL | Capability.DEPRECATE_EOF | Capability.SESSION_TRACK
+class MariadbCapability(IntFlag):
+    """Capability bits that only MariaDB has; its names without MARIADB_CLIENT_."""
+
+    PROGRESS = 1 << 0
+    STMT_BULK_OPERATIONS = 1 << 2
+    EXTENDED_METADATA = 1 << 3
+    CACHE_METADATA = 1 << 4
+    BULK_UNIT_RESULTS = 1 << 5
+
+
+# What MariaDB 10.11 and 11.8 offer, without TLS, which a server adds if it has a certificate (`Capability.SSL`).
+SERVER_CAPABILITIES: Final = 0x81FFF7FE & ~int(Capability.SSL)
+# The same of MariaDB's own; without PROGRESS, as no statement here tells of its progress.
+MARIADB_CAPABILITIES: Final = int(
+    MariadbCapability.STMT_BULK_OPERATIONS
+    | MariadbCapability.EXTENDED_METADATA
+    | MariadbCapability.CACHE_METADATA
+    | MariadbCapability.BULK_UNIT_RESULTS
 )
 
 # What a replica of 10.11 and 11.8 asks for when it logs in.
@@ -205,11 +218,12 @@ class LoginRequest:
         if capabilities & Capability.PLUGIN_AUTH:
             parts.append(nul_terminated(_encoded(self.plugin or "")))
         if capabilities & Capability.CONNECT_ATTRS:
-            pairs = [
-                lenenc_bytes(_encoded(text)) for pair in self.attributes.items() for text in pair
-            ]
-            parts.append(lenenc_bytes(b"".join(pairs)))
+            parts.append(self.built_attributes())
         return b"".join(parts)
+
+    def built_attributes(self) -> bytes:
+        pairs = [lenenc_bytes(_encoded(text)) for pair in self.attributes.items() for text in pair]
+        return lenenc_bytes(b"".join(pairs))
 
     @classmethod
     def parse(cls, payload: bytes, *, secured: bool = False) -> LoginRequest:
@@ -221,6 +235,25 @@ class LoginRequest:
             return cls._parse(Cursor(payload, "login request"), secured=secured)
         except ProtocolError as error:
             raise ProtocolError(error.reason, BadHandshake()) from None
+
+    @classmethod
+    def parse_change(cls, cursor: Cursor, *, has_attributes: bool) -> LoginRequest:
+        """What COM_CHANGE_USER says. Raises `ProtocolError`.
+
+        Args:
+            has_attributes: whether they must come. Without it the fields from the character set on may be missing,
+                and the plugin, which clients without PLUGIN_AUTH do not know of.
+        """
+        user = _decoded(cursor.nul_terminated())
+        auth_response = cursor.short_bytes()
+        database = _decoded(cursor.nul_terminated()) or None
+        charset, plugin = CHARSET_UTF8, None
+        if cursor.remaining or has_attributes:
+            charset = cursor.integer(2)
+        if cursor.remaining or has_attributes:
+            plugin = _decoded(cursor.nul_terminated())
+        attributes = _parse_attributes(cursor.lenenc_bytes()) if has_attributes else {}
+        return cls(user, auth_response, database, plugin, attributes, charset=charset)
 
     @classmethod
     def _parse(cls, cursor: Cursor, *, secured: bool) -> LoginRequest:

@@ -29,9 +29,6 @@ class Machine(Generic[StateT, EventT]):
         # The row of the state: looking a state up by its hash costs more than all the rest.
         self._steps = table[start]
 
-    def allows(self, event: EventT) -> bool:
-        return event in self._steps
-
     def require(self, event: EventT) -> None:
         """Raises `IllegalTransition` when the state does not allow `event`."""
         if event not in self._steps:

@@ -7,6 +7,11 @@ number. `start_dump()` turns the connection into a stream: what the client still
 COM_QUIT) is dropped unread, as MariaDB does, and the caller advances `dump_sequence` by the
 packets it sends. With `start_semi_sync()` acknowledgements are read: `take_acks()`.
 
+A query of several statements is answered one by one: the caller executes the first and gives the rest to
+`put_back()`; behind the first one's answer, if that is no error, it comes as the next event. Results of
+prepared statements are sent in the binary protocol, by the `Reply` that the caller sets. COM_CHANGE_USER
+leads back to the login.
+
 Before the login the client may send one small packet and nothing else.
 
 A `ServerError` out of `next_event()` is an answer to give with `send_error()`; the connection
@@ -16,25 +21,24 @@ may be sent by `last_words()` before the socket is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.commands import Command, CommandCode, Quit, parse_command
 from binlog_protocol.connection.handshake import (
     CHARSET_UTF8,
+    MARIADB_CAPABILITIES,
     SERVER_CAPABILITIES,
     AuthSwitchRequest,
     Capability,
     Greeting,
     LoginRequest,
+    MariadbCapability,
     TlsRequest,
 )
 from binlog_protocol.connection.machine import Machine
-from binlog_protocol.connection.server_events import AuthSwitchAnswered as AuthSwitchAnswered
-from binlog_protocol.connection.server_events import LoginReceived as LoginReceived
-from binlog_protocol.connection.server_events import ServerEvent as ServerEvent
-from binlog_protocol.connection.server_events import TlsRequested as TlsRequested
 from binlog_protocol.connection.server_states import (
     BEFORE_LOGIN,
     DEAF,
@@ -44,11 +48,14 @@ from binlog_protocol.connection.server_states import (
     ServerStep,
 )
 from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
+from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.limits import (
     COMMAND_PACKET_BYTES_MAX,
     LOGIN_PACKET_BYTES_MAX,
     PACKET_PAYLOAD_MAX,
 )
+from binlog_protocol.values import lenenc_bytes, lenenc_int
+from binlog_protocol.wire.binary_rows import BinaryRows
 from binlog_protocol.wire.gathered import Allocate
 from binlog_protocol.wire.packets import (
     PACKET_HEADER_SIZE,
@@ -58,15 +65,18 @@ from binlog_protocol.wire.packets import (
     frame_packets,
 )
 from binlog_protocol.wire.results import (
+    CLASSIC,
     STATUS_AUTOCOMMIT,
+    STATUS_CURSOR_EXISTS,
+    STATUS_LAST_ROW_SENT,
+    STATUS_MORE_RESULTS,
     UTF8,
+    AnswerForm,
     Column,
     Row,
-    column_payloads,
     eof_payload,
     error_payload,
     ok_payload,
-    result_set_payloads,
     row_payload,
 )
 from binlog_protocol.wire.semi_sync import ACK_BYTES_MAX, Ack
@@ -76,10 +86,92 @@ _S = ServerState
 
 _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
+_QUERY: Final = bytes((CommandCode.QUERY,))
 _READY: Final = ServerState.READY
-_QUERY_HEAD: Final = bytes((0, CommandCode.QUERY))  # sequence number 0, then the command
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
+_PARAMETER: Final = Column.binary("?", ColumnType.NULL, 0, null=True)
+_SEQUENCES: Final = 256
+_ROW_SENT_BYTES: Final = 256  # of memory for a row of a cursor, about
+_NO_STATE: Final = b""
+
+
+class RowCursor:
+    """The rows of a prepared statement's result that are still to be fetched."""
+
+    def __init__(self, encode: Callable[[Row], bytes], rows: Iterable[Row]) -> None:
+        self._encode = encode
+        self._rows = list(rows)
+        self._rows.reverse()
+        self.held = sum(_row_bytes(row) for row in self._rows)
+        """About as many bytes of memory."""
+
+    def take(self, count: int) -> list[bytes]:
+        """The next rows, `count` of them at most."""
+        taken = [self._rows.pop() for _ in range(min(count, len(self._rows)))]
+        self.held -= sum(_row_bytes(row) for row in taken)
+        return [self._encode(row) for row in taken]
+
+
+def _row_bytes(row: Row) -> int:
+    return _ROW_SENT_BYTES + sum(len(v) for v in row if isinstance(v, (str, bytes)))
+
+
+class Reply:
+    """How the results of one prepared statement are sent: in the binary protocol.
+
+    Attributes:
+        definitions: the columns that the client was sent last, which need not be sent again.
+        wants_cursor: the next result set is to be kept for COM_STMT_FETCH.
+        wants_units: the answer to a bulk is a result set with a row for each of its rows.
+        cursor: one that was kept so.
+    """
+
+    def __init__(self, definitions: bytes = b"") -> None:
+        self.definitions = definitions
+        self.wants_cursor = False
+        self.wants_units = False
+        self.cursor: RowCursor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRequested:
+    """The client wants TLS: what follows is its handshake, of which `handshake` has come already.
+
+    The caller calls `tls_started` when it is done, and feeds what was decrypted from then on.
+    """
+
+    handshake: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoginReceived:
+    """A login: to be answered by `accept_login`, `reject_login` or `request_auth_switch`.
+
+    `needs_switch`: the client used another plugin than the one in the greeting, so its response
+    proves nothing; it is to be asked again.
+    """
+
+    request: LoginRequest
+    needs_switch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSwitchAnswered:
+    """The client's answer to `request_auth_switch`; decided as `LoginReceived`."""
+
+    auth_response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NextStatement:
+    """The statements of a query from `start` on, behind those that are answered already."""
+
+    text: bytes
+    start: int
+
+
+ServerEvent = TlsRequested | LoginReceived | AuthSwitchAnswered | Command | NextStatement
 
 
 class ServerConnection:
@@ -93,6 +185,7 @@ class ServerConnection:
         salt: bytes,
         charset: int = CHARSET_UTF8,
         capabilities: int = SERVER_CAPABILITIES,
+        mariadb_capabilities: int = MARIADB_CAPABILITIES,
         max_allowed_packet: int = COMMAND_PACKET_BYTES_MAX,
         allocate: Allocate = bytearray,
     ) -> None:
@@ -103,7 +196,7 @@ class ServerConnection:
         self.salt = salt
         self.connection_id = connection_id
         self._greeting = Greeting(
-            server_version, connection_id, salt, capabilities, charset=charset
+            server_version, connection_id, salt, capabilities, mariadb_capabilities, charset=charset
         )
         self._offers_tls = bool(capabilities & Capability.SSL)
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
@@ -112,10 +205,22 @@ class ServerConnection:
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.
         self.status = STATUS_AUTOCOMMIT
-        # What the client is told of the texts in result sets.
+        # In which texts of result sets are sent.
         self.result_charset = UTF8
         # What the next OK or result set tells; to be set before each that has some.
         self.warnings = 0
+        # Gives the changes of the session's state that are not told yet, for clients with SESSION_TRACK.
+        self.take_changes: Callable[[], bytes] = lambda: _NO_STATE
+        # Called when a command that has an answer has all of it.
+        self.answered: Callable[[], None] = lambda: None
+        # Set for the answer to an EXECUTE.
+        self.reply: Reply | None = None
+        # The capabilities that both sides have; none before the login.
+        self.capabilities = 0
+        self.mariadb_capabilities = 0
+        self._form = CLASSIC
+        self._encode: Callable[[Row], bytes] = row_payload  # of the result set that is being sent
+        self._rest: NextStatement | None = None  # behind the one that is being answered
         self._compressed = False
         self._command_bytes = 0
         self._dump_sequence = 1
@@ -145,12 +250,18 @@ class ServerConnection:
     @property
     def buffered(self) -> int:
         """Bytes that wait for `next_event`."""
-        return self._reader.buffered
+        rest = 0 if self._rest is None else len(self._rest.text)
+        return self._reader.buffered + rest
+
+    @property
+    def is_within_packet(self) -> bool:
+        """Whether a packet has come in part, with nothing in front of it that waits."""
+        return self._rest is None and self._reader.buffered > 0
 
     @property
     def held(self) -> int:
         """Bytes that wait, and those of the command that is being answered."""
-        return self._reader.buffered + self._command_bytes * (self.state is _S.ANSWERING)
+        return self.buffered + self._command_bytes * (self.state is _S.ANSWERING)
 
     # Receiving
 
@@ -174,6 +285,10 @@ class ServerConnection:
         """
         if self.state not in LISTENING:
             return NEED_DATA
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._machine.advance(ServerStep.COMMAND_RECEIVED)
+            return rest
         try:
             packet = self._reader.next_packet()
             if packet is None:
@@ -196,20 +311,30 @@ class ServerConnection:
         None if it is anything else; then `receive_data` and `next_event` are to see it. The answer is `send_quick` or
         any other.
         """
+        if data[4:5] != _QUERY or not self.is_whole(data):
+            return None
+        self.take_whole(data)
+        return data[PACKET_HEADER_SIZE + 1 :]
+
+    def is_whole(self, data: bytes) -> bool:
+        """Whether `data`, of five bytes or more, is exactly one packet with a command that may come now."""
         size = len(data) - PACKET_HEADER_SIZE
-        if (
+        return not (
             self._machine.state is not _READY
-            or data[3:5] != _QUERY_HEAD
+            or data[3]
             or int.from_bytes(data[:3], "little") != size
             or size >= self._max_allowed_packet
             or size >= PACKET_PAYLOAD_MAX
             or self._reader.buffered
-        ):
-            return None
+            or self._rest is not None
+        )
+
+    def take_whole(self, data: bytes) -> None:
+        """Take the command that `is_whole`. The answer is `send_quick` or any other."""
         self._machine.advance(ServerStep.COMMAND_RECEIVED)
-        self._command_bytes = size
+        self._command_bytes = len(data) - PACKET_HEADER_SIZE
         self._seq = 1
-        return data[PACKET_HEADER_SIZE + 1 :]
+        self.reply = None
 
     def _login(self, payload: bytes) -> TlsRequested | LoginReceived:
         if self.state is ServerState.GREETED and self._offers_tls and TlsRequest.is_one(payload):
@@ -217,8 +342,23 @@ class ServerConnection:
             return TlsRequested(self._reader.take_rest())
         request = LoginRequest.parse(payload, secured=self.state is ServerState.SECURED)
         self._machine.advance(ServerStep.LOGIN_RECEIVED)
+        self._agree(request)
         plugin = request.plugin
         return LoginReceived(request, plugin is not None and plugin != NATIVE_PASSWORD)
+
+    def _agree(self, request: LoginRequest) -> None:
+        """Take the capabilities that both sides have."""
+        self.capabilities = request.capabilities & self._greeting.capabilities
+        if not request.capabilities & Capability.MYSQL:
+            self.mariadb_capabilities = (
+                request.mariadb_capabilities & self._greeting.mariadb_capabilities
+            )
+        self._form = AnswerForm(
+            bool(self.capabilities & Capability.DEPRECATE_EOF),
+            bool(self.capabilities & Capability.SESSION_TRACK),
+            bool(self.mariadb_capabilities & MariadbCapability.EXTENDED_METADATA),
+            bool(self.mariadb_capabilities & MariadbCapability.CACHE_METADATA),
+        )
 
     def _command(self, payload: bytes) -> Command:
         if payload == _QUIT:
@@ -226,7 +366,9 @@ class ServerConnection:
             return Quit()
         self._machine.advance(ServerStep.COMMAND_RECEIVED)
         self._command_bytes = len(payload)
-        return parse_command(payload)
+        self.reply = None
+        has_attributes = bool(self.capabilities & Capability.CONNECT_ATTRS)
+        return parse_command(payload, has_attributes=has_attributes)
 
     def _check_sequence(self, packet: Packet) -> None:
         # A command begins a new conversation; before that one packet follows the other.
@@ -247,14 +389,20 @@ class ServerConnection:
         """The handshake is done: the login comes next, decrypted."""
         self._machine.advance(ServerStep.TLS_STARTED)
 
-    def accept_login(self, proof: bytes = b"") -> bytes:
+    def accept_login(self, proof: bytes = b"", state: bytes = b"") -> bytes:
         """The OK that ends the login; commands may now be almost as large as max_allowed_packet.
 
-        `proof`: see `auth.certificate_proof`.
+        `proof`: see `auth.certificate_proof`. `state`: the session's, for clients with SESSION_TRACK.
         """
         self._machine.advance(ServerStep.LOGIN_ACCEPTED)
         self._reader.payload_bytes_max = self._max_allowed_packet - 1
-        return self._frame(ok_payload(info=proof))
+        state = state if self._form.tracks_state else _NO_STATE
+        return self._frame(ok_payload(status=self.status, info=proof, state=state))
+
+    def change_user(self) -> None:
+        """COM_CHANGE_USER has come: it is decided as a login. The salt stays, as with MariaDB, whose C library counts
+        on it."""
+        self._machine.advance(ServerStep.USER_CHANGES)
 
     def start_compression(self) -> bytes:
         """Behind the OK of a login with COMPRESS: the caller compresses all from now on, and feeds what was in packets.
@@ -279,63 +427,170 @@ class ServerConnection:
 
     # Answers to a command
 
-    def send_ok(self, *, affected_rows: int = 0, info: bytes = b"") -> bytes:
+    def send_ok(self, *, affected_rows: int = 0, insert_id: int = 0, info: bytes = b"") -> bytes:
         warnings, self.warnings = self.warnings, 0
         return self._answer(
             ok_payload(
-                affected_rows=affected_rows, status=self.status, warnings=warnings, info=info
+                affected_rows=affected_rows,
+                insert_id=insert_id,
+                status=self._status,
+                warnings=warnings,
+                info=info,
+                state=self._changes(),
             )
         )
 
     def send_quick(self, frame: bytes) -> bytes:
         """A whole packet with sequence number 1, made before, as the answer to `take_query`."""
-        self._machine.advance(ServerStep.ANSWER_SENT)
+        self._finish()
         return frame
 
     def send_error(self, error: ServerError) -> bytes:
-        """The connection is closed after a fatal error."""
+        """The connection is closed after a fatal error. Statements behind the failed one are forgotten."""
         self._machine.require(ServerStep.ANSWER_SENT)
+        self._rest = None
         data = self._frame(error_payload(error))
-        self._machine.advance(ServerStep.FAILED if error.fatal else ServerStep.ANSWER_SENT)
+        if error.fatal:
+            self._machine.advance(ServerStep.FAILED)
+        else:
+            self._finish()
         return data
 
+    def send_nothing(self) -> None:
+        """The command has no answer."""
+        self._machine.advance(ServerStep.ANSWER_SENT)
+
     def send_eof(self) -> bytes:
-        """The answer to COM_SET_OPTION."""
+        """The answer to COM_SET_OPTION and COM_DEBUG."""
         return self._answer(eof_payload(status=self.status))
 
     def send_string(self, text: str) -> bytes:
         """The answer to COM_STATISTICS."""
         return self._answer(text.encode())
 
+    def put_back(self, text: bytes, start: int) -> None:
+        """The statements behind the one that is being answered: they come next, unless that one fails."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        self._rest = NextStatement(text, start)
+
+    # Result sets. In parts: `begin_result_set`, `more_rows`, and `end_result_set` or `send_error`
+
     def send_result_set(self, columns: Sequence[Column], rows: Iterable[Row]) -> bytes:
         """Raises ValueError when a row does not fit the columns."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        warnings, self.warnings = self.warnings, 0
-        payloads = result_set_payloads(
-            columns, rows, status=self.status, warnings=warnings, charset=self.result_charset
-        )
-        self._machine.advance(ServerStep.ANSWER_SENT)
-        data, self._seq = frame_packets(payloads, self._seq)
-        return data
-
-    # A result set in parts: `begin_result_set`, `more_rows`, and `end_result_set` or `send_error`
+        reply = self.reply
+        if reply is not None and reply.wants_cursor:
+            reply.cursor = RowCursor(self._encoder(columns), rows)
+            reply.definitions = b""  # those of a cursor are always sent
+            head = self._head(columns)
+            return self._framed([*head, self._end(STATUS_CURSOR_EXISTS)], ends=True)
+        count = len(columns)
+        encode = self._encoder(columns)
+        payloads = []
+        for row in rows:
+            if len(row) != count:
+                raise ValueError(f"row of {len(row)} values for {count} columns")
+            payloads.append(encode(row))
+        data = self.begin_result_set(columns)
+        return data + self._framed([*payloads, self._end()], ends=True)
 
     def begin_result_set(self, columns: Sequence[Column]) -> bytes:
         """Send the columns of a result set; rows follow."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        payloads = column_payloads(columns, status=self.status, charset=self.result_charset)
-        data, self._seq = frame_packets(payloads, self._seq)
-        return data
+        payloads = self._head(columns)
+        if not self._form.deprecates_eof:
+            payloads.append(eof_payload(status=self._status))
+        self._encode = self._encoder(columns)
+        return self._framed(payloads)
 
     def more_rows(self, rows: Iterable[Row]) -> bytes:
         """Some rows, of as many values as there are columns."""
         self._machine.require(ServerStep.ANSWER_SENT)
-        data, self._seq = frame_packets([row_payload(row) for row in rows], self._seq)
-        return data
+        return self._framed([self._encode(row) for row in rows])
 
     def end_result_set(self) -> bytes:
         """End the result set behind its last row."""
-        return self._answer(eof_payload(status=self.status))
+        return self._framed([self._end()], ends=True)
+
+    def send_definitions(self, columns: Sequence[Column]) -> bytes:
+        """The answer to COM_FIELD_LIST: definitions, each with the default NULL, without a count."""
+        payloads = [definition + b"\xfb" for definition in self._definitions(columns)]
+        return self._framed([*payloads, self._end()], ends=True)
+
+    def _encoder(self, columns: Sequence[Column]) -> Callable[[Row], bytes]:
+        encode = row_payload if self.reply is None else BinaryRows(columns).payload
+        return self.result_charset.rows(columns, encode)
+
+    def _head(self, columns: Sequence[Column]) -> list[bytes]:
+        """The column count and the definitions; these are left out if the client has them."""
+        definitions = self._definitions(columns)
+        count = lenenc_int(len(columns))
+        if not self._form.caches_metadata:
+            return [count, *definitions]
+        known = b"".join(map(lenenc_bytes, definitions))
+        if self.reply is not None:
+            if self.reply.definitions == known:
+                return [count + b"\0"]
+            self.reply.definitions = known
+        return [count + b"\1", *definitions]
+
+    def _definitions(self, columns: Sequence[Column]) -> list[bytes]:
+        extended, charset = self._form.extended_metadata, self.result_charset
+        return [column.sent_in(charset).build(charset, extended=extended) for column in columns]
+
+    def _end(self, status: int = 0) -> bytes:
+        """What stands behind the last row."""
+        warnings, self.warnings = self.warnings, 0
+        status |= self._status
+        if self._form.deprecates_eof:
+            return ok_payload(
+                status=status, warnings=warnings, state=self._changes(), ends_rows=True
+            )
+        return eof_payload(status=status, warnings=warnings)
+
+    # Prepared statements
+
+    def send_prepared(
+        self, number: int, columns: Sequence[Column], parameters: int
+    ) -> tuple[bytes, Reply]:
+        """The answer to COM_STMT_PREPARE, and how results of the statement are to be sent."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        warnings, self.warnings = self.warnings, 0
+        head = b"".join(
+            (
+                b"\0",
+                number.to_bytes(4, "little"),
+                len(columns).to_bytes(2, "little"),
+                parameters.to_bytes(2, "little"),
+                b"\0",
+                warnings.to_bytes(2, "little"),
+            )
+        )
+        parts = [self._frame(head)]
+        end = [] if self._form.deprecates_eof else [eof_payload(status=self._status)]
+        if parameters:
+            parts += [self._parameters(parameters), self._framed(end)]
+        definitions = self._definitions(columns)
+        if columns:
+            parts.append(self._framed([*definitions, *end]))
+        self._finish()
+        return b"".join(parts), Reply(b"".join(map(lenenc_bytes, definitions)))
+
+    def _parameters(self, count: int) -> bytes:
+        """The definitions of so many parameters. They are alike: after 256 the packets are the same again."""
+        payload = _PARAMETER.build(extended=self._form.extended_metadata)
+        block, _ = frame_packets([payload] * min(count, _SEQUENCES), self._seq)
+        self._seq = (self._seq + count) % _SEQUENCES
+        size = count * (len(payload) + PACKET_HEADER_SIZE)
+        return (block * (count // _SEQUENCES + 1))[:size]
+
+    def send_fetched(self, cursor: RowCursor, count: int) -> tuple[bytes, bool]:
+        """The answer to COM_STMT_FETCH, and whether the cursor is at its end."""
+        self._machine.require(ServerStep.ANSWER_SENT)
+        payloads = cursor.take(count)
+        is_end = len(payloads) < count
+        status = STATUS_LAST_ROW_SENT if is_end else STATUS_CURSOR_EXISTS
+        return self._framed([*payloads, self._end(status)], ends=True), is_end
 
     # Dump
 
@@ -398,10 +653,30 @@ class ServerConnection:
         if not self.is_closed:
             self._machine.advance(ServerStep.FAILED)
         self._reader.discard()
+        self._rest = None
+
+    @property
+    def _status(self) -> int:
+        return self.status if self._rest is None else self.status | STATUS_MORE_RESULTS
+
+    def _changes(self) -> bytes:
+        return self.take_changes() if self._form.tracks_state else _NO_STATE
+
+    def _finish(self) -> None:
+        """The command is answered."""
+        self._machine.advance(ServerStep.ANSWER_SENT)
+        self.answered()
 
     def _answer(self, payload: bytes) -> bytes:
-        self._machine.advance(ServerStep.ANSWER_SENT)
+        self._finish()
         return self._frame(payload)
+
+    def _framed(self, payloads: list[bytes], *, ends: bool = False) -> bytes:
+        """Frame some payloads of an answer; `ends`: it has no more."""
+        if ends:
+            self._finish()
+        data, self._seq = frame_packets(payloads, self._seq)
+        return data
 
     def _frame(self, payload: bytes) -> bytes:
         data, self._seq = frame_packet(payload, self._seq)

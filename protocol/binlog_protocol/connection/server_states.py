@@ -1,4 +1,4 @@
-"""Whose turn it is on the server's end of a connection, as a transition table; `server.py` follows it."""
+"""The turns on the server's end of a connection, as a transition table; `server.py` follows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ServerState(Enum):
-    """Whose turn it is."""
+    """The turns: of the server, of the client, of nobody."""
 
     __hash__ = object.__hash__  # that of Enum is Python, and members are one of a kind
 
@@ -38,6 +38,7 @@ class ServerStep(Enum):
     LOGIN_REJECTED = auto()
     COMMAND_RECEIVED = auto()
     ANSWER_SENT = auto()
+    USER_CHANGES = auto()
     QUIT_RECEIVED = auto()
     DUMP_STARTED = auto()
     DUMP_ENDED = auto()
@@ -70,6 +71,7 @@ SERVER_TRANSITIONS: Final[dict[ServerState, dict[ServerStep, ServerState]]] = {
     },
     _S.ANSWERING: {
         _T.ANSWER_SENT: _S.READY,
+        _T.USER_CHANGES: _S.AUTHENTICATING,
         _T.DUMP_STARTED: _S.DUMPING,
         _T.FAILED: _S.CLOSED,
     },

@@ -1,7 +1,7 @@
 """Positions for clients that need them, in a stream from a store whose files look different.
 
 The groups of a store file keep their order and their file; a group that ends at byte `offset` of a store file ends at
-position 2 * offset of the file that clients see. So a place has one position, whoever asks, however often, and the
+position 2 * offset of the file that clients see. So a place has one position for every client, at any time, and the
 position never goes back. Twice, because a client adds up the lengths of the events it gets, and checksums make an
 event of 19 bytes and more longer by 4: the sum must not come before the position.
 
@@ -64,6 +64,12 @@ def overtaken_ends(lengths: Sequence[int], end: int) -> list[int]:
     ends[0] = OVERTAKEN + lengths[0]
     ends[-1] = end
     return ends
+
+
+def ends_behind(lengths: Sequence[int], end: int, before: int) -> tuple[list[int], bool]:
+    """The end positions of a group's events, and whether it is overtaken: it does not fit behind `before`."""
+    overtaken = end - sum(lengths) < before
+    return (overtaken_ends if overtaken else event_ends)(lengths, end), overtaken
 
 
 def sealed(events: Sequence[Event], ends: Sequence[int], *, checksum: bool) -> bytes:

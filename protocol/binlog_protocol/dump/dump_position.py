@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from binlog_protocol.errors import MasterFatalError
+from binlog_protocol.errors import GtidDiverged, GtidMissing, GtidNotInBinlog
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 
@@ -27,7 +27,7 @@ def check_position(
 ) -> None:
     """Whether a replica at `position` may connect to a binlog that is at `state`.
 
-    Raises `MasterFatalError` (1236) with MariaDB's text for a GTID that is not there. A domain that
+    Raises `GtidNotInBinlog` or `GtidDiverged` (1236) with MariaDB's text for a GTID that is not there. A domain that
     the binlog does not know is let through: see `DumpFilter`. Whether the position was purged is
     not decided here.
     """
@@ -41,14 +41,13 @@ def check_position(
 
 def _check_known_domain(state: BinlogState, gtid: Gtid, *, ignore_duplicates: bool) -> None:
     """Raises unless `gtid` or a later one of its server is there."""
-    seq_no = state.get(gtid.domain_id, gtid.server_id)
-    if seq_no is not None and seq_no >= gtid.seq_no:
+    if _has(state, gtid):
         return
     last = state.last(gtid.domain_id)
     if last is not None and last.seq_no >= gtid.seq_no:
-        raise MasterFatalError.diverged_position(gtid)
+        raise GtidDiverged(gtid)
     if not ignore_duplicates:
-        raise MasterFatalError.unknown_position(gtid)
+        raise GtidNotInBinlog(gtid)
 
 
 def _is_until_done(state: BinlogState, until: SlavePosition | None, domain_id: int) -> bool:
@@ -56,9 +55,12 @@ def _is_until_done(state: BinlogState, until: SlavePosition | None, domain_id: i
     if until is None:
         return False
     gtid = until.get(domain_id)
-    if gtid is None:
-        return True
-    seq_no = state.get(domain_id, gtid.server_id)
+    return gtid is None or _has(state, gtid)
+
+
+def _has(state: BinlogState, gtid: Gtid) -> bool:
+    """Whether `gtid` or a later one of its server is there."""
+    seq_no = state.get(gtid.domain_id, gtid.server_id)
     return seq_no is not None and seq_no >= gtid.seq_no
 
 
@@ -118,7 +120,7 @@ class DumpFilter:
         return {
             gtid.domain_id: gtid
             for gtid in until
-            if not self._is_passed(self._state, gtid) and not self._is_before_request(gtid)
+            if not _has(self._state, gtid) and not self._is_before_request(gtid)
         }
 
     def _is_before_request(self, until: Gtid) -> bool:
@@ -127,17 +129,12 @@ class DumpFilter:
         live = self._binlog_state
         if requested is None or live is None or until.domain_id in self._unseen:
             return False
-        return self._is_passed(live, until) and not self._is_passed(live, requested)
-
-    @staticmethod
-    def _is_passed(state: BinlogState, gtid: Gtid) -> bool:
-        seq_no = state.get(gtid.domain_id, gtid.server_id)
-        return seq_no is not None and seq_no >= gtid.seq_no
+        return _has(live, until) and not _has(live, requested)
 
     def decide(self, gtid: Gtid) -> Verdict:
         """The next group of the binlog.
 
-        Raises `MasterFatalError` (1236) for a hole in strict mode and for a domain that turns out
+        Raises `GtidMissing` (1236) for a hole in strict mode, as `check_position` for a domain that turns out
         to have another history than the replica's.
         """
         if self.transparent:
@@ -158,7 +155,7 @@ class DumpFilter:
         if gtid.server_id != requested.server_id or gtid.seq_no < requested.seq_no:
             return _SKIP
         if gtid.seq_no > requested.seq_no and self._strict_mode:
-            raise MasterFatalError.hole(requested)
+            raise GtidMissing(requested)
         del self._skip[gtid.domain_id]
         self._gtid_list_due = True
         return _SKIP if gtid.seq_no == requested.seq_no else _SEND

@@ -28,14 +28,13 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidFlags
 from binlog_protocol.events.header import (
-    FLAG_SKIP_REPLICATION,
     FLAG_SUPPRESS_USE,
-    FLAGS_OFFSET,
     HEADER_SIZE,
-    LENGTH_OFFSET,
     TYPE_OFFSET,
     EventHeader,
     build_event,
+    is_marked,
+    split_events,
 )
 
 Event = bytes | memoryview
@@ -55,7 +54,6 @@ _GTID: Final = int(EventType.GTID)
 _GTID_LIST: Final = int(EventType.GTID_LIST)
 _ANNOTATE_ROWS: Final = int(EventType.ANNOTATE_ROWS)
 _STANDALONE: Final = int(GtidFlags.STANDALONE)
-_SKIP_HIGH: Final = FLAG_SKIP_REPLICATION >> 8
 
 _LENGTH: Final = struct.Struct("<I")
 # thread id u32, execution time u32, length of the database u8, error u16, length of the status variables u16.
@@ -85,18 +83,13 @@ def client_events(
 
     Raises `ProtocolError` where a length is impossible.
     """
-    events: Iterator[Event] = _views(payload)
+    events: Iterator[Event] = split_events(memoryview(payload))
     if skip_marked:
         events = (event for event in events if not is_marked(event))
     if annotate and capability >= SlaveCapability.GTID:
         return list(events)
     kept = (understood(event, capability, annotate=annotate) for event in events)
     return [event for event in kept if event is not None]
-
-
-def is_marked(event: Event) -> bool:
-    """Whether an event, of which its header is enough, was logged with @@skip_replication=1."""
-    return bool(event[FLAGS_OFFSET + 1] & _SKIP_HIGH)
 
 
 def understood(event: Event, capability: int, *, annotate: bool) -> Event | None:
@@ -117,20 +110,6 @@ def understood(event: Event, capability: int, *, annotate: bool) -> Event | None
     if type_ == _GTID_LIST:
         return None if capability >= SlaveCapability.TOLERATE_HOLES else _dummy(event)
     return event
-
-
-def _views(payload: bytes) -> Iterator[Event]:
-    """The events, without copying them."""
-    view = memoryview(payload)
-    position, end = 0, len(payload)
-    while position < end:
-        if end - position < HEADER_SIZE:
-            raise ProtocolError(f"{end - position} bytes behind the last event of a group")
-        (length,) = _LENGTH.unpack_from(payload, position + LENGTH_OFFSET)
-        if length < HEADER_SIZE or position + length > end:
-            raise ProtocolError(f"event length {length} at offset {position} of {end} bytes")
-        yield view[position : position + length]
-        position += length
 
 
 def _dummy(event: Event) -> bytes | None:

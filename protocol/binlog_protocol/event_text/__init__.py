@@ -2,7 +2,6 @@
 
 from binlog_protocol.event_text.choice import Choice
 from binlog_protocol.event_text.json_form import JsonForm
-from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.event_text.sql_form import SaveFile, SqlForm
 
-__all__ = ["Choice", "JsonForm", "SaveFile", "SqlForm", "split_pieces"]
+__all__ = ["Choice", "JsonForm", "SaveFile", "SqlForm"]

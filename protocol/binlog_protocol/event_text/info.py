@@ -11,9 +11,9 @@ from binlog_protocol.event_text.literals import hex_literal
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.compressed import plain_begin
-from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
 from binlog_protocol.events.header import FLAG_SUPPRESS_USE, HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.load_data import ExecuteLoadQuery
 from binlog_protocol.events.query import QueryEvent
@@ -47,12 +47,7 @@ _NAMES: Final[Mapping[int, str]] = {
 def event_type_name(event: bytes) -> str:
     """The type of an event for the column Event_type of SHOW BINLOG EVENTS."""
     code = event[TYPE_OFFSET]
-    if code in _NAMES:
-        return _NAMES[code]
-    try:
-        return EventType(code).name.capitalize()
-    except ValueError:
-        return "Unknown"
+    return _NAMES.get(code) or NAMES.get(code, "unknown").capitalize()
 
 
 def event_info(event: bytes) -> str:
@@ -68,7 +63,7 @@ def _gtid(event: bytes) -> str:
     gtid = GtidEvent.parse(event)
     commit_id = "" if gtid.commit_id is None else f" cid={gtid.commit_id}"
     if gtid.flags2 & GtidFlags.PREPARED_XA:
-        name = "" if gtid.xa_id is None else f"{_xa_name(gtid.xa_id)} "
+        name = "" if gtid.xa_id is None else f"{gtid.xa_id.sql} "
         return f"XA START {name}GTID {gtid.gtid}{commit_id}"
     begin = "" if gtid.is_standalone else "BEGIN "
     return f"{begin}GTID {gtid.gtid}{commit_id}"
@@ -163,13 +158,8 @@ def _double(number: float) -> str:
 def _xa_prepare(event: bytes) -> str:
     found = XaPrepareEvent.parse(event)
     if found.one_phase:
-        return f"XA COMMIT {_xa_name(found.xa_id)} ONE PHASE"
-    return f"XA PREPARE {_xa_name(found.xa_id)}"
-
-
-def _xa_name(xa_id: XaId) -> str:
-    parts = hex_literal(xa_id.global_part), hex_literal(xa_id.branch_part)
-    return f"{','.join(parts)},{xa_id.format_id}"
+        return f"XA COMMIT {found.xa_id.sql} ONE PHASE"
+    return f"XA PREPARE {found.xa_id.sql}"
 
 
 def _file_piece(event: bytes) -> str:

@@ -25,7 +25,7 @@ from binlog_protocol.event_text.literals import json_value
 from binlog_protocol.event_text.table_maps import TableMaps, UnreadableMap
 from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text
 from binlog_protocol.events.compressed import uncompressed
-from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
 from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader
@@ -102,7 +102,7 @@ class JsonForm:
             gtid = found.pop("gtid", gtid)
             held.append(
                 {
-                    "type": _type_name(header.type),
+                    "type": NAMES.get(header.type, str(header.type)),
                     "gtid": gtid,
                     "timestamp": header.timestamp,
                     "time": _time(header.timestamp),
@@ -262,13 +262,6 @@ def _xa(xa_id: XaId) -> Object:
         "global": xa_id.global_part.hex(),
         "branch": xa_id.branch_part.hex(),
     }
-
-
-def _type_name(type_: int) -> str:
-    try:
-        return EventType(type_).name
-    except ValueError:
-        return str(type_)
 
 
 def _time(timestamp: int) -> str:

@@ -27,7 +27,7 @@ from typing import Final
 from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.rows import EnumIndex, Geometry, SetBits, Value, ZeroDate
-from binlog_protocol.events.table_map import Column
+from binlog_protocol.events.table_map import TableColumn
 
 JsonValue = None | int | float | str | list[float] | dict[str, str | int]
 
@@ -50,7 +50,7 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def sql_literal(value: Value, column: Column) -> str:
+def sql_literal(value: Value, column: TableColumn) -> str:
     """The literal of a value, on one line; the plainest reading for unknown signedness or labels."""
     if value is None:
         return "NULL"
@@ -71,7 +71,7 @@ def sql_literal(value: Value, column: Column) -> str:
     )
 
 
-def json_value(value: Value, column: Column) -> JsonValue:
+def json_value(value: Value, column: TableColumn) -> JsonValue:
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -84,7 +84,7 @@ def json_value(value: Value, column: Column) -> JsonValue:
     return _plain(value, column)
 
 
-def _plain(value: Value, column: Column) -> int | float | str | list[float]:
+def _plain(value: Value, column: TableColumn) -> int | float | str | list[float]:
     """A number or a text, as both forms have it."""
     if isinstance(value, EnumIndex):
         return value.index
@@ -121,13 +121,13 @@ def _same_float4(one: float, other: float) -> bool:
         return False
 
 
-def _digits(column: Column) -> int:
+def _digits(column: TableColumn) -> int:
     if column.type in (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2):
         return column.layout.digits
     return column.fraction_digits or 0
 
 
-def _date_text(value: datetime.date | ZeroDate, column: Column) -> str:
+def _date_text(value: datetime.date | ZeroDate, column: TableColumn) -> str:
     day = f"{value.year:04}-{value.month:02}-{value.day:02}"
     if column.type in (ColumnType.DATE, ColumnType.NEWDATE):
         return day

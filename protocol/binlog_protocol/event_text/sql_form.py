@@ -11,26 +11,33 @@ delimiter is that of MariaDB's own tool: a comment, since a statement may hold a
 
 from __future__ import annotations
 
+import base64
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text.binlog_statement import binlog_statement
 from binlog_protocol.event_text.choice import Choice
-from binlog_protocol.event_text.literals import hex_literal
-from binlog_protocol.event_text.row_text import row_lines
+from binlog_protocol.event_text.literals import identifier, sql_literal
 from binlog_protocol.event_text.session_sql import END, SessionSql
 from binlog_protocol.event_text.table_maps import TableMaps, UnreadableMap
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
+from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags
 from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
-from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent, RowsFlags, RowsHead
+from binlog_protocol.events.rows import (
+    ROWS_TYPES,
+    Absent,
+    ChangeKind,
+    Image,
+    RowsEvent,
+    RowsFlags,
+    RowsHead,
+)
 from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.events.table_map import TableMap
@@ -41,6 +48,14 @@ from binlog_protocol.events.xid import XidEvent
 SaveFile = Callable[[int, bytes, bool], bytes]
 
 _BLOCK_BYTES: Final = 1 << 20
+# A packet of the client has 16 MiB unless it is told otherwise; what is longer goes in two halves.
+_STATEMENT_BYTES: Final = 12 << 20
+_LINE_BYTES: Final = 57  # 76 characters
+_ROW_HEADS: Final = {
+    ChangeKind.INSERT: "INSERT INTO",
+    ChangeKind.UPDATE: "UPDATE",
+    ChangeKind.DELETE: "DELETE FROM",
+}
 _ROWS_FLAGS_AT: Final = HEADER_SIZE + 6
 _SERVER_VERSION: Final = (
     "10.11.0-MariaDB"  # of the made-up format description: any that knows these events
@@ -86,7 +101,7 @@ class SqlForm:
         self._session = SessionSql()
         self._table_maps = TableMaps()
         self._described = False
-        self._handlers: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
+        self._handlers: Final[dict[int, Callable[[bytes], Iterator[bytes] | None]]] = {
             EventType.QUERY: self._query,
             EventType.INTVAR: self._context,
             EventType.RAND: self._context,
@@ -153,7 +168,7 @@ class SqlForm:
                 raise ProtocolError(
                     f"group {self._gtid.gtid}: an event of type {event[TYPE_OFFSET]} cannot be written as SQL"
                 )
-            yield from handler(event)
+            yield from handler(event) or ()
         if self._block and self._gtid is not None:
             raise ProtocolError(
                 f"group {self._gtid.gtid}: its last row event does not end the statement"
@@ -168,7 +183,7 @@ class SqlForm:
                 yield f"# {self._where} {_time(gtid.timestamp)} GTID {gtid.gtid}{_flag_words(gtid)}\n".encode()
             yield from self._session.gtid(gtid)
             if gtid.xa_id is not None and gtid.flags2 & GtidFlags.PREPARED_XA:
-                yield b"XA START " + _xa(gtid.xa_id) + END
+                yield b"XA START " + gtid.xa_id.sql.encode() + END
             elif not gtid.is_standalone:
                 yield b"START TRANSACTION\n" + END
         yield from lines
@@ -216,7 +231,7 @@ class SqlForm:
         yield from self._show(*about, *self._before, *self._session.query(query, variables))
         yield text + b"\n" + END
 
-    def _context(self, event: bytes) -> Iterator[bytes]:
+    def _context(self, event: bytes) -> None:
         type_ = event[TYPE_OFFSET]
         if type_ == EventType.INTVAR:
             intvar = IntvarEvent.parse(event)
@@ -227,19 +242,17 @@ class SqlForm:
             self._before.append(sql.encode() + END)
         else:
             self._before += self._session.user_variable(UserVarEvent.parse(event))
-        return iter(())
 
-    def _load_piece(self, event: bytes) -> Iterator[bytes]:
+    def _load_piece(self, event: bytes) -> None:
         piece = LoadPiece.parse(event)
         if self._choice.tables:
-            return iter(())
+            return
         if self._save_file is None:
             raise ProtocolError(
                 "LOAD DATA in statement format: its file must be kept somewhere, see --local-load"
             )
         first = event[TYPE_OFFSET] == EventType.BEGIN_LOAD_QUERY
         self._load_paths[piece.file_id] = self._save_file(piece.file_id, piece.data, first)
-        return iter(())
 
     def _load(self, event: bytes) -> Iterator[bytes]:
         load = ExecuteLoadQuery.parse(event)
@@ -252,17 +265,15 @@ class SqlForm:
 
     # --- rows ---
 
-    def _table_map(self, event: bytes) -> Iterator[bytes]:
+    def _table_map(self, event: bytes) -> None:
         table = self._table_maps.parse(event)
         if self._choice.has_table(table):
             self._maps[table.table_id] = table, event
-        return iter(())
 
-    def _annotation(self, event: bytes) -> Iterator[bytes]:
+    def _annotation(self, event: bytes) -> None:
         if self._comments:
             text = event[HEADER_SIZE:].replace(b"\n", b"\n#Q> ")
             self._before.append(b"#Q> " + text + b"\n")
-        return iter(())
 
     def _rows(self, event: bytes) -> Iterator[bytes]:
         rows = RowsEvent.parse(event)
@@ -271,7 +282,7 @@ class SqlForm:
             self._block.append(event)
             self._block_bytes += len(event)
             if self._verbose:
-                lines = row_lines(rows, known[0], types=self._verbose > 1)
+                lines = _row_lines(rows, known[0], types=self._verbose > 1)
                 self._row_comments += (
                     (line + "\n").encode("utf-8", "surrogateescape") for line in lines
                 )
@@ -300,7 +311,7 @@ class SqlForm:
         if not self._described:
             yield from self._description(FormatDescription(_SERVER_VERSION, 1))
         yield from annotations
-        yield from binlog_statement(events)
+        yield from _binlog_statement(events)
         yield from self._row_comments
         self._before.clear()
         self._block.clear()
@@ -309,7 +320,7 @@ class SqlForm:
 
     def _description(self, description: FormatDescription) -> Iterator[bytes]:
         self._described = True
-        yield from binlog_statement([description.build()])
+        yield from _binlog_statement([description.build()])
 
     # --- ends ---
 
@@ -321,41 +332,86 @@ class SqlForm:
 
     def _xa_prepare(self, event: bytes) -> Iterator[bytes]:
         prepare = XaPrepareEvent.parse(event)
-        name = _xa(prepare.xa_id)
+        name = prepare.xa_id.sql.encode()
         sql = b"XA COMMIT " + name + b" ONE PHASE" if prepare.one_phase else b"XA PREPARE " + name
         if self._shows_end:
             yield from self._show(sql + b"\n" + END)
 
-    def _nothing(self, event: bytes) -> Iterator[bytes]:
-        return iter(())
-
-
-def _xa(xa_id: XaId) -> bytes:
-    format_id, global_part, branch_part = xa_id
-    return f"{hex_literal(global_part)},{hex_literal(branch_part)},{format_id}".encode()
+    def _nothing(self, event: bytes) -> None:
+        """The event says nothing that a script has to say."""
 
 
 def _flag_words(gtid: GtidEvent) -> str:
-    words = [
-        *(["ddl"] if gtid.flags2 & GtidFlags.DDL else []),
-        *(["trans"] if gtid.flags2 & GtidFlags.TRANSACTIONAL else []),
-        *(["waited"] if gtid.flags2 & GtidFlags.WAITED else []),
-        *([f"cid={gtid.commit_id}"] if gtid.commit_id is not None else []),
-        *(["START ALTER"] if gtid.flags_extra & GtidExtraFlags.START_ALTER else []),
-        *(
-            [f"COMMIT ALTER id={gtid.start_alter_seq_no}"]
-            if gtid.flags_extra & GtidExtraFlags.COMMIT_ALTER
-            else []
-        ),
-        *(
-            [f"ROLLBACK ALTER id={gtid.start_alter_seq_no}"]
-            if gtid.flags_extra & GtidExtraFlags.ROLLBACK_ALTER
-            else []
-        ),
-        *([f"thread_id={gtid.thread_id}"] if gtid.thread_id is not None else []),
-    ]
-    return "".join(f" {word}" for word in words)
+    extra = gtid.flags_extra
+    words = {
+        "ddl": gtid.flags2 & GtidFlags.DDL,
+        "trans": gtid.flags2 & GtidFlags.TRANSACTIONAL,
+        "waited": gtid.flags2 & GtidFlags.WAITED,
+        f"cid={gtid.commit_id}": gtid.commit_id is not None,
+        "START ALTER": extra & GtidExtraFlags.START_ALTER,
+        f"COMMIT ALTER id={gtid.start_alter_seq_no}": extra & GtidExtraFlags.COMMIT_ALTER,
+        f"ROLLBACK ALTER id={gtid.start_alter_seq_no}": extra & GtidExtraFlags.ROLLBACK_ALTER,
+        f"thread_id={gtid.thread_id}": gtid.thread_id is not None,
+    }
+    return "".join(f" {word}" for word, is_said in words.items() if is_said)
 
 
 def _time(timestamp: int) -> str:
     return datetime.datetime.fromtimestamp(timestamp, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# --- events as a BINLOG statement: base64, with line breaks, each event by itself ---
+
+
+def _binlog_statement(events: Sequence[bytes]) -> Iterator[bytes]:
+    """The statement in pieces. Beyond 24 MiB of base64 it needs a larger `max_allowed_packet`."""
+    text = b"\n".join(map(_base64, events))
+    if len(text) <= _STATEMENT_BYTES:
+        yield b"BINLOG '\n" + text + b"\n'" + END
+        return
+    half = len(text) // 2
+    yield b"SET @binlog_fragment_0='" + text[:half] + b"'" + END
+    yield b"SET @binlog_fragment_1='" + text[half:] + b"'" + END
+    yield b"BINLOG @binlog_fragment_0, @binlog_fragment_1" + END
+
+
+def _base64(event: bytes) -> bytes:
+    lines = (event[at : at + _LINE_BYTES] for at in range(0, len(event), _LINE_BYTES))
+    return b"\n".join(map(base64.b64encode, lines))
+
+
+# --- rows as comments behind `###`, in the words of a statement ---
+
+
+def _row_lines(rows: RowsEvent, table: TableMap | UnreadableMap, *, types: bool) -> Iterator[str]:
+    """Lines without their ends. `types` adds names and types of the columns where they were logged."""
+    if isinstance(table, UnreadableMap):
+        yield f"### cannot be decoded: {table.error}"
+        return
+    try:
+        yield from _change_lines(rows, table, types)
+    except ProtocolError as error:
+        # The event applies all the same: only this reading of it fails (see `temporal.py` for a case).
+        yield f"### cannot be decoded: {error}"
+
+
+def _change_lines(rows: RowsEvent, table: TableMap, types: bool) -> Iterator[str]:
+    head = f"### {_ROW_HEADS[rows.kind]} {identifier(table.database)}.{identifier(table.table)}"
+    for change in rows.rows(table):
+        yield head
+        if change.before is not None:
+            yield "### WHERE"
+            yield from _image_lines(change.before, table, types)
+        if change.after is not None:
+            yield "### SET"
+            yield from _image_lines(change.after, table, types)
+
+
+def _image_lines(image: Image, table: TableMap, types: bool) -> Iterator[str]:
+    for number, (value, column) in enumerate(zip(image, table.columns, strict=True), 1):
+        if isinstance(value, Absent):
+            continue
+        about = (
+            f" /* {column.name or ''} {column.type.name} */".replace("/*  ", "/* ") if types else ""
+        )
+        yield f"###   @{number}={sql_literal(value, column)}{about}"

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.errors import BadValue
+
 BINARY_COLLATION: Final = 63
 
 
@@ -156,6 +158,11 @@ _MULTI_BYTE: Final = {
     "gb2312": "gb2312",
     "gbk": "gbk",
 }
+_BYTES_A_CHARACTER: Final = {
+    "utf8mb3": 3, "utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "ujis": 3, "eucjpms": 3, "ucs2": 2, "big5": 2,
+    "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
+}  # fmt: skip
+_SPACES: Final = {"ucs2": b"\0 ", "utf16": b"\0 ", "utf16le": b" \0", "utf32": b"\0\0\0 "}
 # Characters of the Python codec, and MariaDB's.
 _FULL_BACKSLASH: Final = str.maketrans("\uff3c", "\\")
 _INSTEAD: Final = {
@@ -229,6 +236,36 @@ def decode_text(raw: bytes, collation: int) -> str | UndecodedText:
     return UndecodedText(raw, collation)
 
 
+def encode_text(text: str, collation: int) -> bytes:
+    """The bytes that `decode_text` takes for `text`. Raises `BadValue` for what the character set does not have."""
+    charset = charset_of(collation)
+    encode = _encoder(charset)
+    if encode is None:
+        raise BadValue(f"text in character set {charset or collation}, which is not known here")
+    try:
+        return encode(text)
+    except UnicodeEncodeError as error:
+        raise BadValue(f"{text[error.start : error.end]!r} is no character of {charset}") from None
+
+
+def character_bytes_max(charset: str) -> int:
+    """The most bytes that a character of the set takes."""
+    return _BYTES_A_CHARACTER.get(charset, 1)
+
+
+def without_spaces(raw: bytes, collation: int) -> bytes:
+    """Text without the spaces at its end."""
+    space = space_of(collation)
+    while raw.endswith(space):
+        raw = raw[: -len(space)]
+    return raw
+
+
+def space_of(collation: int) -> bytes:
+    """A space in the character set of a collation."""
+    return _SPACES.get(charset_of(collation) or "", b" ")
+
+
 def is_storable(text: str) -> bool:
     """Whether UTF-8 has it: not with half a surrogate pair in it, as a ucs2 column may have."""
     try:
@@ -263,6 +300,83 @@ def _decoder(charset: str | None, errors: str = "strict") -> Callable[[bytes], s
     # A ucs2 column may hold the halves of surrogate pairs, alone too.
     handler = "surrogatepass" if charset == "ucs2" and errors == "strict" else errors
     return lambda raw: raw.decode(codec, handler)
+
+
+@functools.cache
+def result_encoder(charset: str) -> Callable[[str], bytes] | None:
+    """Makes text of a result in a character set: `?` for what it does not have; surrogate escapes are bytes of it.
+
+    None for a set that is not known here, and for those in which ASCII has other bytes.
+    """
+    encode = _encoder(charset)
+    if encode is None or charset in _SPACES:
+        return None
+    if charset in _SINGLE_BYTE:
+        by_character = _by_character(charset)
+        return lambda text: codecs.charmap_encode(text, _AS_SENT, by_character)[0]
+    codec = _MULTI_BYTE[charset]
+
+    def encoded(text: str) -> bytes:
+        try:
+            return encode(text)
+        except UnicodeEncodeError:
+            return text.encode(codec, _AS_SENT)
+
+    return encoded
+
+
+def _as_sent(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    found = map(ord, error.object[error.start : error.end])
+    sent = bytes(one - 0xDC00 if 0xDC80 <= one <= 0xDCFF else ord("?") for one in found)
+    return sent, error.end
+
+
+_AS_SENT: Final = "mariadb-result"
+codecs.register_error(_AS_SENT, _as_sent)
+
+
+def _by_character(charset: str) -> dict[int, int]:
+    table = _single_byte_table(*_SINGLE_BYTE[charset])
+    return {ord(table[byte]): byte for byte in reversed(range(256)) if table[byte] != _UNDEFINED}
+
+
+@functools.cache
+def _encoder(charset: str | None) -> Callable[[str], bytes] | None:
+    if charset in _SINGLE_BYTE:
+        by_character = _by_character(charset)
+        return lambda text: codecs.charmap_encode(text, "strict", by_character)[0]
+    codec = _MULTI_BYTE.get(charset or "")
+    if charset is None or codec is None:
+        return None
+    if charset == "utf8mb3":
+        return _utf8mb3
+    if codec.startswith("utf"):
+        handler = "surrogatepass" if charset == "ucs2" else "strict"
+        return lambda text: text.encode(codec, handler)
+    decode = _decoder(charset)
+    assert decode is not None
+    more = {character: raw for raw, character in _more(charset).items()}
+    instead = {new: old for old, new in _INSTEAD.get(charset, {}).items()}
+
+    @functools.cache
+    def one(character: str) -> bytes:
+        # A backslash of ASCII is what the wide one becomes, too: MariaDB writes the wide one in sjis alone.
+        ways = (character, character.translate(instead))
+        for way in reversed(ways) if charset == "sjis" else ways:
+            raw = more.get(character) or way.encode(codec, "ignore")
+            if raw and decode(raw) == character:
+                return raw
+        raise UnicodeEncodeError(charset, character, 0, 1, "another character there")
+
+    return lambda text: b"".join(map(one, text))
+
+
+def _utf8mb3(text: str) -> bytes:
+    if text and max(text) > "\uffff":
+        at = next(i for i, c in enumerate(text) if c > "\uffff")
+        raise UnicodeEncodeError("utf8mb3", text, at, at + 1, "four bytes")
+    return text.encode()
 
 
 def _handler(charset: str, errors: str) -> str:

@@ -34,7 +34,10 @@ from binlog_protocol.values import Cursor
 
 
 class ColumnType(IntEnum):
-    """Type bytes that a MariaDB table map may hold; 254 is resolved to what it stands for."""
+    """The types of columns, in table maps and on the wire, where parameters have them, too.
+
+    The 254 of a table map is resolved to what it stands for.
+    """
 
     TINY = 1
     SHORT = 2
@@ -107,7 +110,7 @@ _BIT_BYTES_MAX: Final = 8
 
 
 class ColumnLayout(NamedTuple):
-    """How the values of a column are laid out.
+    """The layout of the values of a column.
 
     `size`: bytes of a value, or the largest length in bytes, or, for BLOB and GEOMETRY, bytes of the length before a
     value. `digits`: of a DECIMAL, and of what follows the second; bits of a BIT. `scale`: of a DECIMAL.
@@ -150,6 +153,26 @@ def parse_layout(type_byte: int, cursor: Cursor) -> ColumnLayout:
         bits = _checked(second * 8 + _checked(first, 0, 7, type_), 1, _BIT_BYTES_MAX * 8, type_)
         return ColumnLayout(type_, (bits + 7) // 8, bits)
     return _string_layout(type_, first, second)
+
+
+def layout_bytes(layout: ColumnLayout) -> tuple[int, bytes]:
+    """The type byte of a table map and the metadata behind it: what `parse_layout` reads."""
+    type_, size, digits, scale = layout
+    if type_ in INTEGER_SIZES or type_ in _WITHOUT_METADATA:
+        return type_, b""
+    if type_ in (ColumnType.VARCHAR, ColumnType.VARCHAR_COMPRESSED):
+        return type_, size.to_bytes(2, "little")
+    if type_ in (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2):
+        return type_, bytes((digits,))
+    if type_ == ColumnType.NEWDECIMAL:
+        return type_, bytes((digits, scale))
+    if type_ == ColumnType.BIT:
+        return type_, bytes((digits % 8, digits // 8))
+    if type_ in (ColumnType.ENUM, ColumnType.SET):
+        return ColumnType.STRING, bytes((type_, size))
+    if type_ in _STRINGS:
+        return type_, bytes((type_ ^ (size >> 4 & _REAL_TYPE_BITS), size & 0xFF))
+    return type_, bytes((size,))
 
 
 _WITHOUT_METADATA: Final = {

@@ -178,7 +178,7 @@ def uncompressed_slices(event: bytes) -> UncompressedSlices:
 def plain_begin(event: bytes) -> bytes:
     """Any event without checksum; of a compressed one a plain event with the beginning of its data, up to 256 KiB.
 
-    For who wants to know no more: what is compressed may stand for a thousand times as much. Raises `ProtocolError`.
+    For callers that need no more: compressed data may stand for a thousand times as much. Raises `ProtocolError`.
     """
     return uncompressed_slices(event).begin if event[TYPE_OFFSET] in COMPRESSED_TYPES else event
 

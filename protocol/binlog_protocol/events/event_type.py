@@ -5,7 +5,9 @@ What becomes of each of them is said in `binlog_protocol.groups.vocabulary`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 
 class EventType(IntEnum):
@@ -67,3 +69,7 @@ class EventType(IntEnum):
     UPDATE_ROWS_COMPRESSED = 170
     DELETE_ROWS_COMPRESSED = 171
     PARTIAL_ROW_DATA = 172
+
+
+NAMES: Final[Mapping[int, str]] = {int(type_): type_.name for type_ in EventType}
+"""The name of each type byte that has one."""

@@ -102,9 +102,7 @@ class FormatDescription:
         """Raises `ProtocolError`; `EventChecksumError` when it announces checksums and its own is
         wrong.
         """
-        header = parse_whole(event)
-        if header.type != EventType.FORMAT_DESCRIPTION:
-            raise ProtocolError(f"event of type {header.type} is no format description")
+        header = parse_whole(event, EventType.FORMAT_DESCRIPTION)
         if len(event) < HEADER_SIZE + _FIXED.size + 1 + CHECKSUM_SIZE:
             raise ProtocolError(f"format description of {len(event)} bytes")
         version, server_version, created, header_size = _FIXED.unpack_from(event, HEADER_SIZE)

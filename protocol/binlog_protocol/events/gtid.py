@@ -76,6 +76,11 @@ class XaId(NamedTuple):
     global_part: bytes
     branch_part: bytes
 
+    @property
+    def sql(self) -> str:
+        """The name as XA statements take it."""
+        return f"X'{self.global_part.hex()}',X'{self.branch_part.hex()}',{self.format_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class GtidEvent:
@@ -102,9 +107,7 @@ class GtidEvent:
     @classmethod
     def parse(cls, event: bytes) -> GtidEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.GTID:
-            raise ProtocolError(f"event of type {header.type} is no GTID event")
+        header = parse_whole(event, EventType.GTID)
         cursor = Cursor(event, "GTID event", HEADER_SIZE)
         if cursor.remaining < BODY_SIZE_MIN:
             raise ProtocolError(f"GTID event with a body of {cursor.remaining} bytes")

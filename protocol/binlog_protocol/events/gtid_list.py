@@ -68,9 +68,7 @@ class GtidList:
     @classmethod
     def parse(cls, event: bytes) -> GtidList:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.GTID_LIST:
-            raise ProtocolError(f"event of type {header.type} is no GTID list")
+        header = parse_whole(event, EventType.GTID_LIST)
         body = event[HEADER_SIZE:]
         if len(body) < _COUNT_SIZE:
             raise ProtocolError(f"GTID list with a body of {len(body)} bytes")

@@ -15,9 +15,14 @@ bytes   field         meaning
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.limits import EVENT_BYTES_MAX
+
+BytesT = TypeVar("BytesT", bytes, memoryview)
 
 HEADER_SIZE: Final = 19
 TYPE_OFFSET: Final = 4
@@ -27,6 +32,7 @@ FLAGS_OFFSET: Final = 17
 
 _HEADER: Final = struct.Struct("<IBIIIH")
 assert _HEADER.size == HEADER_SIZE
+_LENGTH: Final = struct.Struct("<I")
 assert struct.calcsize("<IBI") == LENGTH_OFFSET
 assert struct.calcsize("<IBII") == END_POSITION_OFFSET
 assert struct.calcsize("<IBIII") == FLAGS_OFFSET
@@ -37,6 +43,7 @@ FLAG_SUPPRESS_USE: Final = 0x0008
 FLAG_ARTIFICIAL: Final = 0x0020  # made for this connection, not read from a binlog
 FLAG_IGNORABLE: Final = 0x0080
 FLAG_SKIP_REPLICATION: Final = 0x8000
+_SKIP_HIGH: Final = FLAG_SKIP_REPLICATION >> 8
 
 
 class EventHeader(NamedTuple):
@@ -67,11 +74,15 @@ class EventHeader(NamedTuple):
         return bool(self.flags & FLAG_ARTIFICIAL)
 
 
-def parse_whole(event: bytes) -> EventHeader:
-    """The header of an event that must be exactly `event`; raises `ProtocolError`."""
+def parse_whole(event: bytes, type_: EventType | None = None) -> EventHeader:
+    """The header of an event that must be exactly `event`, and of that type; raises `ProtocolError`."""
     header = EventHeader.parse(event)
     if header.length != len(event):
         raise ProtocolError(f"event of {len(event)} bytes says that it has {header.length}")
+    if type_ is not None and header.type != type_:
+        raise ProtocolError(
+            f"event of type {header.type}, {len(event)} bytes, is no {type_.name} event"
+        )
     return header
 
 
@@ -89,6 +100,70 @@ def build_event(
     return _HEADER.pack(timestamp, type_, server_id, length, end_position, flags) + body
 
 
-def with_end_position_zero(event: bytes) -> bytes:
-    """The same event with end_position 0; a checksum in it is not renewed."""
-    return event[:END_POSITION_OFFSET] + b"\0\0\0\0" + event[FLAGS_OFFSET:]
+def is_marked(event: bytes | memoryview) -> bool:
+    """Whether an event, of which its header is enough, was logged with @@skip_replication=1."""
+    return bool(event[FLAGS_OFFSET + 1] & _SKIP_HIGH)
+
+
+def split_events(payload: BytesT) -> Iterator[BytesT]:
+    """The events of a payload in normal form, one by one; of a view as views.
+
+    Raises `ProtocolError` where a length is impossible.
+    """
+    position, end = 0, len(payload)
+    unpack = _LENGTH.unpack_from
+    while position < end:
+        if end - position < HEADER_SIZE:
+            raise ProtocolError(f"{end - position} bytes behind the last event of {end}")
+        (length,) = unpack(payload, position + LENGTH_OFFSET)
+        if length < HEADER_SIZE or position + length > end:
+            raise ProtocolError(f"event length {length} at offset {position} of {end} bytes")
+        yield payload[position : position + length]
+        position += length
+
+
+def split_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The events of a group in normal form that comes in pieces cut anywhere; holds one event and one piece.
+
+    Raises `ProtocolError`.
+    """
+    held = bytearray()
+    passed = 0
+    for piece in pieces:
+        held += piece
+        at = 0
+        while (length := _length(held, at, passed)) and at + length <= len(held):
+            yield bytes(held[at : at + length])
+            at += length
+        del held[:at]
+        passed += at
+    if held:
+        raise ProtocolError(
+            f"a group ends inside an event: {len(held)} bytes of it at offset {passed}: {held[:24].hex(' ')}"
+        )
+
+
+def _length(held: bytearray, at: int, passed: int) -> int:
+    """The length of the event that begins there; 0 while it cannot be told."""
+    if len(held) - at < END_POSITION_OFFSET:
+        return 0
+    length = int.from_bytes(held[at + LENGTH_OFFSET : at + END_POSITION_OFFSET], "little")
+    if not HEADER_SIZE <= length <= EVENT_BYTES_MAX:
+        raise ProtocolError(
+            f"event length {length} at offset {passed + at} of a group: {held[at : at + 24].hex(' ')}"
+        )
+    return length
+
+
+def joined_events(events: Iterable[bytes], at_least: int) -> Iterator[bytes]:
+    """Events in pieces of whole ones, each of so many bytes, or a large event more; the last one may have less."""
+    held: list[bytes] = []
+    size = 0
+    for event in events:
+        held.append(event)
+        size += len(event)
+        if size >= at_least:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

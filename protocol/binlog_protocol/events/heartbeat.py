@@ -31,9 +31,7 @@ class HeartbeatEvent:
     @classmethod
     def parse(cls, event: bytes) -> HeartbeatEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.HEARTBEAT:
-            raise ProtocolError(f"event of type {header.type} is no heartbeat")
+        header = parse_whole(event, EventType.HEARTBEAT)
         position, name = header.end_position, event[HEADER_SIZE:]
         if position == 0:
             position, name = int.from_bytes(name[:_POSITION_SIZE], "little"), name[_POSITION_SIZE:]

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole
 from binlog_protocol.values import Cursor
@@ -37,9 +36,7 @@ class IncidentEvent:
     @classmethod
     def parse(cls, event: bytes) -> IncidentEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.INCIDENT:
-            raise ProtocolError(f"event of type {header.type} is no incident")
+        header = parse_whole(event, EventType.INCIDENT)
         cursor = Cursor(event, "incident event", HEADER_SIZE)
         number = cursor.integer(2)
         message = cursor.short_bytes().decode("utf-8", "replace")

@@ -18,7 +18,7 @@ import struct
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from binlog_protocol.errors import ProtocolError
+from binlog_protocol.errors import BadValue, ProtocolError
 from binlog_protocol.values import Cursor
 
 _FLOAT: Final = struct.Struct("<f")
@@ -34,6 +34,14 @@ def integer(cursor: Cursor, size: int, *, unsigned: bool) -> int:
     return int.from_bytes(cursor.take(size), "little", signed=not unsigned)
 
 
+def integer_bytes(value: int, size: int, *, unsigned: bool) -> bytes:
+    """Raises `BadValue`."""
+    try:
+        return value.to_bytes(size, "little", signed=not unsigned)
+    except OverflowError:
+        raise BadValue(f"{value} in {size} bytes, {'unsigned' if unsigned else 'signed'}") from None
+
+
 def float4(cursor: Cursor) -> float:
     value: float = _FLOAT.unpack(cursor.take(_FLOAT.size))[0]
     return value
@@ -44,9 +52,37 @@ def float8(cursor: Cursor) -> float:
     return value
 
 
+def float4_bytes(value: float) -> bytes:
+    """The nearest FLOAT. Raises `BadValue`."""
+    try:
+        raw = _FLOAT.pack(value)
+    except OverflowError:
+        raise BadValue(f"{value!r} in a FLOAT") from None
+    _check_finite(_FLOAT.unpack(raw)[0])
+    return raw
+
+
+def float8_bytes(value: float) -> bytes:
+    """Raises `BadValue`."""
+    _check_finite(value)
+    return _DOUBLE.pack(value)
+
+
+def _check_finite(value: float) -> None:
+    if value - value != 0:  # an infinity, or not a number
+        raise BadValue(f"{value!r} in a floating-point column")
+
+
 def year(cursor: Cursor) -> int:
     since_1900 = cursor.integer(1)
     return since_1900 + _YEAR_ZERO if since_1900 else 0
+
+
+def year_bytes(value: int) -> bytes:
+    """Raises `BadValue`."""
+    if value and not _YEAR_ZERO < value <= _YEAR_ZERO + 0xFF:
+        raise BadValue(f"year {value}")
+    return bytes((value - _YEAR_ZERO if value else 0,))
 
 
 def bit(cursor: Cursor, bits: int, size: int) -> int:
@@ -54,6 +90,13 @@ def bit(cursor: Cursor, bits: int, size: int) -> int:
     if value >> bits:
         raise ProtocolError(f"row event: BIT({bits}) holds {value:#x}")
     return value
+
+
+def bit_bytes(value: int, bits: int, size: int) -> bytes:
+    """Raises `BadValue`."""
+    if value < 0 or value >> bits:
+        raise BadValue(f"{value} in a BIT({bits})")
+    return value.to_bytes(size, "big")
 
 
 class DigitGroup(NamedTuple):
@@ -64,7 +107,7 @@ class DigitGroup(NamedTuple):
 
 
 def decimal_groups(digits: int, scale: int) -> list[DigitGroup]:
-    """How a DECIMAL(digits, scale) is cut, the highest digits first."""
+    """The groups of a DECIMAL(digits, scale), the highest digits first."""
     whole_groups, whole_rest = divmod(digits - scale, _DIGITS_IN_GROUP)
     part_groups, part_rest = divmod(scale, _DIGITS_IN_GROUP)
     counts = (whole_rest, *[_DIGITS_IN_GROUP] * (whole_groups + part_groups), part_rest)
@@ -79,15 +122,26 @@ def digits_and_scale(value: Decimal) -> tuple[int, int]:
     return max(len(digits), 1 - exponent), -exponent
 
 
-def decimal_bytes(value: Decimal) -> bytes:
-    """A DECIMAL in the form that `decimal` reads, in as many digits as the value has."""
-    digits, scale = digits_and_scale(value)
-    rest = int("".join(map(str, value.as_tuple().digits)))
+def decimal_bytes(value: Decimal, digits: int, scale: int) -> bytes:
+    """A DECIMAL in the form that `decimal` reads; zero has no sign. Raises `BadValue` for one that does not fit."""
+    sign, own, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise BadValue(f"{value} in a DECIMAL")
+    number = int("".join(map(str, own)))
+    shift = exponent + scale
+    if number and not -len(own) < shift <= digits:  # before a power of ten that has no end
+        raise BadValue(f"{value} in a DECIMAL({digits},{scale})")
+    rest, lost = (
+        (number * 10**shift, 0) if shift >= 0 else divmod(number, 10 ** min(-shift, len(own)))
+    )
+    if lost or rest >= 10**digits:
+        raise BadValue(f"{value} in a DECIMAL({digits},{scale})")
     raw = bytearray()
+    negative = sign and rest
     for digit_count, size in reversed(decimal_groups(digits, scale)):
         rest, group = divmod(rest, 10**digit_count)
         raw[:0] = group.to_bytes(size, "big")
-    if value < 0:
+    if negative:
         raw = bytearray(byte ^ 0xFF for byte in raw)
     raw[0] ^= 0x80
     return bytes(raw)

@@ -77,9 +77,7 @@ class QueryEvent:
     @classmethod
     def parse(cls, event: bytes) -> QueryEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.QUERY:
-            raise ProtocolError(f"event of type {header.type} is no QUERY event")
+        header = parse_whole(event, EventType.QUERY)
         head = QueryHead.take(Cursor(event, "QUERY event", HEADER_SIZE))
         return cls(
             event[head.end :],

@@ -38,10 +38,10 @@ class RotateEvent:
     @classmethod
     def parse(cls, event: bytes) -> RotateEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
+        header = parse_whole(event, EventType.ROTATE)
         body = event[HEADER_SIZE:]
-        if header.type != EventType.ROTATE or len(body) <= _POSITION_SIZE:
-            raise ProtocolError(f"event of type {header.type}, {len(event)} bytes, is no ROTATE")
+        if len(body) <= _POSITION_SIZE:
+            raise ProtocolError(f"ROTATE event of {len(event)} bytes")
         return cls(
             body[_POSITION_SIZE:].decode("utf-8", "surrogateescape"),
             header.server_id,

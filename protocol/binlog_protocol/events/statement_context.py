@@ -112,8 +112,7 @@ class UserVarEvent:
     @classmethod
     def parse(cls, event: bytes) -> UserVarEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        if parse_whole(event).type != EventType.USER_VAR:
-            raise ProtocolError(f"event of type {event[4]} is no USER_VAR event")
+        parse_whole(event, EventType.USER_VAR)
         cursor = Cursor(event, "USER_VAR event", HEADER_SIZE)
         name = cursor.take(cursor.integer(4))
         if cursor.integer(1):
@@ -133,7 +132,7 @@ class UserVarEvent:
             body += _USER_VALUE.pack(0, 0, self.collation, len(value)) + value + b"\0"
         elif isinstance(value, Decimal):
             digits, scale = digits_and_scale(value)
-            raw = bytes((digits, scale)) + decimal_bytes(value)
+            raw = bytes((digits, scale)) + decimal_bytes(value, digits, scale)
             body += _USER_VALUE.pack(0, 4, self.collation, len(raw)) + raw + b"\0"
         elif isinstance(value, int) and _I64_MIN <= value <= _U64_MASK:
             body += _USER_VALUE.pack(0, 2, self.collation, 8)

@@ -37,6 +37,7 @@ _FLAGS: Final = struct.Struct("<BI")
 _SQL_MODE: Final = struct.Struct("<BQ")
 _AUTO_INCREMENT: Final = struct.Struct("<BHH")
 _CHARSET: Final = struct.Struct("<BHHH")
+_LC_TIME_NAMES: Final = struct.Struct("<BH")
 
 
 class SessionFlags(IntFlag):
@@ -79,8 +80,8 @@ class StatusVariables:
     def build(self) -> bytes:
         """The bytes of a statement's status variables, in MariaDB's order.
 
-        flags, sql_mode, auto_increment, charset, time_zone and microseconds, if they are set. The others are of no use
-        to a statement made here.
+        flags, sql_mode, auto_increment, charset, time_zone, lc_time_names and microseconds, if they are set. The others
+        are of no use to a statement made here.
         """
         parts = []
         if self.flags is not None:
@@ -93,6 +94,8 @@ class StatusVariables:
             parts.append(_CHARSET.pack(4, *self.charset))
         if self.time_zone is not None:
             parts.append(bytes((5, len(self.time_zone))) + self.time_zone)
+        if self.lc_time_names:
+            parts.append(_LC_TIME_NAMES.pack(7, self.lc_time_names))
         if self.microseconds:
             parts.append(b"\x80" + self.microseconds.to_bytes(3, "little"))
         return b"".join(parts)

@@ -37,9 +37,10 @@ is signed and what character set a text has is then unknown. As seen on 10.11 an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
@@ -47,6 +48,7 @@ from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
     UndecodedText,
     decode_text,
+    encode_text,
     is_storable,
 )
 from binlog_protocol.events.column_type import (
@@ -54,17 +56,26 @@ from binlog_protocol.events.column_type import (
     NUMERIC_TYPES,
     ColumnLayout,
     ColumnType,
+    layout_bytes,
     parse_layout,
 )
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, parse_whole
-from binlog_protocol.values import Cursor
+from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole
+from binlog_protocol.values import Cursor, lenenc_bytes, lenenc_int
 
 COLUMNS_MAX: Final = 4096  # of a MariaDB table
 _UTF8: Final = 45
 
 
-class Kind(IntEnum):
+class RowMetadata(Enum):
+    """binlog_row_metadata: how much of the optional metadata is logged."""
+
+    NO_LOG = "NO_LOG"
+    MINIMAL = "MINIMAL"
+    FULL = "FULL"
+
+
+class ColumnKind(IntEnum):
     """The kind of a column that is logged as a plainer one."""
 
     AS_LOGGED = 0
@@ -86,7 +97,7 @@ class KeyPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column. What is None was not logged: `with_columns` is the way to add it from elsewhere.
 
     `fraction_digits` is for columns of the MariaDB 5.3 temporal format, which log no precision: None takes them for
@@ -101,7 +112,7 @@ class Column:
     labels: tuple[Label, ...] | None = None
     geometry_type: int | None = None
     fraction_digits: int | None = None
-    kind: Kind = Kind.AS_LOGGED
+    kind: ColumnKind = ColumnKind.AS_LOGGED
 
     @property
     def type(self) -> ColumnType:
@@ -130,8 +141,7 @@ class TableMapHead(NamedTuple):
     @classmethod
     def parse(cls, event: bytes) -> TableMapHead:
         """Read an event without checksum; raises `ProtocolError`."""
-        if parse_whole(event).type != EventType.TABLE_MAP:
-            raise ProtocolError(f"event of type {event[4]} is no table map")
+        parse_whole(event, EventType.TABLE_MAP)
         cursor = Cursor(event, "table map", HEADER_SIZE)
         table_id, flags = cursor.integer(6), cursor.integer(2)
         database, table = _name(cursor), _name(cursor)
@@ -154,7 +164,7 @@ class TableMap:
     flags: int
     database: str
     table: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     primary_key: tuple[KeyPart, ...] | None = None
 
     @classmethod
@@ -169,13 +179,49 @@ class TableMap:
                 f"table map of {database}.{table}: {metadata.remaining} bytes of metadata too many"
             )
         columns = [
-            Column(layout, bool(head.nullable[i // 8] >> i % 8 & 1))
+            TableColumn(layout, bool(head.nullable[i // 8] >> i % 8 & 1))
             for i, layout in enumerate(layouts)
         ]
         primary_key = _Optional(columns).read(head.optional)
         return cls(head.table_id, head.flags, database, table, tuple(columns), primary_key)
 
-    def with_columns(self, columns: Sequence[Column]) -> TableMap:
+    def build(
+        self,
+        server_id: int,
+        metadata: RowMetadata = RowMetadata.NO_LOG,
+        *,
+        timestamp: int = 0,
+        header_flags: int = 0,
+    ) -> bytes:
+        """The event without checksum, byte for byte as a server of 10.11 or 11.8 logs it.
+
+        With metadata beyond NO_LOG all of it must be known: signs and collations, with FULL names and labels, too.
+        Raises `BadValue` for a label that is none in its character set.
+        """
+        types, layouts = zip(*(layout_bytes(c.layout) for c in self.columns), strict=True)
+        nullable = sum(1 << i for i, column in enumerate(self.columns) if column.nullable)
+        body = [
+            self.table_id.to_bytes(6, "little"),
+            self.flags.to_bytes(2, "little"),
+            _name_bytes(self.database),
+            _name_bytes(self.table),
+            lenenc_bytes(bytes(types)),
+            lenenc_bytes(b"".join(layouts)),
+            nullable.to_bytes((len(self.columns) + 7) // 8, "little"),
+        ]
+        if metadata is not RowMetadata.NO_LOG:
+            is_full = metadata is RowMetadata.FULL
+            for type_, value in _optional_fields(self.columns, self.primary_key, full=is_full):
+                body += (bytes((type_,)), lenenc_bytes(value))
+        return build_event(
+            EventType.TABLE_MAP,
+            b"".join(body),
+            server_id=server_id,
+            timestamp=timestamp,
+            flags=header_flags,
+        )
+
+    def with_columns(self, columns: Sequence[TableColumn]) -> TableMap:
         """The same map with more known about its columns; their layouts must be the same."""
         if [c.layout for c in columns] != [c.layout for c in self.columns]:
             raise ValueError("the columns differ in more than what the log does not say")
@@ -192,7 +238,7 @@ def _name(cursor: Cursor) -> str:
 class _Optional:
     """Adds the optional metadata to columns, in place."""
 
-    def __init__(self, columns: list[Column]) -> None:
+    def __init__(self, columns: list[TableColumn]) -> None:
         self._columns = columns
         self._primary_key: tuple[KeyPart, ...] | None = None
         self._labels: dict[int, list[tuple[bytes, ...]]] = {}
@@ -309,3 +355,71 @@ def _decode_labels(labels: tuple[bytes, ...], collation: int | None) -> Iterator
         text = decode_text(raw, known)
         is_text = isinstance(text, str) and is_storable(text)
         yield text if is_text else UndecodedText(raw, known)
+
+
+# --- the same into bytes ---
+
+
+def _name_bytes(name: str) -> bytes:
+    raw = name.encode("utf-8", "surrogateescape")
+    return bytes((len(raw),)) + raw + b"\0"
+
+
+def _optional_fields(
+    columns: Sequence[TableColumn], primary_key: Sequence[KeyPart] | None, *, full: bool
+) -> Iterator[OptionalField]:
+    """In the order of the servers."""
+    signs = [bool(c.unsigned) for c in columns if c.type in NUMERIC_TYPES]
+    if signs:
+        size = (len(signs) + 7) // 8
+        bits = sum(1 << 8 * size - 1 - n for n, unsigned in enumerate(signs) if unsigned)
+        yield OptionalField(1, bits.to_bytes(size, "big"))
+    yield from _collation_field([c for c in columns if c.type in CHARACTER_TYPES], 2)
+    geometries = [c for c in columns if c.type == ColumnType.GEOMETRY]
+    if geometries:
+        yield OptionalField(7, b"".join(lenenc_int(c.geometry_type or 0) for c in geometries))
+    if not full:
+        return
+    names = ((c.name or "").encode("utf-8", "surrogateescape") for c in columns)
+    yield OptionalField(4, b"".join(map(lenenc_bytes, names)))
+    yield from _collation_field([c for c in columns if c.type in _LABELLED], 10)
+    for field_type, type_ in ((5, ColumnType.SET), (6, ColumnType.ENUM)):
+        labelled = [c for c in columns if c.type == type_]
+        if labelled:
+            yield OptionalField(field_type, b"".join(map(_labels_bytes, labelled)))
+    if primary_key and any(part.prefix for part in primary_key):
+        pairs = (lenenc_int(part.column) + lenenc_int(part.prefix) for part in primary_key)
+        yield OptionalField(9, b"".join(pairs))
+    elif primary_key:
+        yield OptionalField(8, b"".join(lenenc_int(part.column) for part in primary_key))
+
+
+def _collation_field(columns: Sequence[TableColumn], type_: int) -> Iterator[OptionalField]:
+    """With a default for most of the columns, or (the type behind it) each by itself: the shorter one."""
+    if not columns:
+        return
+    collations = [BINARY_COLLATION if c.collation is None else c.collation for c in columns]
+    counted = Counter(collations)
+    default = min(counted, key=lambda collation: (-counted[collation], collation))
+    pairs = (
+        lenenc_int(n) + lenenc_int(collation)
+        for n, collation in enumerate(collations)
+        if collation != default
+    )
+    short = lenenc_int(default) + b"".join(pairs)
+    each = b"".join(map(lenenc_int, collations))
+    yield (
+        OptionalField(type_, short) if len(short) <= len(each) else OptionalField(type_ + 1, each)
+    )
+
+
+def _labels_bytes(column: TableColumn) -> bytes:
+    raws = [label_bytes(label, column.collation) for label in column.labels or ()]
+    return lenenc_int(len(raws)) + b"".join(map(lenenc_bytes, raws))
+
+
+def label_bytes(label: Label, collation: int | None) -> bytes:
+    """A label of an ENUM or SET as its character set has it. Raises `BadValue`."""
+    if isinstance(label, str):
+        return encode_text(label, collation or _UTF8)
+    return label.raw if isinstance(label, UndecodedText) else label

@@ -41,9 +41,7 @@ class XaPrepareEvent:
     @classmethod
     def parse(cls, event: bytes) -> XaPrepareEvent:
         """Read an event without checksum; raises `ProtocolError`."""
-        header = parse_whole(event)
-        if header.type != EventType.XA_PREPARE_LOG:
-            raise ProtocolError(f"event of type {header.type} is no XA prepare event")
+        header = parse_whole(event, EventType.XA_PREPARE_LOG)
         cursor = Cursor(event, "XA prepare event", HEADER_SIZE)
         one_phase, format_id, global_size, branch_size = _FIXED.unpack(cursor.take(_FIXED.size))
         xa_id = XaId(format_id, cursor.take(global_size), cursor.take(branch_size))

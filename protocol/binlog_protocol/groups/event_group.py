@@ -19,7 +19,6 @@ The rules are those of MariaDB 10.11 to 12.3.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
@@ -29,7 +28,6 @@ from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidEvent, GtidFlags, gti
 from binlog_protocol.events.header import (
     FLAG_ARTIFICIAL,
     HEADER_SIZE,
-    LENGTH_OFFSET,
     TYPE_OFFSET,
 )
 from binlog_protocol.events.incident import IncidentEvent
@@ -65,10 +63,6 @@ class EventGroup(NamedTuple):
     @property
     def is_standalone(self) -> bool:
         return bool(self.flags2 & GtidFlags.STANDALONE)
-
-    @property
-    def is_ddl(self) -> bool:
-        return bool(self.flags2 & GtidFlags.DDL)
 
 
 class StartMarker(NamedTuple):
@@ -292,20 +286,3 @@ def _ends(event: bytes, role: Role, standalone: bool) -> bool:
     if role is _QUERY:
         return query_ends_group(event)
     return role is _COMMIT
-
-
-def split_events(payload: bytes) -> Iterator[bytes]:
-    """The events of a payload in normal form, one by one.
-
-    Raises `ProtocolError` where a length is impossible.
-    """
-    position, end = 0, len(payload)
-    while position < end:
-        # A header cut short gives a short slice and so a length that does not fit.
-        length = int.from_bytes(
-            payload[position + LENGTH_OFFSET : position + LENGTH_OFFSET + 4], "little"
-        )
-        if length < HEADER_SIZE or position + length > end:
-            raise ProtocolError(f"event length {length} at offset {position} of {end} bytes")
-        yield payload[position : position + length]
-        position += length

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, gtid_of
-from binlog_protocol.events.header import TYPE_OFFSET
-from binlog_protocol.groups.event_group import ends_group, split_events
+from binlog_protocol.events.header import TYPE_OFFSET, joined_events, split_events, split_pieces
+from binlog_protocol.groups.event_group import ends_group
 from binlog_protocol.groups.group_runs import take_bare_run
 from binlog_protocol.groups.vocabulary import ROLES, Role, check_event, type_name
 
@@ -91,17 +90,12 @@ def check_groups(payloads: bytes | bytearray | memoryview, ends: Sequence[int]) 
 
 def checked_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """A group in pieces cut anywhere, again in pieces. Raises `ProtocolError`; what came before was sound so far."""
+    return joined_events(_checked(pieces), _PIECE_BYTES)
+
+
+def _checked(pieces: Iterable[bytes]) -> Iterator[bytes]:
     check = GroupCheck(two_ends=True)
-    held: list[bytes] = []
-    size = 0
     for event in split_pieces(pieces):
         check.add(event)
-        held.append(event)
-        size += len(event)
-        if size >= _PIECE_BYTES:
-            yield b"".join(held)
-            held.clear()
-            size = 0
+        yield event
     check.finish()
-    if held:
-        yield b"".join(held)

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart, uncompressed_slices
-from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader, parse_whole
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
@@ -47,7 +47,6 @@ _ROWS: Final = frozenset(
 )
 _FILE_PIECES: Final = frozenset({EventType.BEGIN_LOAD_QUERY, EventType.APPEND_BLOCK})
 _LEFT_OUT: Final = frozenset({EventType.GTID, EventType.XID})
-_GROUP_ENDS: Final = (b"COMMIT", b"ROLLBACK")
 # A replica adds these by itself, where slave_ddl_exec_mode is IDEMPOTENT.
 _OF_REPLICAS: Final = re.compile(rb"^(CREATE) OR REPLACE|^(DROP [A-Z ]{4,24}?) IF EXISTS", re.I)
 _SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.I | re.S)
@@ -133,7 +132,9 @@ class GroupContent:
             try:
                 self._add_compressed(event, header)
             except ProtocolError:  # no door looks into it: then its bytes are what it says
-                self._keep((event[HEADER_SIZE:],), _name(type_), timestamp)
+                self._keep(
+                    (event[HEADER_SIZE:],), NAMES.get(type_, f"event of type {type_}"), timestamp
+                )
             return
         self.plain_size += len(event)
         if type_ in _LEFT_OUT:
@@ -159,7 +160,7 @@ class GroupContent:
         if type_ in _FILE_PIECES:
             self._extend("file", b"", (LoadPiece.parse(event).data,), timestamp)
             return
-        self._keep((event[HEADER_SIZE:],), _name(type_), timestamp)
+        self._keep((event[HEADER_SIZE:],), NAMES.get(type_, f"event of type {type_}"), timestamp)
 
     def finish(self) -> None:
         """End the content: no more events come."""
@@ -213,7 +214,7 @@ class GroupContent:
 
     def _add_statement(self, event: QueryEvent, timestamp: int, rest: Iterable[bytes] = ()) -> None:
         text = event.text
-        if text in _GROUP_ENDS:
+        if event.ends_group:
             return
         begin = _OF_REPLICAS.sub(lambda found: found[1] or found[2], text[:_REWORDED_BYTES])
         if not text.startswith(b"XA "):
@@ -286,10 +287,3 @@ def shown(text: bytes) -> str:
 
 def _columns(head: TableMapHead) -> bytes:
     return blake2b(head.types + head.metadata, digest_size=_DIGEST_SIZE).digest()
-
-
-def _name(type_: int) -> str:
-    try:
-        return EventType(type_).name
-    except ValueError:
-        return f"event of type {type_}"

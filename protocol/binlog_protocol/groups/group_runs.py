@@ -15,7 +15,6 @@ with the same outcome; tests/protocol/groups/test_group_runs.py holds the two eq
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -23,6 +22,13 @@ from typing import Any, Final, NamedTuple
 from binlog_protocol.groups.vocabulary import C_TABLE
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.semi_sync import STILL, PositionStep
+
+try:
+    from binlog_protocol.events import _group_runs
+except ImportError:
+    HAS_C = False
+else:
+    HAS_C = True
 
 _CODE: Final = "Q"
 _POSITION_CODE: Final = "I"
@@ -108,104 +114,56 @@ class TakenPart(NamedTuple):
     ack_wanted: bool
 
 
-def take_no_run(
-    buffer: Buffer,
-    at: int,
-    stop: int,
-    seq: int,
-    checksum_algorithm: int,
-    semi_sync: bool,
+def take_run(
+    buffer: Buffer, at: int, stop: int, seq: int, checksum_algorithm: int, semi_sync: bool
 ) -> TakenRun | None:
     """The run in `buffer[at:stop]`, where a packet begins that must have the number `seq`. None if there is none.
 
     `semi_sync`: the packets are as `binlog_protocol.wire.semi_sync` says.
     """
-    return None
+    if not HAS_C:
+        return None
+    return _taken(
+        _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
+    )
 
 
-def take_no_part(
-    buffer: Buffer,
-    at: int,
-    stop: int,
-    seq: int,
-    checksum_algorithm: int,
-    semi_sync: bool,
+def take_bare_run(buffer: Buffer, at: int, stop: int, checksum_algorithm: int) -> TakenRun | None:
+    """The run in `buffer[at:stop]`, where events lie as in a binlog file, without packets. None if there is none."""
+    if not HAS_C:
+        return None
+    return _taken(
+        _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, C_TABLE, False, True)
+    )
+
+
+def _taken(found: Any) -> TakenRun | None:
+    if found is None:
+        return None
+    at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
+    advance, floor, ack_wanted, end_positions = rest
+    run = GroupRun(
+        domain_id,
+        server_id,
+        payloads,
+        array(_CODE, ends),
+        array(_CODE, seq_nos),
+        timestamp,
+        PositionStep(advance, floor),
+        bool(ack_wanted),
+        array(_POSITION_CODE, end_positions),
+    )
+    return TakenRun(at, seq, run)
+
+
+def take_part(
+    buffer: Buffer, at: int, stop: int, seq: int, checksum_algorithm: int, semi_sync: bool
 ) -> TakenPart | None:
     """The events there of a group that has begun and is not standalone, in front of the one that ends it."""
-    return None
-
-
-def take_no_bare_run(
-    buffer: Buffer, at: int, stop: int, checksum_algorithm: int
-) -> TakenRun | None:
-    """The run in `buffer[at:stop]`, where events lie as in a binlog file, without packets. None if there is none."""
-    return None
-
-
-take_run: Callable[[Buffer, int, int, int, int, bool], TakenRun | None] = take_no_run
-take_part: Callable[[Buffer, int, int, int, int, bool], TakenPart | None] = take_no_part
-take_bare_run: Callable[[Buffer, int, int, int], TakenRun | None] = take_no_bare_run
-
-try:
-    from binlog_protocol.events import _group_runs
-except ImportError:
-    pass
-else:
-
-    def take_run_by_c(
-        buffer: Buffer,
-        at: int,
-        stop: int,
-        seq: int,
-        checksum_algorithm: int,
-        semi_sync: bool,
-    ) -> TakenRun | None:
-        """Take a run in C; contract as `take_no_run`."""
-        return _taken(
-            _group_runs.take_run(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
-        )
-
-    def take_bare_run_by_c(
-        buffer: Buffer, at: int, stop: int, checksum_algorithm: int
-    ) -> TakenRun | None:
-        """Take a bare run in C; contract as `take_no_bare_run`."""
-        return _taken(
-            _group_runs.take_run(buffer, at, stop, 0, checksum_algorithm, C_TABLE, False, True)
-        )
-
-    def _taken(found: Any) -> TakenRun | None:
-        if found is None:
-            return None
-        at, seq, payloads, ends, seq_nos, domain_id, server_id, timestamp, *rest = found
-        advance, floor, ack_wanted, end_positions = rest
-        run = GroupRun(
-            domain_id,
-            server_id,
-            payloads,
-            array(_CODE, ends),
-            array(_CODE, seq_nos),
-            timestamp,
-            PositionStep(advance, floor),
-            bool(ack_wanted),
-            array(_POSITION_CODE, end_positions),
-        )
-        return TakenRun(at, seq, run)
-
-    def take_part_by_c(
-        buffer: Buffer,
-        at: int,
-        stop: int,
-        seq: int,
-        checksum_algorithm: int,
-        semi_sync: bool,
-    ) -> TakenPart | None:
-        """Take a part in C; contract as `take_no_part`."""
-        found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
-        if found is None:
-            return None
-        at, seq, events, count, advance, floor, ack_wanted = found
-        return TakenPart(at, seq, events, count, PositionStep(advance, floor), bool(ack_wanted))
-
-    take_run = take_run_by_c
-    take_part = take_part_by_c
-    take_bare_run = take_bare_run_by_c
+    if not HAS_C:
+        return None
+    found = _group_runs.take_part(buffer, at, stop, seq, checksum_algorithm, C_TABLE, semi_sync)
+    if found is None:
+        return None
+    at, seq, events, count, advance, floor, ack_wanted = found
+    return TakenPart(at, seq, events, count, PositionStep(advance, floor), bool(ack_wanted))

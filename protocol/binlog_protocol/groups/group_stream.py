@@ -100,7 +100,7 @@ class StreamEvent(NamedTuple):
 
 
 class SentSpan(NamedTuple):
-    """How a group lay in the stream, by what its server says and by what came.
+    """The place of a group in the stream, by what its server says and by what came.
 
     first_end: position of the end of its GTID event.
     behind_first: bytes that came behind the GTID event.

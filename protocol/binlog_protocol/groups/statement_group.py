@@ -9,7 +9,6 @@ The statement's bytes stay what they are; what they mean is in the status variab
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +27,19 @@ from binlog_protocol.gtid import Gtid
 
 _UTF8MB4_GENERAL_CI: Final = 45  # an id that all versions from 10.6 to 12.3 know
 # sql_mode 0: the statement is to mean the same on every replica.
-STATUS_VARIABLES: Final = StatusVariables(sql_mode=0, charset=(_UTF8MB4_GENERAL_CI,) * 3).build()
+
+
+def own_variables(time_zone: bytes | None = None) -> bytes:
+    """Status variables of a statement that this server has written itself, in UTF-8."""
+    charset = (_UTF8MB4_GENERAL_CI,) * 3
+    return StatusVariables(sql_mode=0, charset=charset, time_zone=time_zone).build()
+
+
+STATUS_VARIABLES: Final = own_variables()
 assert len(STATUS_VARIABLES) == 16
 
 _STANDALONE: Final = int(GtidFlags.STANDALONE | GtidFlags.ALLOW_PARALLEL | GtidFlags.DDL)
+_UNTRANSACTIONAL: Final = int(GtidFlags.ALLOW_PARALLEL)
 _TRANSACTION: Final = int(GtidFlags.TRANSACTIONAL | GtidFlags.ALLOW_PARALLEL)
 
 
@@ -48,11 +56,11 @@ class Origin:
     thread_id: int = 0
     header_flags: int = 0
 
-    def statement(self, text: bytes, timestamp: int) -> bytes:
-        """A QUERY event. `timestamp` in seconds since 1970, here and below."""
-        return self.statement_head(len(text), timestamp) + text
+    def statement(self, text: bytes, timestamp: int, error_code: int = 0) -> bytes:
+        """A QUERY event. `timestamp` in seconds since 1970, here and below; `error_code`: that it has failed with."""
+        return self.statement_head(len(text), timestamp, error_code) + text
 
-    def statement_head(self, text_size: int, timestamp: int) -> bytes:
+    def statement_head(self, text_size: int, timestamp: int, error_code: int = 0) -> bytes:
         """The QUERY event in front of its text: large texts are not copied together."""
         head = QueryEvent(
             b"",
@@ -60,6 +68,7 @@ class Origin:
             self.database,
             self.status_variables,
             thread_id=self.thread_id,
+            error_code=error_code,
             timestamp=timestamp,
             header_flags=self.header_flags,
         ).build()
@@ -74,9 +83,25 @@ class Origin:
         """A group of one statement that commits by itself."""
         return self.standalone_head(gtid, timestamp) + self.statement(text, timestamp)
 
-    def begin(self, gtid: Gtid, timestamp: int) -> bytes:
+    def begin(self, gtid: Gtid, timestamp: int, commit_id: int | None = None) -> bytes:
         """The GTID event of a transaction on transactional tables."""
-        return self._gtid(gtid, _TRANSACTION, timestamp)
+        return self._gtid(gtid, _TRANSACTION, timestamp, commit_id)
+
+    def begin_untransactional(self, gtid: Gtid, timestamp: int) -> bytes:
+        """The GTID event of a group that a replica cannot roll back: see `tables.row_group`."""
+        return self._gtid(gtid, _UNTRANSACTIONAL, timestamp)
+
+    def direct_end(self, timestamp: int) -> bytes:
+        """The event that ends a group of tables without transactions."""
+        return QueryEvent(
+            b"COMMIT",
+            self.server_id,
+            self.database,
+            self.status_variables,
+            thread_id=self.thread_id,
+            timestamp=timestamp,
+            header_flags=FLAG_SUPPRESS_USE | self.header_flags,
+        ).build()
 
     def commit(self, xid: int, timestamp: int) -> bytes:
         """The event that ends such a transaction."""
@@ -84,9 +109,15 @@ class Origin:
             xid, self.server_id, timestamp=timestamp, header_flags=self.header_flags
         ).build()
 
-    def _gtid(self, gtid: Gtid, flags: int, timestamp: int) -> bytes:
+    def prepared_end(self, timestamp: int) -> bytes:
+        """The event that ends one that is prepared: its number, and so its xid, is not known yet."""
+        return self.statement(b"COMMIT", timestamp)
+
+    def _gtid(self, gtid: Gtid, flags: int, timestamp: int, commit_id: int | None = None) -> bytes:
         header_flags = FLAG_SUPPRESS_USE | self.header_flags
-        return GtidEvent(gtid, flags, timestamp=timestamp, header_flags=header_flags).build()
+        return GtidEvent(
+            gtid, flags, commit_id, timestamp=timestamp, header_flags=header_flags
+        ).build()
 
 
 class QuickGroup:
@@ -131,29 +162,3 @@ class QuickGroup:
             + text
             + self._TAIL.pack(timestamp, self._tail, seq_no)
         )
-
-
-def ddl_group(gtid: Gtid, statement: str, *, database: str = "", timestamp: int) -> bytes:
-    """One statement that commits by itself, such as CREATE TABLE."""
-    origin = Origin(gtid.server_id, database.encode())
-    return origin.standalone(gtid, statement.encode(), timestamp)
-
-
-def transaction_events(
-    gtid: Gtid, statements: Sequence[str], *, xid: int, database: str = "", timestamp: int
-) -> tuple[bytes, list[bytes]]:
-    """The GTID event, and the others: statements on transactional tables, ended by a commit with number `xid`."""
-    origin = Origin(gtid.server_id, database.encode())
-    events = [origin.statement(statement.encode(), timestamp) for statement in statements]
-    events.append(origin.commit(xid, timestamp))
-    return origin.begin(gtid, timestamp), events
-
-
-def transaction_group(
-    gtid: Gtid, statements: Sequence[str], *, xid: int, database: str = "", timestamp: int
-) -> bytes:
-    """`transaction_events` in one piece."""
-    first, events = transaction_events(
-        gtid, statements, xid=xid, database=database, timestamp=timestamp
-    )
-    return first + b"".join(events)

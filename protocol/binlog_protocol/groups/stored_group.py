@@ -17,13 +17,11 @@ import struct
 from typing import Any, Final
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import is_marked, split_events
 from binlog_protocol.gtid import Gtid
 
 GTID_EVENT = 162
 FORMAT_DESCRIPTION_EVENT = 15
-_FLAGS_HIGH_AT = 18
-_SKIP_HIGH = 0x80
 _HEAD = struct.Struct("<xxxxBIxxxxxxxxxxQIx")
 HEAD_BYTES = _HEAD.size
 
@@ -58,4 +56,4 @@ def group_gtid(payload: bytes) -> Gtid | None:
 
 def without_skipped(payload: bytes) -> bytes:
     """The events of a group that were not logged with `@@skip_replication=1` (header flag 0x8000)."""
-    return b"".join(e for e in split_events(payload) if not e[_FLAGS_HIGH_AT] & _SKIP_HIGH)
+    return b"".join(e for e in split_events(payload) if not is_marked(e))

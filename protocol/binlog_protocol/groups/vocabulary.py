@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import CompressedPart
-from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import (
@@ -61,7 +61,7 @@ class Role(Enum):
 
 
 class Form(Enum):
-    """How the body of an event is laid out: the checks that there are. The values are those of `_group_runs.c`."""
+    """The layouts of bodies of events: the checks that there are. The values are those of `_group_runs.c`."""
 
     ANY = 0
     GTID = 1
@@ -210,10 +210,7 @@ class EventRefused(ProtocolError):
 
 def type_name(type_: int) -> str:
     """The name of a type byte for people: `MYSQL_GTID (33)`."""
-    try:
-        return f"{EventType(type_).name} ({type_})"
-    except ValueError:
-        return str(type_)
+    return f"{NAMES[type_]} ({type_})" if type_ in NAMES else str(type_)
 
 
 def refuse(event: bytes) -> None:

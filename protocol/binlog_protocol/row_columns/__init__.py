@@ -4,7 +4,7 @@
     table_links.py             which table map a row event belongs to
     repeats.py                 groups that are like an earlier one
     image.py                   where the values of each column lie in many rows
-    numbers, temporal, texts   the values of a column, by its type; plain.py for types that are rare
+    numbers, temporal, texts   the values of a column, by its type
     column.py                  which Arrow type a column becomes
     decoder.py, changes.py     groups in, `Changes` or `RowCounts` out
 
@@ -14,10 +14,10 @@ package. Damaged bytes are an error: the vector code only sees that something is
 """
 
 from binlog_protocol.row_columns.changes import Changes, RowCounts, arrow_schema, column_names
-from binlog_protocol.row_columns.damage import DamagedGroup
 from binlog_protocol.row_columns.decoder import Prepare, RowCounter, RowDecoder, event_runs
 from binlog_protocol.row_columns.event_walk import Events, walk_groups
 from binlog_protocol.row_columns.options import ColumnOptions, UnrepresentableValue
+from binlog_protocol.row_columns.row_bytes import DamagedGroup
 from binlog_protocol.row_columns.table_links import table_maps_of
 
 __all__ = [

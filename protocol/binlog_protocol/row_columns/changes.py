@@ -19,10 +19,9 @@ from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns.arrays import OFFSET_MAX, ranges
 from binlog_protocol.row_columns.chains import chain_starts
 from binlog_protocol.row_columns.column import ArrowColumn, arrow_column
-from binlog_protocol.row_columns.damage import DamagedGroup
 from binlog_protocol.row_columns.image import ImageLayout
 from binlog_protocol.row_columns.options import ColumnOptions
-from binlog_protocol.row_columns.row_bytes import Damaged, Field, Integers, RowBytes
+from binlog_protocol.row_columns.row_bytes import Damaged, DamagedGroup, Field, Integers, RowBytes
 from binlog_protocol.row_columns.texts import storable
 
 
@@ -52,7 +51,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows the row events of one shape have; an element an event, in the order of the log.
+    """The numbers of rows in the row events of one shape; an element an event, in the order of the log.
 
     `group` and `event` are as of `Changes`. `size` is in bytes, of the images alone and uncompressed.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -10,13 +11,13 @@ import pyarrow as pa
 from binlog_protocol.event_text.literals import json_value
 from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
-from binlog_protocol.events.rows import Value
-from binlog_protocol.events.table_map import Column, Kind, Label
-from binlog_protocol.row_columns import numbers, plain, temporal, texts
+from binlog_protocol.events.rows import Value, ZeroDate, read_value, value_size
+from binlog_protocol.events.table_map import ColumnKind, Label, TableColumn
+from binlog_protocol.row_columns import numbers, temporal, texts
 from binlog_protocol.row_columns.arrays import array, binary
-from binlog_protocol.row_columns.image import value_size
 from binlog_protocol.row_columns.options import ColumnOptions, UnrepresentableValue
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Words
+from binlog_protocol.values import Cursor
 
 T = ColumnType
 _SIGNED: Final = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
@@ -46,7 +47,7 @@ class ArrowColumn(NamedTuple):
     values: Callable[[Field], pa.Array]
 
 
-def arrow_column(column: Column, name: str, options: ColumnOptions) -> ArrowColumn:
+def arrow_column(column: TableColumn, name: str, options: ColumnOptions) -> ArrowColumn:
     """`name` is what the column is called in the result, and in errors."""
     type_, values = _Maker(column, name, options).make()
     return ArrowColumn(name, type_, values)
@@ -63,7 +64,7 @@ _Made = tuple[pa.DataType, Callable[[Field], pa.Array]]
 class _Maker:
     """Chooses for one column."""
 
-    def __init__(self, column: Column, name: str, options: ColumnOptions) -> None:
+    def __init__(self, column: TableColumn, name: str, options: ColumnOptions) -> None:
         self._column = column
         self._layout = column.layout
         self._name = name
@@ -91,10 +92,14 @@ class _Maker:
         return others.get(type_, self._string)()
 
     def _plain(self, type_: pa.DataType, convert: Callable[[Value], Any]) -> _Made:
-        length_bytes = value_size(self._column).length
-        return type_, lambda field: plain.plain_column(
-            self._column, type_, field, length_bytes, convert
-        )
+        """By the plain decoder, value by value: for types that are rare. `convert` gives what Arrow takes."""
+        column, length_bytes = self._column, value_size(self._column).length
+
+        def values(field: Field) -> pa.Array:
+            plain = _values(column, field, length_bytes)
+            return pa.array([None if v is None else convert(v) for v in plain], type_)
+
+        return type_, values
 
     def _as_text(self) -> _Made:
         return self._plain(pa.string(), lambda value: str(json_value(value, self._column)))
@@ -148,12 +153,10 @@ class _Maker:
     def _date(self) -> _Made:
         kind = self._layout.type
         type_ = _DATE_TYPES[kind]
-        strict = self._options.zero_date == "error"
         if self._options.zero_date == "string":
             return self._as_text()
         if kind in _OLD_TEMPORAL:
-            convert = plain.date_or_error(self._name) if strict else plain.date_or_null
-            return self._plain(type_, convert)
+            return self._plain(type_, self._plain_date)
         digits = self._layout.digits
         if kind == T.DATETIME2:
             return type_, lambda field: self._dated(temporal.datetimes(field, digits), type_, field)
@@ -166,17 +169,29 @@ class _Maker:
     def _dated(self, times: temporal.Times, type_: pa.DataType, field: Field) -> pa.Array:
         nulls: Bools | None = field.nulls
         if field.any(times.none):
-            if self._options.zero_date == "error":
-                raise UnrepresentableValue(plain.zero_date_text(self._name))
+            self._take_for_null()
             nulls = times.none if nulls is None else nulls | times.none
         return array(type_, times.values.astype(f"i{type_.bit_width // 8}"), nulls)
+
+    def _plain_date(self, value: Value) -> Any:
+        if isinstance(value, ZeroDate):
+            return self._take_for_null()
+        return value
+
+    def _take_for_null(self) -> None:
+        """A zero or partial date becomes null, unless that is to be an error."""
+        if self._options.zero_date == "error":
+            raise UnrepresentableValue(
+                f"column {self._name} holds a zero or partial date; zero_date=null makes it null, "
+                "zero_date=string keeps it as text"
+            )
 
     def _time(self) -> _Made:
         type_ = _TIMES.get(self._options.time)
         if type_ is None:
             return self._as_text()
         if self._layout.type == T.TIME:
-            return self._plain(type_, plain.microseconds)
+            return self._plain(type_, _microseconds)
         digits = self._layout.digits
         return type_, lambda field: array(type_, temporal.times(field, digits), field.nulls)
 
@@ -219,9 +234,9 @@ class _Maker:
 
     def _string(self) -> _Made:
         column = self._column
-        if column.kind == Kind.VECTOR:
+        if column.kind == ColumnKind.VECTOR:
             return self._plain(pa.list_(pa.float32()), lambda value: value)
-        if column.kind != Kind.AS_LOGGED:
+        if column.kind != ColumnKind.AS_LOGGED:
             return self._plain(pa.string(), str)
         collation = column.collation
         is_text = collation not in (None, BINARY_COLLATION) and self._options.bad_text != "binary"
@@ -251,3 +266,16 @@ class _Maker:
             f"column {self._name} holds bytes that are no text in its character set: {raw[:32].hex(' ')}; "
             "bad_text=replace makes U+FFFD of them, bad_text=binary keeps the column as bytes, labels as numbers"
         )
+
+
+def _values(column: TableColumn, field: Field, length_bytes: int) -> Iterator[Value]:
+    nulls = [False] * len(field) if field.nulls is None else field.nulls.tolist()
+    cursor = Cursor(field.data.raw, "row event")
+    for at, null in zip(field.at.tolist(), nulls, strict=True):
+        cursor.position = at - length_bytes
+        yield None if null else read_value(column, cursor)
+
+
+def _microseconds(value: Value) -> int:
+    assert isinstance(value, datetime.timedelta)
+    return value // datetime.timedelta(microseconds=1)

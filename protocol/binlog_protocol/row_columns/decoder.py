@@ -14,19 +14,17 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, joined_events, split_pieces
 from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import repeats
 from binlog_protocol.row_columns.changes import Changes, GatheredImages, RowCounts, arrow_columns
 from binlog_protocol.row_columns.column import without_values
-from binlog_protocol.row_columns.damage import DamagedGroup
 from binlog_protocol.row_columns.event_walk import Events, walk_groups
 from binlog_protocol.row_columns.options import ColumnOptions
-from binlog_protocol.row_columns.row_bytes import Integers, RowBytes
+from binlog_protocol.row_columns.row_bytes import DamagedGroup, Integers, RowBytes
 from binlog_protocol.values import lenenc_int
 
 Prepare = Callable[[TableMap], TableMap | None]
@@ -274,16 +272,7 @@ def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[byt
 
     They have so many bytes, or a large event more. Raises `ProtocolError`.
     """
-    events: list[bytes] = []
-    size = 0
-    for event in split_pieces(pieces):
-        events.append(event)
-        size += len(event)
-        if size >= at_least:
-            yield b"".join(events)
-            events, size = [], 0
-    if events:
-        yield b"".join(events)
+    return joined_events(split_pieces(pieces), at_least)
 
 
 def _uncompressed(data: RowBytes, events: Events) -> tuple[RowBytes, Events]:

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET, split_events
 from binlog_protocol.row_columns.arrays import OFFSET_MAX
 from binlog_protocol.row_columns.chains import chain_starts
-from binlog_protocol.row_columns.damage import DamagedGroup
-from binlog_protocol.row_columns.row_bytes import Damaged, Integers, RowBytes
+from binlog_protocol.row_columns.row_bytes import Damaged, DamagedGroup, Integers, RowBytes
 
 _LENGTH_SIZE: Final = 4
 _BYTES_AT_ONCE_MAX: Final = OFFSET_MAX

@@ -8,65 +8,21 @@ cost an addition, others a mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
-from binlog_protocol.events.numbers import decimal_groups
-from binlog_protocol.events.rows.temporal import old_size
-from binlog_protocol.events.table_map import Column
+from binlog_protocol.events.rows.value import value_size
+from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Integers, RowBytes, Words
 
 _WORD_BITS: Final = 64
-_SHORT_MAX: Final = 255
-_FIXED_SIZES: Final = {
-    **INTEGER_SIZES,
-    ColumnType.FLOAT: 4,
-    ColumnType.DOUBLE: 8,
-    ColumnType.YEAR: 1,
-    ColumnType.NULL: 0,
-    ColumnType.DATE: 3,
-    ColumnType.NEWDATE: 3,
-}
-_BEFORE_FRACTION: Final = {
-    ColumnType.TIMESTAMP2: 4,
-    ColumnType.DATETIME2: 5,
-    ColumnType.TIME2: 3,
-}
-_OLD_TEMPORAL: Final = (ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP)
-_SIZE_IN_LAYOUT: Final = (ColumnType.BIT, ColumnType.ENUM, ColumnType.SET)
-
-
-class ValueSize(NamedTuple):
-    """Bytes of a value, or of the length before it (then the other is 0)."""
-
-    fixed: int
-    length: int
-
-
-def value_size(column: Column) -> ValueSize:
-    layout = column.layout
-    type_ = layout.type
-    if type_ in _FIXED_SIZES:
-        return ValueSize(_FIXED_SIZES[type_], 0)
-    if type_ in _BEFORE_FRACTION:
-        return ValueSize(_BEFORE_FRACTION[type_] + (layout.digits + 1) // 2, 0)
-    if type_ == ColumnType.NEWDECIMAL:
-        return ValueSize(sum(g.size for g in decimal_groups(layout.digits, layout.scale)), 0)
-    if type_ in _SIZE_IN_LAYOUT:
-        return ValueSize(layout.size, 0)
-    if type_ in _OLD_TEMPORAL:
-        return ValueSize(old_size(type_, column.fraction_digits), 0)
-    if type_ in BLOB_TYPES or type_ == ColumnType.GEOMETRY:
-        return ValueSize(0, layout.size)
-    return ValueSize(0, 1 if layout.size <= _SHORT_MAX else 2)
 
 
 class ImageLayout:
-    """How images of these columns are laid out."""
+    """The layout of images of these columns."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[TableColumn]) -> None:
         self._sizes: Final = [value_size(column) for column in columns]
         self._null_bytes: Final = (len(columns) + 7) // 8
 

@@ -1,7 +1,6 @@
 """Groups that are like an earlier one: the same table map, then one row event of the same shape.
 
-Transactions of one row are logged so. Whoever sorts row events looks at one of each kind, and knows of the others that
-they go the same way.
+Transactions of one row are logged so. To sort row events one of each kind is looked at, and the others go the same way.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from binlog_protocol.errors import ProtocolError
+
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Bools = NDArray[np.bool_]
@@ -22,6 +24,20 @@ _WORD_BITS: Final = 64
 
 class Damaged(Exception):
     """Bytes that no server logs. The plain decoder then says what is wrong with them."""
+
+
+class DamagedGroup(ProtocolError):
+    """Bytes of a group that no server logs, with their place.
+
+    group, event: numbers, the first as the caller counts groups; `event` is None where the group does not split into
+        events.
+    """
+
+    def __init__(self, reason: str, group: int, event: int | None = None) -> None:
+        self.group = group
+        self.event = event
+        place = f"group {group}" if event is None else f"group {group}, event {event}"
+        super().__init__(f"{reason} ({place})")
 
 
 class RowBytes:

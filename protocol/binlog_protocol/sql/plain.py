@@ -22,7 +22,7 @@ _BLANKED: Final = re.compile(r"[^\n]")
 _PATTERNS: Final = {
     escapes: re.compile(
         rf"(?P<string>{STRING[escapes]})|(?P<double>{DOUBLE[escapes]})|(?P<unended>['\"].*)|{NAME}|`.*"
-        rf"|(?P<comment>{SKIPPED}|{COMMENT})|{UNENDED_COMMENT}|(?P<begin>{BEGIN})|(?P<end>{END})",
+        rf"|(?P<comment>(?:{SKIPPED}|{COMMENT}){{1,64}})|{UNENDED_COMMENT}|(?P<begin>{BEGIN})|(?P<end>{END})",
         re.DOTALL,
     )
     for escapes in (True, False)
@@ -52,7 +52,7 @@ def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False
         token: str = match[0]
         match match.lastgroup:
             case "comment":
-                return _BLANKED.sub(" ", token)
+                return _BLANKED.sub(" ", token) if "\n" in token else " " * len(token)
             case "begin":
                 is_within = True
                 return " " * len(token)
@@ -62,7 +62,7 @@ def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False
             case "unended" if not is_default:
                 raise SqlSyntaxError("")
             case "double" if ansi_quotes:
-                return "`" + token[1:-1].replace('""', '"') + "`"
+                return "`" + token[1:-1].replace('""', '"').replace("`", "``") + "`"
             case "string" | "double" if not backslash_escapes:
                 return token.replace("\\", r"\\")
         return token

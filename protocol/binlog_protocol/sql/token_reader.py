@@ -65,11 +65,10 @@ class TokenReader:
         return True
 
     def sign(self, sign: str) -> bool:
-        token = self.token()
-        if token is None or token.kind is not TokenKind.SIGN or token.text != sign:
-            return False
-        self.at += 1
-        return True
+        """Goes over that sign, if it is the next token."""
+        found = self.is_sign(sign)
+        self.at += found
+        return found
 
     def word(self) -> str:
         """The word that is next, in capitals; empty if it is none."""

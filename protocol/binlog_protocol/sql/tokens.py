@@ -94,6 +94,11 @@ class Token(NamedTuple):
     end: int = 0
 
     @property
+    def is_semicolon(self) -> bool:
+        """Whether it is the sign between two statements: `;` in quotes is a name."""
+        return self.kind is TokenKind.SIGN and self.text == ";"
+
+    @property
     def is_unended(self) -> bool:
         """Whether a quote that does not end begins here, and has taken the rest of the text."""
         return self.kind is TokenKind.SIGN and self.text[0] in "'\"`"

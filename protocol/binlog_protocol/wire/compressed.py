@@ -23,7 +23,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
-from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
+from binlog_protocol.errors import (
+    CannotUncompress,
+    PacketsOutOfOrder,
+    PacketTooLarge,
+    ProtocolError,
+)
 from binlog_protocol.events.compressed import inflate
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
 from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN, Allocate, GatheredPayload
@@ -44,17 +49,6 @@ LEVEL: Final = 3
 # Bytes, uncompressed, of one compressed packet of ours. A client needs a buffer of that size, and gives none beyond its
 # max_allowed_packet.
 PART_BYTES_MAX: Final = 256 * 1024
-
-
-class CannotUncompress(ServerError):
-    """ER_NET_UNCOMPRESS_ERROR."""
-
-    errno = 1157
-    sqlstate = "08S01"
-    fatal = True
-
-    def __init__(self) -> None:
-        super().__init__("Couldn't uncompress communication packet")
 
 
 class CompressedPacket(NamedTuple):

@@ -201,7 +201,7 @@ class PacketReader:
         )
 
     def window(self) -> tuple[bytearray | memoryview, int] | None:
-        """The buffer, and where the next packet begins in it, for who takes packets out by itself and tells `take_to`.
+        """The buffer, and where the next packet begins in it, for callers that take packets out and tell `take_to`.
 
         None in the middle of a payload that is continued.
         """

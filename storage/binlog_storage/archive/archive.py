@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -131,12 +132,10 @@ def is_archive(directory: Path) -> bool:
 def _read(disk: ReadableDisk, name: str) -> bytes | None:
     """The content of a file; None if it is not there."""
     try:
-        file = disk.open(name)
+        opened = disk.open(name)
     except FileMissing:
         return None
-    try:
+    with contextlib.closing(opened) as file:
         if file.size() > _MANIFEST_BYTES_MAX:
             raise ArchiveDamaged(f"{name} has {file.size()} bytes; restore it from a copy")
         return file.pread(file.size(), 0)
-    finally:
-        file.close()

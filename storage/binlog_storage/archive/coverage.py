@@ -10,10 +10,7 @@ from binlog_protocol.gtid import BinlogState
 
 def is_within(state: BinlogState, other: BinlogState) -> bool:
     """Whether all that leads to a state leads to the other, too."""
-    return all(
-        (found := other.get(gtid.domain_id, gtid.server_id)) is not None and found >= gtid.seq_no
-        for gtid in state.entries()
-    )
+    return all(map(other.has, state.entries()))
 
 
 def first_missing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,24 +60,19 @@ class ArchiveFiles:
 
     @property
     def names(self) -> tuple[str, str]:
-        """See `Source`."""
         return self._name(self._placed[0]), self._name(self._placed[-1])
 
     @property
     def size(self) -> int:
-        """See `Source`."""
         return sum(one.part.size for one in self._placed)
 
     def base(self, number: int) -> BinlogState:
-        """See `Source`."""
         return self._placed[number].before.copy()
 
     def file_before(self, position: SlavePosition) -> int | None:
-        """See `Source`."""
         return self._before(self._placed, position)
 
     def items(self, number: int) -> Iterator[Item]:
-        """See `Source`."""
         self.bytes_read = sum(one.part.size for one in self._placed[:number])
         for one in self._placed[number:]:
             yield FileStart(self._name(one), one.before.copy())
@@ -88,7 +84,8 @@ class ArchiveFiles:
         if rows.large is not None:
             yield _large(rows.large, path)
             return
-        _check(rows, path)
+        with _said_of(path):
+            check_groups(rows.data, rows.ends.tolist())
         for begin, end in pairwise(_borders(rows)):
             if rows.is_marker[begin]:
                 marker = _bytes(rows, begin, end)
@@ -101,32 +98,29 @@ class ArchiveFiles:
         return str(self._directory / one.part.name)
 
     def close(self) -> None:
-        """See `Source`."""
+        """See `IntakeSource`."""
 
 
 def _large(large: LargeGroup, path: Path) -> SourceGroup:
     """A large group: its GTID event, and the rest in pieces."""
-    pieces = _checked(large.pieces(), path)
-    first = next(pieces)
+    pieces = checked_pieces(large.pieces())
+    with _said_of(path):
+        first = next(pieces)
     size = EventHeader.parse(first[:HEADER_SIZE]).length
 
     def rest() -> Iterator[bytes]:
-        yield first[size:]
-        yield from pieces
+        with _said_of(path):
+            yield first[size:]
+            yield from pieces
 
     return SourceGroup(group_gtid(first), first[:size], path, large.end.offset, rest())
 
 
-def _checked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """Bytes that are no group are damage of the archive."""
     try:
-        yield from checked_pieces(pieces)
-    except ProtocolError as error:
-        raise ArchiveDamaged(f"{path}: {error}") from None
-
-
-def _check(rows: PartRows, path: Path) -> None:
-    try:
-        check_groups(rows.data, rows.ends.tolist())
+        yield
     except ProtocolError as error:
         raise ArchiveDamaged(f"{path}: {error}") from None
 

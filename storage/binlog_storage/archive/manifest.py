@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self, TypeVar
 
-from binlog_protocol.errors import BadGtidList
+from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
 
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
@@ -167,7 +167,7 @@ class ArchiveManifest:
                 _parts(body["parts"]),
             )
             _require_gtids(made.begin, *(chunk.state for chunk in made.chunks))
-        except (KeyError, TypeError, ValueError, AttributeError, BadGtidList) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
             raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
         for number, chunk in enumerate(made.chunks, 1):
             if chunk.name != chunk_name(number):
@@ -209,7 +209,7 @@ def parse_chunk(data: bytes, chunk: ArchiveChunk, where: str) -> tuple[ArchivePa
         raise ArchiveDamaged(f"{where} is not the one that the manifest means; {_RESTORE}")
     try:
         return _parts(_opened(data, where)["parts"])
-    except (KeyError, TypeError, ValueError, AttributeError, BadGtidList) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
         raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
 
 

@@ -12,6 +12,7 @@ compact protocol, these fields count; all others are passed over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 _HEADER_BYTES_MAX: Final = 16 << 10
@@ -45,10 +46,10 @@ def unpacked_size(read: Callable[[int, int], bytes], begin: int, size: int) -> i
     return total
 
 
+@dataclass(eq=False)
 class _Header:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
+    _data: bytes
+    at: int = 0
 
     def sizes(self) -> tuple[int, int]:
         """Unpacked, and in the file; `at` is behind the header then."""

@@ -23,7 +23,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -288,10 +288,7 @@ class PartReader:
         large = LargeGroup(
             bytes(rows.data[:_HEAD_BYTES]), place, partial(self._pieces, number, end)
         )
-        return PartRows(
-            rows.data, rows.ends, rows.domain, rows.server, rows.seq, rows.file, rows.offset,
-            rows.is_marker, large,
-        )  # fmt: skip
+        return replace(rows, large=large)
 
     def _pieces(self, number: int, end: int) -> Iterator[bytes]:
         with self._open() as file:
@@ -374,15 +371,16 @@ class PartReader:
         )
 
 
+@dataclass(eq=False)
 class _Told:
     """The manifest's facts about a part, gathered while it is read."""
 
-    def __init__(self) -> None:
-        self.groups = 0
-        self.first = self.last = ""
-        self.last_place = (0, 0)
-        self.times: Final[list[int]] = []
-        self.state: Final = BinlogState()
+    groups: int = 0
+    first: str = ""
+    last: str = ""
+    last_place: tuple[int, int] = (0, 0)
+    times: list[int] = field(default_factory=list)
+    state: BinlogState = field(default_factory=BinlogState)
 
     def add(self, rows: PartRows) -> None:
         import numpy as np

@@ -28,12 +28,11 @@ from binlog_storage.archive.manifest import (
     chunk_name,
     part_name,
 )
-from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.disk import Disk, replaced
 from binlog_storage.errors import StoreInUse
 
 LOCK_NAME: Final = "_archive.lock"
 STAGED_PREFIX: Final = ".staged-"
-_NEW: Final = ".new"
 _CHUNK_PARTS: Final = 1000
 
 
@@ -97,26 +96,14 @@ class ArchivePublisher:
         before = manifest.chunks[-1].state if manifest.chunks else manifest.begin
         name = chunk_name(len(manifest.chunks) + 1)
         data, chunk = build_chunk(name, parts, BinlogState.parse(before))
-        self._put(name, data)
+        with replaced(self._disk, name) as file:
+            file.pwrite(data, 0)
         return replace(manifest, chunks=(*manifest.chunks, chunk), parts=rest)
 
     def _write(self, manifest: ArchiveManifest) -> None:
-        self._put(MANIFEST_NAME, manifest.build())
+        with replaced(self._disk, MANIFEST_NAME) as file:
+            file.pwrite(manifest.build(), 0)
         self.manifest = manifest
-
-    def _put(self, name: str, data: bytes) -> None:
-        """Replace a file atomically."""
-        new = f"{name}{_NEW}"
-        if new in self._disk.names():
-            self._disk.unlink(new)
-        file = self._disk.open(new, create=True)
-        try:
-            file.pwrite(data, 0)
-            file.fdatasync()
-        finally:
-            file.close()
-        self._disk.rename(new, name)
-        self._disk.fsync_dir()
 
     def discard_staged(self, prefix: str) -> None:
         """Remove what was staged under such names and is not wanted."""
@@ -155,7 +142,7 @@ def _names_of(manifest: ArchiveManifest) -> set[str]:
 
 
 # What an archiver may leave when it is killed before there is a manifest.
-_BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}{_NEW}", "lost+found"})
+_BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}.new", "lost+found"})
 _OURS: Final = re.compile(
     rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.parquet|_archive(-[0-9]{{6,}})?\.json(\.new)?"
 )

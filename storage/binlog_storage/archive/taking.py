@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from binlog_storage.archive.files import ArchiveFiles
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import StoreFacts
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
@@ -13,7 +13,7 @@ from binlog_storage.intake.server_version import note_server_version
 
 def take_archive(
     engine: BinlogEngine,
-    state: StateStore,
+    state: StoreFacts,
     source: ArchiveFiles,
     progress: Callable[[Taken], None] = lambda taken: None,
 ) -> Taken:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.limits import (
@@ -34,6 +35,7 @@ _LOOK_AGAIN_S = 0.05
 _CREDIT_PART = 8
 
 
+@dataclass(eq=False)
 class Bounds:
     """The bounds of one store, as they are met now.
 
@@ -41,19 +43,13 @@ class Bounds:
         largest_step: the most bytes that are written between two calls of `has_room`.
     """
 
-    def __init__(
-        self,
-        redo: RedoLog,
-        pages: PageStore,
-        writer: LogWriter,
-        durability: Durability,
-        largest_step: int,
-    ) -> None:
-        self._redo = redo
-        self._pages = pages
-        self._writer = writer
-        self._durability = durability
-        self._largest_step = largest_step
+    _redo: RedoLog
+    _pages: PageStore
+    _writer: LogWriter
+    _durability: Durability
+    _largest_step: int
+
+    def __post_init__(self) -> None:
         self._commits_seen = -1
         self._commit_seen_at = 0.0
         self._freed = threading.Condition(threading.Lock())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from binlog_protocol.errors import ProtocolError
@@ -25,12 +26,9 @@ def keep_aside(disk: Disk, file_no: int, page_no: int, at: int, pages: bytes) ->
     """Keep a durable copy of the pages from `page_no` on, before a repair cuts them off behind offset `at`."""
     tail = pages.rstrip(b"\0")
     kept = _broken_name(disk, file_no)
-    copy = disk.open(kept, create=True)
-    try:
+    with contextlib.closing(disk.open(kept, create=True)) as copy:
         copy.pwrite(tail, 0)
         copy.fdatasync()
-    finally:
-        copy.close()
     disk.fsync_dir()
     log.warning(
         "cut a torn tail: %d bytes from offset %d of %s, never complete%s; kept in %s",
@@ -45,11 +43,8 @@ def keep_aside(disk: Disk, file_no: int, page_no: int, at: int, pages: bytes) ->
 def put_aside(disk: Disk, file_no: int) -> None:
     """Rename a whole file that a repair removes. Durable at once: it must not follow a file that is cut later."""
     kept = _broken_name(disk, file_no)
-    file = disk.open(file_name(file_no))
-    try:
+    with contextlib.closing(disk.open(file_name(file_no))) as file:
         found = gtids_in(file.pread(min(file.size(), 1 << 20), 0), PAGE_SIZE)
-    finally:
-        file.close()
     disk.rename(file_name(file_no), kept)
     disk.fsync_dir()
     log.warning(

@@ -2,62 +2,76 @@
 
 An append is a mini-transaction of the redo log, in memory. `sync_log` makes all of them durable by one write and one
 sync, then moves the durable mark, up to which readers may read, then wakes the listeners.
+
+The mark is the end of the last record whose redo is durable. A FIFO maps LSNs to positions in the binlog: `note` adds a
+pair before each write of the redo log, the LSN up to which it is written, and the end of the binlog; `advance` takes
+off the pairs that have become durable. The positions are ends of records, so a reader never stops inside a record.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
+from collections import deque
 
-from binlog_storage.binlog.durable_mark import DurableMark
 from binlog_storage.binlog.log_writer import LogWriter
-from binlog_storage.errors import DiskError, StorageError, StoreFailed
+from binlog_storage.engine.soundness import Soundness
+from binlog_storage.errors import DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.redo.log import RedoLog
 
-log = logging.getLogger(__name__)
+PENDING_MAX = 2048
 
 
-class Durability:
+class DurableMark:
+    """The durable end of one store. `note` under the append lock; other methods from any thread.
+
+    Args:
+        lsn, end: the durable LSN and the durable end now.
+    """
+
+    def __init__(self, lsn: int, end: Position) -> None:
+        self.lsn = lsn
+        self.end = end
+        self._pending: deque[tuple[int, Position]] = deque()
+        self._lock = threading.Lock()
+
+    def note(self, lsn: int, end: Position) -> None:
+        """Pair a place with its LSN: records up to `end` are durable when the redo log is durable up to `lsn`."""
+        pending = self._pending
+        if len(pending) >= PENDING_MAX:
+            with self._lock:
+                if pending:  # `advance` may just have taken all of them
+                    pending.pop()  # the next pair stands for this one, too
+        pending.append((lsn, end))
+
+    def advance(self, durable_lsn: int) -> bool:
+        """Move the mark: the redo log is durable up to `durable_lsn`. Returns whether the durable end moved."""
+        with self._lock:
+            pending = self._pending
+            end = None
+            while pending and pending[0][0] <= durable_lsn:
+                self.lsn, end = pending.popleft()
+            if end is None:
+                return False
+            self.end = end
+            return True
+
+    def restart(self, lsn: int, end: Position) -> None:
+        """RESET MASTER: the binlog begins anew at `end`. Nothing may be pending."""
+        with self._lock:
+            self._pending.clear()
+            self.lsn, self.end = lsn, end
+
+
+class Durability(Soundness):
     """Syncs the redo log of one store and moves the durable mark; from any thread."""
 
     def __init__(self, redo: RedoLog, writer: LogWriter) -> None:
+        super().__init__()
         self.redo = redo
         self.mark = DurableMark(redo.lsn, Position(0, PAGE_SIZE))
         self._writer = writer
-        self._failure: StorageError | None = None
-        self._failing = threading.Lock()
-        self._when_failed: list[Callable[[StorageError], None]] = []
-        self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def failed(self) -> bool:
-        """Whether a write or sync has failed: the store accepts nothing more."""
-        return self._failure is not None
-
-    def require_sound(self) -> None:
-        """Raises `StoreFailed` after a failure."""
-        if self._failure is not None:
-            raise StoreFailed(
-                f"the binlog accepts nothing more after an earlier failure: {self._failure}"
-            )
-
-    def fail(self, error: StorageError) -> None:
-        """End writing for good: it is unknown which bytes reached the disk, and the next sync may succeed without
-        them."""
-        with self._failing:
-            if self._failure is not None:
-                return
-            self._failure = error
-        log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
-        for failed in self._when_failed:
-            failed(error)
-
-    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
-        """See `BinlogEngine`."""
-        self._when_failed.append(failed)
 
     def sync_log(self) -> None:
         """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`."""
@@ -86,13 +100,3 @@ class Durability:
         except DiskError as error:
             self.fail(error)
             raise
-
-    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See `BinlogEngine`."""
-        self._listeners.append(wake)
-        return lambda: self._listeners.remove(wake)
-
-    def wake(self) -> None:
-        """Call the listeners: the mark has moved."""
-        for wake in list(self._listeners):
-            wake()

@@ -7,8 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from binlog_storage.binlog.late_writes import LateWrites
@@ -26,13 +25,12 @@ from binlog_storage.log.first_file import FirstFile
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 
 def _utc(seconds: float) -> str:
     return time.strftime("'%Y-%m-%d %H:%M:%S'", time.gmtime(seconds))
 
 
+@dataclass(eq=False)
 class FileKeeper:
     """Makes files of one store ahead and purges old ones; from any thread.
 
@@ -43,26 +41,17 @@ class FileKeeper:
         clock: gives seconds since 1970.
     """
 
-    def __init__(
-        self,
-        pages: PageStore,
-        writer: LogWriter,
-        references: References,
-        options: StoreOptions,
-        late: LateWrites,
-        first_file: FirstFile,
-        full: FullDisk,
-        clock: Callable[[], float],
-    ) -> None:
-        self._files = pages.files
-        self._writer = writer
-        self._pages = pages
-        self._references = references
-        self.options = options  # may be replaced at any time
-        self._late = late
-        self._first_file = first_file
-        self._full = full
-        self._clock = clock
+    _pages: PageStore
+    _writer: LogWriter
+    _references: References
+    options: StoreOptions  # may be replaced at any time
+    _late: LateWrites
+    _first_file: FirstFile
+    _full: FullDisk
+    _clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._files = self._pages.files
         self.files_purged = 0
         self.bytes_purged = 0
         self.working = threading.Lock()  # held while files are made or deleted
@@ -95,11 +84,7 @@ class FileKeeper:
             self._first_file.moves_to(self._pages.first_number())
         return plan
 
-    def explain(self, wanted: Wanted) -> PurgePlan:
-        """The plan that `purge` would carry out now."""
-        return self._ask(purge.plan, wanted)
-
-    def fates(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
+    def explain(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
         """See `BinlogEngine.explain_purge`."""
         if to is not None:
             wanted = purge.before_file(self.known(to))
@@ -107,18 +92,14 @@ class FileKeeper:
             wanted = purge.before_time(before)
         else:
             wanted = purge.any_of([one for one, _ in self._limits()])
-        return self._ask(purge.fates, wanted)
+        return self._fates(wanted)
 
-    def _ask(
-        self, question: Callable[..., T], wanted: Wanted, files: list[FileFacts] | None = None
-    ) -> T:
-        """Ask the purge rules. The facts about the files, on which the answer rests, are added to `files`."""
+    def _fates(self, wanted: Wanted) -> list[FileFate]:
+        """The fates of all files that a purge may reach, now."""
         first_open = self._late.first_open()
-        files = [] if files is None else files
-        files += [self._facts(n) for n in self._files.numbers() if n <= first_open]
         needed = self.options.slave_connections_needed_for_purge
-        return question(
-            files,
+        return purge.fates(
+            [self._facts(n) for n in self._files.numbers() if n <= first_open],
             wanted,
             first_open=first_open,
             holds=self._references.holds(),
@@ -137,17 +118,17 @@ class FileKeeper:
         """
         deleted: list[int] = []
         with self.working:
-            files: list[FileFacts] = []
-            plan = self._ask(purge.plan, wanted, files)
+            fates = self._fates(wanted)
+            plan = purge.plan(fates)
             if plan.delete:
                 self._first_file.moves_to(plan.delete[-1] + 1)
-            refers_to = {facts.file_no: facts.refers_to for facts in files}
+            refers_to = {fate.file_no: fate.refers_to for fate in fates}
             try:
-                for facts in files[: len(plan.delete)]:
-                    file_no = facts.file_no
+                for fate in fates[: len(plan.delete)]:
+                    file_no = fate.file_no
                     going = functools.partial(self._files.going, file_no)
                     if not self._references.let_go(file_no, refers_to, going):
-                        plan = self.explain(wanted)  # a hold that came meanwhile is the reason
+                        plan = purge.plan(self._fates(wanted))  # a hold that came meanwhile
                         self._first_file.moves_to(file_no)
                         break
                     try:
@@ -156,7 +137,7 @@ class FileKeeper:
                         self._files.stays(file_no)
                         raise
                     deleted.append(file_no)
-                    self.bytes_purged += facts.size
+                    self.bytes_purged += fate.size
                     self.files_purged += 1
                     self._pages.forget(file_no)
             finally:  # behind an error, too: some files may be deleted
@@ -208,30 +189,24 @@ class FileKeeper:
     def _purge_by_limits(self) -> None:
         self.held = None
         for wanted, name in self._limits():
-            self._purge_unasked(wanted, name)
+            plan = self.purge(wanted, name)
+            if plan.kept is None:
+                continue
+            stay = [f for f in self._fates(wanted) if f.wanted and not f.goes]
+            size, oldest = sum(f.size for f in stay), min((f.modified for f in stay), default=0.0)
+            if self.held is None or size > self.held.size:
+                self.held = PurgeHeld(size, oldest, stay[0].held_by[0])
+            if (plan.kept, plan.why) != self._told:
+                self._told = plan.kept, plan.why  # logged once, not every round
+                log.warning(
+                    "InnoDB: Binlog file %s could not be purged because %s",
+                    file_name(plan.kept),
+                    plan.why,
+                )
 
     def _limits(self) -> list[tuple[Wanted, str]]:
         """The limits of age and size that are set, each with its option for the log."""
         options = self.options
-        found = []
-        if age := options.binlog_expire_logs_seconds:
-            limit = purge.before_time(self._clock() - age)
-            found.append((limit, f"binlog_expire_logs_seconds={age}"))
-        if size := options.max_binlog_total_size:
-            found.append((purge.above_size(size), f"max_binlog_total_size={size}"))
-        return found
-
-    def _purge_unasked(self, wanted: Wanted, name: str) -> None:
-        plan = self.purge(wanted, name)
-        if plan.kept is not None:
-            stay = [f for f in self._ask(purge.fates, wanted) if f.wanted and not f.goes]
-            size, oldest = sum(f.size for f in stay), min((f.modified for f in stay), default=0.0)
-            if self.held is None or size > self.held.size:
-                self.held = PurgeHeld(size, oldest, plan.why)
-        if plan.kept is not None and (plan.kept, plan.why) != self._told:
-            self._told = plan.kept, plan.why  # logged once, not every round
-            log.warning(
-                "InnoDB: Binlog file %s could not be purged because %s",
-                file_name(plan.kept),
-                plan.why,
-            )
+        return purge.limits(
+            options.binlog_expire_logs_seconds, options.max_binlog_total_size, self._clock()
+        )

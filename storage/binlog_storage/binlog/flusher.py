@@ -26,6 +26,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog_protocol.gtid import BinlogState
@@ -47,6 +48,7 @@ from binlog_storage.errors import DiskError, NoRoom, StoreFailed, TooManyOpenFil
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.publication import Publication
 from binlog_storage.log.survey import UNSYNCED_PAGES_MAX
+from binlog_storage.redo.format import TablesFrom
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class _Capture(NamedTuple):
     tail: FullPages
 
 
+@dataclass(eq=False)
 class Flusher:
     """Writes the pages of one store. One thread works at a time; others wait for it.
 
@@ -72,39 +75,32 @@ class Flusher:
         caretaker: makes the next file behind a checkpoint.
     """
 
-    def __init__(
-        self,
-        lock: threading.Lock,
-        durability: Durability,
-        pages: PageStore,
-        writer: LogWriter,
-        bounds: Bounds,
-        publication: Publication,
-        full: FullDisk,
-        caretaker: Worker,
-    ) -> None:
-        self._lock = lock
-        self._durability = durability
-        self._redo = durability.redo
-        self._pages = pages
-        self._writer = writer
-        self._bounds = bounds
-        self._publication = publication
+    _lock: threading.Lock
+    _durability: Durability
+    _pages: PageStore
+    _writer: LogWriter
+    _bounds: Bounds
+    _publication: Publication
+    _full: FullDisk
+    _caretaker: Worker
+
+    def __post_init__(self) -> None:
+        self._redo = self._durability.redo
         self.unpublished = ""
         """The reason why the durable end could not be published the last time; empty if it was."""
         self.unpublished_since = 0.0
-        self._full = full
         self._capture: _Capture | None = None
-        self._caretaker = caretaker
         self.working = threading.RLock()
         self._dirty: set[int] = set()
         self._unsynced = 0
         self.worker = Worker("binlog-flusher", self._round)
-        full.when_freed(self.worker.poke)
+        self._full.when_freed(self.worker.poke)
         self._published_at = 0.0
         self._resting = False
         self._hindrance = ""  # no descriptor is left: the thread logs it and tries again
         self.checkpoints = 0
+        self.checkpointed: Callable[[], None] = lambda: None
+        """Called behind each checkpoint."""
 
     # --- work ---
 
@@ -200,14 +196,18 @@ class Flusher:
             lsn = self._redo.lsn
             stand = self._writer.stand
             tail = self._writer.tail_taken()
+            tables = None
+            if self._redo.tables_unchanged and self._redo.tables is not None:
+                tables = TablesFrom(lsn, self._redo.epoch, self._redo.tables.snapshot)
         self._durability.sync_log()
         while batch := self._pages.ready(lsn, BATCH_PAGES):
             self._write(batch)
         self._put([tail])
         self._sync_files()
-        self._redo.write_checkpoint(lsn, stand)
+        self._redo.write_checkpoint(lsn, stand, tables)
         self.checkpoints += 1
         self.began(stand)
+        self.checkpointed()
 
     def publish(self) -> bool:
         """Publish the durable end to other processes. Returns whether it has moved.
@@ -227,7 +227,7 @@ class Flusher:
             while batch := self._pages.ready(capture.lsn, BATCH_PAGES):
                 self._write(batch)
             # A checkpoint has since written the page with more in it.
-            written = capture.lsn <= self._redo.checkpoint_lsn
+            written = capture.lsn <= self._redo.checkpoint.lsn
             if not written and not self._pages.is_in_file(capture.tail.key):
                 self._put([capture.tail])
             try:
@@ -292,12 +292,12 @@ class Flusher:
     def _checkpoint_due(self) -> bool:
         redo = self._redo
         entered = self._bounds.clean_file != self._writer.file_no
-        used = redo.lsn - redo.checkpoint_lsn
+        used = redo.lsn - redo.checkpoint.lsn
         # A record may need more than half of the log, with the state records that may come with it.
         return (
             entered
             or used > redo.capacity * CHECKPOINT_PART
-            or redo.room() < self._bounds.redo_wanted
+            or (redo.room() < self._bounds.redo_wanted and not redo.tables_hold)
         )
 
     def _write_some(self) -> bool:

@@ -30,12 +30,17 @@ class FullDisk:
     def __init__(self, wait: Callable[[float], object] | None = None) -> None:
         self._instead = wait
         self._changed = threading.Condition(threading.Lock())
-        self._error: NoRoom | None = None
+        self.error: NoRoom | None = None
+        """The error of the last write that found no space; None if the last one found space.
+
+        Not to be raised: an error that is raised again and again collects tracebacks.
+        """
         self.since = 0.0
         """The time when room was missing first, by the monotonic clock; it means nothing without `error`."""
         self._retry_at = 0.0
         self._said = ("", 0.0)  # the last log line, and its time
-        self._tries = 0  # how often room may have come
+        self.tries = 0
+        """How often room may have come so far. To be read before a try, for `met`."""
         self.is_closing = False
         self._when_freed: list[Callable[[], None]] = []
 
@@ -44,28 +49,15 @@ class FullDisk:
         self._when_freed.append(call)
 
     @property
-    def error(self) -> NoRoom | None:
-        """The error of the last write that found no space; None if the last one found space.
-
-        Not to be raised: an error that is raised again and again collects tracebacks.
-        """
-        return self._error
-
-    @property
     def retry_s(self) -> float:
         """Seconds until the next try."""
         return max(0.0, self._retry_at - time.monotonic())
 
     def require_time(self) -> None:
         """Raises `NoRoom` again while it is too early to try."""
-        error = self._error
+        error = self.error
         if error is not None and self.retry_s:
             raise NoRoom(str(error))
-
-    @property
-    def tries(self) -> int:
-        """How often room may have come so far. To be read before a try, for `met`."""
-        return self._tries
 
     def met(self, error: DiskFull, tries: int) -> NoRoom:
         """Note and log that there is no room. Returns the error to raise.
@@ -75,10 +67,10 @@ class FullDisk:
                 may be made at once.
         """
         with self._changed:
-            if self._error is None:
+            if self.error is None:
                 self.since = time.monotonic()
-            self._error = NoRoom(str(error))
-            self._retry_at = time.monotonic() + ROOM_RETRY_S if self._tries == tries else 0.0
+            self.error = NoRoom(str(error))
+            self._retry_at = time.monotonic() + ROOM_RETRY_S if self.tries == tries else 0.0
         return self.say(error)
 
     def say(self, error: DiskFull) -> NoRoom:
@@ -92,15 +84,15 @@ class FullDisk:
 
     def passed(self) -> None:
         """Note that a write found space."""
-        if self._error is not None:
-            self._error = None
+        if self.error is not None:
+            self.error = None
             log.info("InnoDB: there is room on the disk again")
 
     def freed(self) -> None:
         """Files were deleted: all waiters try again at once."""
         with self._changed:
             self._retry_at = 0.0
-            self._tries += 1
+            self.tries += 1
             self._changed.notify_all()
         for call in self._when_freed:
             call()
@@ -116,7 +108,7 @@ class FullDisk:
 
         Raises `NoRoom` if `given_up` returns True, and after `close`.
         """
-        error = self._error  # read once: another thread may find room meanwhile
+        error = self.error  # read once: another thread may find room meanwhile
         if error is not None and (self.is_closing or given_up()):
             raise NoRoom(str(error))
         if self._instead is not None:
@@ -125,8 +117,8 @@ class FullDisk:
             self._said = ("", 0.0)
             return
         with self._changed:
-            tries = self._tries
-            while self.retry_s and self._tries == tries:
+            tries = self.tries
+            while self.retry_s and self.tries == tries:
                 if self.is_closing or given_up():
                     break
                 self._changed.wait(min(self.retry_s, _LOOK_AGAIN_S))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.file_table import FileTable
 from binlog_storage.binlog.full_disk import FullDisk
-from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.errors import DiskError, DiskFull, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name
@@ -16,22 +17,17 @@ from binlog_storage.ibb.file_names import file_name
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class LateWrites:
     """The writes that the opening of one store has left, if its disk is a `PatientDisk`; else there are none."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        files: FileTable,
-        durability: Durability,
-        bounds: Bounds,
-        full: FullDisk,
-    ) -> None:
-        self._patient = disk if isinstance(disk, PatientDisk) else None
-        self._files = files
-        self._durability = durability
-        self._bounds = bounds
-        self._full = full
+    _patient: PatientDisk | None
+    _files: FileTable
+    _durability: Durability
+    _bounds: Bounds
+    _full: FullDisk
+    when_done: Callable[[], object] = lambda: None
+    """Called when there are none left any more."""
 
     @property
     def full(self) -> DiskFull | None:
@@ -65,6 +61,7 @@ class LateWrites:
         if not done:
             self.require_written()
         self._bounds.resume()
+        self.when_done()
         log.info("InnoDB: there was room for what opening had to write: commits go on")
         return True
 

@@ -22,6 +22,7 @@ from binlog_storage.binlog.fill_page import fill_page, fill_pages
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
+from binlog_storage.binlog.state_breaks import BREAKS_BYTES
 from binlog_storage.engine.references import Reason, References
 from binlog_storage.ibb import compressed_int, gtid_state
 from binlog_storage.ibb.chunk import (
@@ -44,6 +45,7 @@ from binlog_storage.redo.format import (
     MTR_OVERHEAD,
     UNLOGGED,
     WRITE_HEAD,
+    tables_record,
 )
 
 _PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and 0: nothing is out of band
@@ -76,6 +78,7 @@ class LogWriter:
         self._pages = pages
         self._redo = redo
         self._mtr: list[bytes] = []
+        self._tables: bytes | None = None
         self._log_whole_page = False  # the page is in its file already, with less in it
         self._state_bytes = 0  # upper bound of a full state record
         self._references = references or References()
@@ -85,7 +88,7 @@ class LogWriter:
         self._before_page_one = (
             BinlogState()
         )  # what that was for the file before, until it is forgotten
-        self._file_no = 0
+        self.file_no = 0  # of the file being written
         self._page_no = 0
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
@@ -97,11 +100,6 @@ class LogWriter:
         """The page behind the last one that was not logged."""
 
     @property
-    def file_no(self) -> int:
-        """The file being written."""
-        return self._file_no
-
-    @property
     def bytes_left(self) -> int:
         """About how many bytes the current file has left; 0 if state records are larger than a page."""
         if self._state_bytes > PAGE_SIZE:
@@ -111,14 +109,14 @@ class LogWriter:
     @property
     def stand(self) -> Position:
         """The write position. Unlike `end` it stays in the current page when that page is full."""
-        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+        return Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
 
     @property
     def end(self) -> Position:
         """The place of the next chunk, unless a state record or a new file comes first."""
         if self._at > PAGE_END - CHUNK_MIN:
-            return Position(self._file_no, (self._page_no + 1) * PAGE_SIZE)
-        return Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+            return Position(self.file_no, (self._page_no + 1) * PAGE_SIZE)
+        return Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
 
     @property
     def bytes_written(self) -> int:
@@ -138,7 +136,7 @@ class LogWriter:
         """Continue where recovery found the end."""
         self.state = found.state
         self._since_page_one = found.since_page_one
-        self._file_no = found.header.file_no
+        self.file_no = found.header.file_no
         self._page_no = found.page_no
         self._at = found.at
         self._sealed_bytes = -found.at
@@ -147,7 +145,7 @@ class LogWriter:
         self._interval = found.header.state_interval_pages
         self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
         self._log_whole_page = True
-        self._pages.begin_tail(self._file_no, self._page_no, self._page)
+        self._pages.begin_tail(self.file_no, self._page_no, self._page)
 
     def tail_taken(self) -> FullPages:
         """A checkpoint has copied the partial page: the next write to it logs the whole page again."""
@@ -161,10 +159,9 @@ class LogWriter:
         Args:
             before: bytes of another record that is written in front; then the set may have one file too many.
         """
-        seq_no = self.state.get(gtid.domain_id, gtid.server_id)
-        if seq_no is None or seq_no < gtid.seq_no:
+        if not self.state.has(gtid):
             return set()
-        following = self._file_no + 1
+        following = self.file_no + 1
         at_end = PAGE_END - self._at < CHUNK_MIN and self._page_no + 1 >= self._file_pages
         if at_end or (before and self.may_leave_file(before)):
             return {following, following + 1}
@@ -173,7 +170,14 @@ class LogWriter:
     def end_mtr(self) -> int:
         """Make one mini-transaction of all writes since the last call. Returns the LSN behind it."""
         parts, self._mtr = self._mtr, []
+        if self._tables is not None:
+            parts.append(self._tables)
+            self._tables = None
         return self._redo.append(*parts)
+
+    def take_along(self, tables: bytes) -> None:
+        """Let the mini-transaction that is open end with records of tables."""
+        self._tables = tables_record(tables)
 
     def may_leave_file(self, size: int) -> bool:
         """Whether a record of `size` bytes might reach into the next file."""
@@ -186,7 +190,7 @@ class LogWriter:
         """Upper bound of the redo bytes for a record of `size` bytes."""
         pages = size // CHUNK_DATA_MAX + 4
         states = pages // self._interval + 2 if self._interval else 2
-        written = size + states * self._state_bytes + 2 * PAGE_SIZE
+        written = size + states * self._state_bytes + 2 * PAGE_SIZE + BREAKS_BYTES
         return written + (pages + states) * _LOGGED_PAGE_BYTES + MTR_OVERHEAD
 
     def write(
@@ -205,7 +209,7 @@ class LogWriter:
             logged: if False, pages that this record fills alone are not in the redo (see `unlogged_end`).
         """
         self._make_room()
-        start = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
+        start = Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
         if gtid is not None:
             seq_no = self.state.get(gtid.domain_id, gtid.server_id)
             if seq_no is None:
@@ -216,12 +220,12 @@ class LogWriter:
         self._chunks(kind, data, head, logged=logged)
         return start
 
-    def write_plain(self, payload: bytes, gtid: Gtid) -> int | None:
+    def write_plain(self, payload: bytes, gtid: Gtid, tables: bytes = b"") -> int | None:
         """Write a commit record that fits on the page, as a mini-transaction: the fast way for nearly all groups.
 
         Returns the LSN behind it. None, and nothing is done, if the record does not fit, the page must be logged as a
         whole, or the GTID does not follow one of its domain and server: then `write` and `end_mtr` do it, more slowly.
-        A test holds the two ways equal, byte by byte.
+        A test holds the two ways equal, byte by byte. `tables` are records of tables that go with it.
         """
         at = self._at
         end = at + CHUNK_HEADER + 1 + len(payload)
@@ -236,7 +240,7 @@ class LogWriter:
         size = end - at
         body = b"".join(
             (
-                WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, size),
+                WRITE_HEAD.pack(KIND_WRITE | self.file_no & 1, self._page_no, at, size),
                 _PLAIN_COMMIT.pack(RecordType.COMMIT | LAST, size - CHUNK_HEADER, 0),
                 payload,
             )
@@ -244,6 +248,8 @@ class LogWriter:
         self._page[at:end] = body[WRITE_HEAD.size :]
         self._at = end
         self.commits += 1
+        if tables:
+            body += tables_record(tables)
         return self._redo.append(body)
 
     def write_run(self, run: GroupRun, index: int) -> int:
@@ -265,7 +271,7 @@ class LogWriter:
         self._since_page_one.update(gtid)
         self._at = end
         self.commits += done - index
-        head = WRITE_HEAD.pack(KIND_WRITE | self._file_no & 1, self._page_no, at, end - at)
+        head = WRITE_HEAD.pack(KIND_WRITE | self.file_no & 1, self._page_no, at, end - at)
         self._redo.append(head + self._page[at:end])
         return done
 
@@ -274,13 +280,13 @@ class LogWriter:
 
         A file with a successor must have no zeros at its end: readers would stop there for good.
         """
-        file_no = self._file_no
+        file_no = self.file_no
         if 0 < PAGE_END - self._at < CHUNK_MIN:
             # The page behind the filler is the last of the file then, and gets no state record (as in the vectors;
             # readers take it either way).
             self._file_pages = min(self._file_pages, self._page_no + 2)
         self._make_room()
-        if self._file_no == file_no:
+        if self.file_no == file_no:
             self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
             self._seal_page()
             self._mtr.append(CUT.pack(KIND_CUT | file_no & 1, self._page_no + 1))
@@ -350,20 +356,20 @@ class LogWriter:
             count = min(count, self._interval - page_no % self._interval)
         if count < 2:
             return 0
-        parity = self._file_no & 1
+        parity = self.file_no & 1
         kind = KIND_WRITE | parity if logged else 0
         pages, last, redo = fill_pages(data, done, count, first, then, kind, page_no)
         if not logged:
-            safe = self._pages.synced_pages(self._file_no)
+            safe = self._pages.synced_pages(self.file_no)
             redo = UNLOGGED.pack(KIND_UNLOGGED | parity, page_no, count, first, then, safe)
-            self.unlogged_end = (self._file_no, page_no + count)
+            self.unlogged_end = (self.file_no, page_no + count)
         self._mtr.append(redo)
         self._log_whole_page = False
         self._page[:] = pages[:PAGE_SIZE]
-        self._pages.add(self._file_no, page_no, pages, self._redo.lsn)
+        self._pages.add(self.file_no, page_no, pages, self._redo.lsn)
         self._sealed_bytes += (count - 1) * PAGE_END
         self._page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
-        self._pages.begin_tail(self._file_no, self._page_no, last)
+        self._pages.begin_tail(self.file_no, self._page_no, last)
         return count
 
     def _log(self, begin: int) -> None:
@@ -371,7 +377,7 @@ class LogWriter:
         if self._log_whole_page:
             self._log_whole_page = False
             begin = 0
-        kind = KIND_WRITE | self._file_no & 1
+        kind = KIND_WRITE | self.file_no & 1
         self._mtr.append(WRITE_HEAD.pack(kind, self._page_no, begin, self._at - begin))
         self._mtr.append(bytes(memoryview(self._page)[begin : self._at]))
 
@@ -388,10 +394,10 @@ class LogWriter:
             if self._page_no + 1 < self._file_pages:
                 self._enter_page(self._page_no + 1, nested=nested)
             else:
-                self._enter_file(self._file_no + 1)
+                self._enter_file(self.file_no + 1)
 
     def _seal_page(self) -> None:
-        self._pages.add(self._file_no, self._page_no, seal(self._page), self._redo.lsn)
+        self._pages.add(self.file_no, self._page_no, seal(self._page), self._redo.lsn)
         self._sealed_bytes += self._at
 
     def _enter_page(
@@ -401,7 +407,7 @@ class LogWriter:
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
         self._log_whole_page = False
-        self._pages.begin_tail(self._file_no, page_no, self._page)
+        self._pages.begin_tail(self.file_no, page_no, self._page)
         if not nested and page_no > 1:
             self._before_page_one.clear()
         if page_no == 1:
@@ -414,7 +420,7 @@ class LogWriter:
 
     def _enter_file(self, file_no: int) -> None:
         options = self.options
-        self._file_no = file_no
+        self.file_no = file_no
         full_state = self._full_state()
         # A state that fills the file would lead to the next file, and its state, without end.
         self._file_pages = max(options.file_pages, 4 * self._pages_of(full_state))

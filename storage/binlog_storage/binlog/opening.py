@@ -13,10 +13,12 @@ fact of the store, so that a missing log, or that of another store, is noticed.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog_protocol.gtid import BinlogState
@@ -28,27 +30,34 @@ from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered, Recovery
 from binlog_storage.binlog.replay import plan_replay
 from binlog_storage.disk.disk import Disk
-from binlog_storage.disk.state import StateStore
-from binlog_storage.errors import CorruptRedo
+from binlog_storage.disk.state import KNOWS_BREAKS_KEY, REDO_KEY, STORE_KEY, StateStore
+from binlog_storage.errors import CorruptRedo, CorruptTables, without_advice
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import Published, read_published
 from binlog_storage.redo import log as redo_log
-from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.redo.format import BLOCK, REDO_NAME, RedoFormatError, TablesFrom
 from binlog_storage.redo.log import RedoLog
+from binlog_storage.redo.reader import RedoReader
+from binlog_storage.tables import snapshot
+from binlog_storage.tables.rebuild import Rebuild
+from binlog_storage.tables.snapshot import Begin, OpenTrx
 
 log = logging.getLogger(__name__)
 
-REDO_KEY = "redo/uuid"
-STORE_KEY = "store"
+_FREEZE_FROM = 100_000  # objects made by a start
 
 
 class Opened(NamedTuple):
-    """The redo log, ready for `append`, and the writer's place in the files; None if there is no data yet."""
+    """The redo log, ready for `append`, the writer's place in the files, and the tables.
+
+    The place is None if there is no data yet.
+    """
 
     redo: RedoLog
     found: Recovered | None
+    tables: Rebuild
 
 
 def open_log(
@@ -58,11 +67,10 @@ def open_log(
     facts: StateStore | None,
     options: StoreOptions,
     lock: threading.Lock,
-    new_uuid: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
 ) -> Opened:
     """Recover the store in a directory, or begin a new one.
 
-    Raises `CorruptRedo`, `CorruptBinlog`, before anything is changed; `DiskError`.
+    Raises `CorruptRedo`, `CorruptBinlog`, `CorruptTables`, before anything is changed; `DiskError`.
     """
     ignored = options.innodb_force_recovery >= NO_LOG_REDO
     there = REDO_NAME in disk.names()
@@ -77,6 +85,7 @@ def open_log(
         )
     if there:
         disk.open(REDO_NAME).close()  # it can be replaced then
+    tables = _without_pages(disk) if there else _without_log(disk)
     recovery = Recovery(disk, pages)
     recovery.plan(prepared, ours=ignored)
     found = recovery.found
@@ -91,10 +100,20 @@ def open_log(
     _claim(facts)
     recovery.carry_out()
     stand = _made_durable(disk, found)
-    made = new_uuid()
+    made = uuid.uuid4().bytes
     if facts is not None:
-        facts.set(REDO_KEY, None)  # a crash from here on may leave a log or none: both are right
-    redo_log.make(disk, uuid=made, size=options.innodb_log_file_size, epoch=0, lsn=lsn, end=stand)
+        # A crash from here on may leave a log or none: both are right. State breaks were in the one that is lost.
+        facts.update({REDO_KEY: None, KNOWS_BREAKS_KEY: None})
+    begin = _snapshot_at(disk, tables, made, lsn, 0)
+    redo_log.make(
+        disk,
+        uuid=made,
+        size=options.innodb_log_file_size,
+        epoch=0,
+        lsn=lsn,
+        end=stand,
+        tables=begin,
+    )
     if facts is not None:
         facts.set(REDO_KEY, made.hex())
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
@@ -103,7 +122,34 @@ def open_log(
     except BaseException:
         redo.close()
         raise
-    return Opened(redo, found)
+    return Opened(redo, found, tables)
+
+
+def _without_log(disk: Disk) -> Rebuild:
+    tables = Rebuild()
+    tables.load_alone(disk)
+    return tables
+
+
+def _without_pages(disk: Disk) -> Rebuild:
+    """The tables of a store whose files are taken as they are (innodb_force_recovery): rows are nowhere but here.
+
+    As much of the log as can be read is applied to them.
+    """
+    tables = Rebuild()
+    with contextlib.closing(disk.open(REDO_NAME)) as file:
+        try:
+            log_file = RedoReader(file)
+            tables.load(disk, log_file.uuid, log_file.checkpoint.tables)
+        except (CorruptRedo, CorruptTables) as error:
+            log.warning("%s; the tables are taken without it", without_advice(error))
+            return _without_log(disk)
+        try:
+            tables.read_log(log_file)
+        except (CorruptRedo, CorruptTables, RedoFormatError) as error:
+            log.warning("%s; the tables are taken as they were up to there", without_advice(error))
+            tables.memory.redone()
+    return tables
 
 
 def _open_existing(
@@ -115,6 +161,7 @@ def _open_existing(
     lock: threading.Lock,
     told: Published | None,
 ) -> Opened:
+    tables = Rebuild()
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
     try:
         known = None if facts is None else facts.get(REDO_KEY)
@@ -124,7 +171,9 @@ def _open_existing(
                 "store was not opened and nothing was changed: put the right one back; or start once with "
                 "innodb_force_recovery=6"
             )
-        replay = plan_replay(disk, redo)
+        with _no_collections():
+            tables.load(disk, redo.uuid, redo.checkpoint.tables)
+            replay = plan_replay(disk, redo, tables)
         end = replay.end
         _require_published(told, redo, end)
         recovery = Recovery(disk, pages, replay)
@@ -132,7 +181,12 @@ def _open_existing(
         # From here on the store is changed.
         _claim(facts)
         recovery.carry_out()
-        if options.innodb_log_file_size != redo.size:
+        redo.tables, redo.tables_logged = tables.begin, tables.logged
+        resize = options.innodb_log_file_size != redo.size
+        if tables.begin is not None and (resize or redo.room() < BLOCK):
+            redo.sync()
+            redo.tables = _snapshot_at(disk, tables, redo.uuid, redo.lsn, redo.epoch)
+        if resize:
             redo.close()
             redo = _resized(disk, redo, options, lock, end)
         redo.begin(end)
@@ -141,7 +195,24 @@ def _open_existing(
     except BaseException:
         redo.close()
         raise
-    return Opened(redo, recovery.found)
+    return Opened(redo, recovery.found, tables)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Rows are made by the million, and none of it is garbage: to look for some would take as long again.
+
+    Many are frozen: the next collection, and each later one of everything, would walk over all of them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            if gc.get_count()[0] >= _FREEZE_FROM:
+                gc.freeze()
+            gc.enable()
 
 
 def _claim(facts: StateStore | None) -> None:
@@ -175,8 +246,34 @@ def _resized(
         redo.lsn,
     )
     size = options.innodb_log_file_size
-    redo_log.make(disk, uuid=redo.uuid, size=size, epoch=redo.epoch, lsn=redo.lsn, end=end)
+    redo_log.make(
+        disk,
+        uuid=redo.uuid,
+        size=size,
+        epoch=redo.epoch,
+        lsn=redo.lsn,
+        end=end,
+        tables=redo.tables,
+    )
     return RedoLog(disk, lock, options.innodb_log_buffer_size)
+
+
+def _snapshot_at(
+    disk: Disk, tables: Rebuild, uuid: bytes, lsn: int, epoch: int
+) -> TablesFrom | None:
+    """Write the tables as they are: from then on they need no log in front of that LSN. None without tables."""
+    if tables.begin is None:
+        return None
+    begin = TablesFrom(lsn, epoch, tables.begin.snapshot + 1)
+    unfinished = [OpenTrx.of(trx) for trx in tables.open.values()]
+    snapshot.write(
+        disk,
+        Begin(uuid, begin, unfinished),
+        tables.memory,
+        threading.Lock(),
+        lambda: (lsn, tables.next_trx),
+    )
+    return begin
 
 
 def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
@@ -198,11 +295,8 @@ def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
         return None
     current = found.header.file_no
     for file_no in sorted({current - 1, current} & set(file_numbers(disk.names()))):
-        file = disk.open(file_name(file_no))
-        try:
+        with contextlib.closing(disk.open(file_name(file_no))) as file:
             file.fdatasync()
-        finally:
-            file.close()
     return Position(current, found.page_no * PAGE_SIZE + found.at)
 
 
@@ -211,11 +305,7 @@ def _tell_lost(told: Published | None, found: Recovered | None) -> None:
     if told is None:
         return
     have = BinlogState() if found is None else found.state
-    lost = [
-        gtid
-        for gtid in BinlogState.parse(told.state).entries()
-        if (have.get(gtid.domain_id, gtid.server_id) or 0) < gtid.seq_no
-    ]
+    lost = [gtid for gtid in BinlogState.parse(told.state).entries() if not have.has(gtid)]
     if lost:
         log.warning(
             "the files hold less than was durable: groups up to %s are lost",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from binlog_storage.ibb.oob import PIECE_BYTES_MAX
 from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2
@@ -14,6 +15,10 @@ STATE_INTERVAL_DEFAULT = 2 << 20
 PAGE_CACHE_BYTES_DEFAULT = 32 << 20
 LOG_BUFFER_SIZE_DEFAULT = 16 << 20
 LOG_FILE_SIZE_MIN = 256 << 10
+UNDO_BACKGROUND: Final = 0
+UNDO_SYNCHRONOUS: Final = 1
+UNDO_NEVER: Final = 2
+NO_TRX_UNDO = 3  # innodb_force_recovery: transactions without an end stay as they are
 NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
 
 
@@ -29,7 +34,10 @@ class StoreOptions:
     slave_connections_needed_for_purge: replicas that must be connected for any purge.
     innodb_log_file_size: size of the redo log; also the most that recovery has to read.
     innodb_log_buffer_size: the part of the redo log that is not written yet, in memory, at most.
-    innodb_force_recovery: 6 opens a store without its redo log; groups that were only there are lost.
+    innodb_force_recovery: 3 to 5 undo no transaction of tables; 6 opens a store without its redo log: groups that were
+        only there are lost.
+    undo_at_start: when transactions of tables without an end are undone: `UNDO_BACKGROUND`; `UNDO_SYNCHRONOUS`, before
+        opening returns; `UNDO_NEVER`: they stay open, with their locks.
     """
 
     max_binlog_size: int = FILE_BYTES_MAX
@@ -41,6 +49,13 @@ class StoreOptions:
     innodb_log_file_size: int = 4 << 20  # for a store without a server, which has its own default
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
+    undo_at_start: int = UNDO_BACKGROUND
+
+    @property
+    def undo(self) -> int:
+        """`undo_at_start`, or what innodb_force_recovery makes of it."""
+        kept = NO_TRX_UNDO <= self.innodb_force_recovery < NO_LOG_REDO
+        return UNDO_NEVER if kept else self.undo_at_start
 
     def __post_init__(self) -> None:
         if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:

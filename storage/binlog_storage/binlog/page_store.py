@@ -67,7 +67,7 @@ class PageStore:
         self._lock = threading.Lock()
         self.files = FileTable(disk, full or FullDisk())
         self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
-        self._cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)
+        self.cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)  # its capacity
         self._unflushed: dict[PageKey, bytes] = {}
         self._unflushed_runs: list[FullPages] = []  # entries of several pages, ascending
         # All entries in order: in memory, and not in their file yet.
@@ -160,7 +160,8 @@ class PageStore:
 
     def numbers(self) -> list[int]:
         """File numbers, ascending, files that are not made yet included."""
-        return sorted({*self.files.numbers(), *list(self._new_files)})
+        planned = list(self._new_files)  # first: one that is made meanwhile is among the files then
+        return sorted({*planned, *self.files.numbers()})
 
     def first_number(self) -> int:
         """Number of the oldest file. Raises `PositionPurged` if there is none."""
@@ -179,11 +180,6 @@ class PageStore:
     def pages_cached(self) -> int:
         """Pages in the cache now."""
         return len(self._cache)
-
-    @property
-    def cache_pages(self) -> int:
-        """Capacity of the cache in pages."""
-        return self._cache_pages
 
     def _read(
         self,
@@ -229,7 +225,7 @@ class PageStore:
         cache = self._cache
         if key in cache or key == self._tail_key or self._unflushed_page(key) is not None:
             return
-        if len(cache) >= self._cache_pages:
+        if len(cache) >= self.cache_pages:
             cache.popitem(last=False)
         cache[key] = page
 

@@ -10,7 +10,7 @@ from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.replay import Replay
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, seal
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_zero, seal
 from binlog_storage.log.log_file import first_empty, read_header
 
 
@@ -94,6 +94,6 @@ class PlannedPages:
         if cut is not None and file_no == cut.file_no and page_no >= cut.page_no:
             return page_no > cut.page_no or not cut.in_page
         if self._replay is not None and self._replay.touches(file_no):
-            return not any(self._replay.page(file_no, page_no) or b"")
+            return is_zero(self._replay.page(file_no, page_no) or b"")
         with self._pages.files.use(file_no) as file:
-            return file is None or not any(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+            return file is None or is_zero(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from binlog_storage.engine.references import Pin, Reason, References
-from binlog_storage.errors import CorruptBinlog, XaStateError
+from binlog_storage.errors import XaStateError
 from binlog_storage.ibb import xa
 from binlog_storage.ibb.chunk import Record, RecordType
+from binlog_storage.ibb.records import parsed
 from binlog_storage.ibb.xa import XaPrepare, Xid
 
 
 class PreparedTransactions:
     """The prepared transactions of a store, by XID. The store's append lock is held around every call."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: References, *, keep_committed: bool = False) -> None:
         self._references = references
         self._by_xid: dict[Xid, tuple[XaPrepare, Pin]] = {}
+        self._keep_committed = keep_committed
+        self.committed: dict[Xid, Pin] = {}
+        """With `keep_committed`, names that recovery has found committed: other engines may not know it yet."""
 
     def __len__(self) -> int:
         return len(self._by_xid)
@@ -53,10 +57,23 @@ class PreparedTransactions:
 
         Raises `CorruptBinlog`.
         """
-        try:
-            if record.type == RecordType.XA_PREPARE:
-                self.add(xa.decode_prepare(record.data), record.start.file_no)
-            elif record.type == RecordType.XA_COMPLETE:
-                self.discard(xa.decode_complete(record.data).xid)
-        except ValueError as error:
-            raise CorruptBinlog(*record.start, str(error), record.data) from None
+        if record.type == RecordType.XA_PREPARE:
+            prepare = parsed(xa.decode_prepare, record.data, record.start)
+            self.add(prepare, record.start.file_no)
+        elif record.type == RecordType.XA_COMPLETE:
+            complete = parsed(xa.decode_complete, record.data, record.start)
+            self.discard(complete.xid)
+            if (
+                self._keep_committed
+                and not complete.rolled_back
+                and complete.xid not in self.committed
+            ):
+                self.committed[complete.xid] = self._references.hold(
+                    Reason.PREPARED_XA, complete.xid.sql(), record.start.file_no
+                )
+
+    def forget_committed(self) -> None:
+        """All engines know what recovery has found."""
+        for hold in self.committed.values():
+            hold.release()
+        self.committed = {}

@@ -19,6 +19,7 @@ refused has not been changed. Then it is done (`Recovery.carry_out`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Iterator
@@ -34,11 +35,11 @@ from binlog_storage.binlog.replay import Replay
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog, StorageError, TruncatedRecord
 from binlog_storage.ibb import xa
-from binlog_storage.ibb.chunk import Position, Record, RecordType, last_chunk
+from binlog_storage.ibb.chunk import Position, RecordType, last_chunk
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
-from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader, parsed
 from binlog_storage.log.group_reader import read_head
 from binlog_storage.log.log_file import grown, read_state, read_state_record, states_back
 from binlog_storage.log.survey import ADVICE, UNSYNCED_PAGES_MAX, survey
@@ -287,8 +288,9 @@ def _walk(
     file_no = start.file_no
     try:
         for record in reader:
-            if record.type == RecordType.XA_COMPLETE and not _rolled_back(record):
-                completed = record.start
+            if record.type == RecordType.XA_COMPLETE:
+                complete = parsed(xa.decode_complete, record.data, record.start)
+                completed = completed if complete.rolled_back else record.start
             if record.type != RecordType.COMMIT:
                 continue
             completed = None
@@ -312,13 +314,6 @@ def _walk(
     return walk
 
 
-def _rolled_back(record: Record) -> bool:
-    try:
-        return xa.decode_complete(record.data).rolled_back
-    except ValueError as error:
-        raise CorruptBinlog(*record.start, str(error), record.data) from None
-
-
 def _cut(disk: Disk, cut: Position, current: int) -> None:
     """End the store at `cut`; everything behind is kept aside. `current` is the last file with data."""
     # Page 1 begins with the state of the file. A file without it is removed, and the data end in the one before.
@@ -327,8 +322,7 @@ def _cut(disk: Disk, cut: Position, current: int) -> None:
         put_aside(disk, file_no)
     if last < cut.file_no:
         return
-    file = disk.open(file_name(cut.file_no))
-    try:
+    with contextlib.closing(disk.open(file_name(cut.file_no))) as file:
         size = file.size()
         page_start = cut.page_no * PAGE_SIZE
         tail = file.pread(size - page_start, page_start).rstrip(b"\0")
@@ -343,16 +337,11 @@ def _cut(disk: Disk, cut: Position, current: int) -> None:
             file.pwrite(seal(page), page_start)
         file.truncate(size)
         file.fdatasync()
-    finally:
-        file.close()
 
 
 def _restore_size(disk: Disk, found: Recovered) -> None:
     """Give the current file the length in its header, if a crash left it shorter."""
-    file = disk.open(file_name(found.header.file_no))
-    try:
+    with contextlib.closing(disk.open(file_name(found.header.file_no))) as file:
         if file.size() < found.file_pages * PAGE_SIZE:
             file.truncate(found.file_pages * PAGE_SIZE)
             file.fdatasync()
-    finally:
-        file.close()

@@ -17,6 +17,7 @@ and the next start begins from its checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from collections.abc import Sequence
@@ -29,9 +30,18 @@ from binlog_storage.errors import CorruptBinlog, CorruptRedo
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, Position
 from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader, header_page
 from binlog_storage.ibb.file_names import file_name, file_numbers
-from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
-from binlog_storage.redo.format import REDO_NAME, Cut, RedoFormatError, RedoRecord, Unlogged, Write
+from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_sound, is_zero, seal
+from binlog_storage.redo.format import (
+    REDO_NAME,
+    Cut,
+    RedoFormatError,
+    RedoRecord,
+    Tables,
+    Unlogged,
+    Write,
+)
 from binlog_storage.redo.log import RedoLog
+from binlog_storage.tables.rebuild import Rebuild
 
 log = logging.getLogger(__name__)
 
@@ -45,25 +55,33 @@ _ADVICE = (
 )
 
 
-def plan_replay(disk: Disk, redo: RedoLog) -> Replay:
-    """Plan the changes that the redo since the checkpoint makes to the files. Nothing is changed yet.
+def plan_replay(disk: Disk, redo: RedoLog, tables: Rebuild | None = None) -> Replay:
+    """Plan the changes that the redo since the checkpoint makes to the files, and make the tables as it says.
 
-    Raises `CorruptRedo`, `CorruptBinlog`, `DiskError`.
+    Nothing is changed on disk yet. Raises `CorruptRedo`, `CorruptBinlog`, `CorruptTables`, `DiskError`.
     """
+    tables = tables or Rebuild()
     begin = redo.checkpoint.end
     pages = None if begin is None else _require_begin(disk, begin).pages
     follower = _Follower(begin, pages)
     count = 0
+    from_lsn = redo.checkpoint.lsn  # of the pages: the tables may begin before it
     try:
-        for mtr in redo.replay():
-            if not count:
+        for mtr in redo.replay(tables.take):
+            of_pages = mtr.lsn >= from_lsn and not mtr.is_of_tables
+            if of_pages and not count:
                 _require_match(disk, begin, mtr.lsn, next(mtr.records()))
-            count += 1
+            count += of_pages
             for record in mtr.records():
-                follower.apply(record, mtr.lsn)
+                if isinstance(record, Tables):
+                    tables.apply(record.data, mtr.lsn, redo.reading_epoch)
+                elif of_pages:
+                    follower.apply(record, mtr.lsn)
     except RedoFormatError as error:
         raise CorruptRedo(f"{REDO_NAME} holds {error}{_ADVICE}") from None
-    replay = Replay(disk, redo, begin, follower.files, follower.end, count)
+    tables.done(redo.lsn)
+    files = {file.number: file for file in follower.files}
+    replay = Replay(disk, redo, begin, files, follower.end, count)
     replay.check()
     return replay
 
@@ -126,12 +144,12 @@ def _start_lsn(disk: Disk, file_no: int) -> int | None:
 
 
 def _header(disk: Disk, file_no: int) -> FileHeader | None:
-    file = disk.open(file_name(file_no))
-    try:
-        page = file.pread(PAGE_SIZE, 0)
-    finally:
-        file.close()
-    return FileHeader.parse(page, file_no)
+    return FileHeader.parse(_read_page(disk, file_no, 0), file_no)
+
+
+def _read_page(disk: Disk, file_no: int, page_no: int) -> bytes:
+    with contextlib.closing(disk.open(file_name(file_no))) as file:
+        return file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
 
 
 def _require_begin(disk: Disk, begin: Position) -> FileHeader:
@@ -252,6 +270,7 @@ class _Follower:
         self._page_no, self._at, self._begun = 0, PAGE_END, True
 
 
+@dataclass(eq=False)
 class Replay:
     """The files as the redo makes them: first to be read as a plan, then to be made.
 
@@ -261,21 +280,12 @@ class Replay:
         end: the write position, in the page that was being filled; None if there is no data.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        redo: RedoLog,
-        begin: Position | None,
-        files: list[_PlannedFile],
-        end: Position | None,
-        count: int,
-    ) -> None:
-        self._disk = disk
-        self._redo = redo
-        self._begin = begin
-        self._files = {file.number: file for file in files}
-        self.end = end
-        self._count = count
+    _disk: Disk
+    _redo: RedoLog
+    _begin: Position | None
+    _files: dict[int, _PlannedFile]
+    end: Position | None
+    _count: int
 
     def check(self) -> None:
         """Check the page of the checkpoint, unless the redo begins it anew. Raises `CorruptBinlog`."""
@@ -284,7 +294,7 @@ class Replay:
             return
         there = self._there(end.file_no, end.page_no)
         check(there, end.file_no, end.page_no)
-        if end.in_page and not any(there):
+        if end.in_page and is_zero(there):
             raise CorruptBinlog(*end.page_start, f"an empty page, but it was written{_ADVICE}")
 
     # --- the files as they will be ---
@@ -345,18 +355,14 @@ class Replay:
                         page[:] = bytes(PAGE_SIZE)
                     page[record.offset : record.offset + len(record.data)] = record.data
                     begun = True
-                elif begun:
+                elif begun and not isinstance(record, Tables):
                     return seal(page)
         return seal(page)
 
     def _there(self, file_no: int, page_no: int) -> bytes:
         if file_name(file_no) not in self._disk.names():
             return b""
-        file = self._disk.open(file_name(file_no))
-        try:
-            return file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
-        finally:
-            file.close()
+        return _read_page(self._disk, file_no, page_no)
 
     # --- made ---
 
@@ -365,14 +371,11 @@ class Replay:
         if self._begin is None:
             _remove_all(self._disk)
         for file in self._files.values():
-            applier = _Applier(self._disk, self, file)
-            try:
+            with contextlib.closing(_Applier(self._disk, self, file)) as applier:
                 if self.end is not None and file.number == self.end.file_no:
                     applier.end_at(self.end)
                 else:
                     applier.end_file()
-            finally:
-                applier.close()
         if self._count:
             log.info(
                 "InnoDB: Starting crash recovery from checkpoint LSN=%d; applied %d bytes of redo to the binlog",
@@ -483,11 +486,11 @@ class _Applier:
         assert sealed is not None
         surplus = self._surplus(end.page_no + 1)
         torn = len(there) == PAGE_SIZE and not is_sound(there)
-        beyond = any(there[end.in_page : PAGE_END])
+        beyond = not is_zero(there[end.in_page : PAGE_END])
         if surplus or (beyond and not torn):
             kept = b"".join(page for _, page in surplus)
             keep_aside(self._disk, end.file_no, end.page_no, end.in_page, there + kept)
-        self._batch = [(number, ZERO_PAGE) for number, page in surplus if any(page)]
+        self._batch = [(number, ZERO_PAGE) for number, page in surplus if not is_zero(page)]
         # A page of the redo is written even if the file has it already: its sync may have failed before the restart,
         # and then the kernel shows a page that it will never write.
         if end.page_no in self._planned.begins or there != sealed:
@@ -502,7 +505,7 @@ class _Applier:
             if not page:
                 break
             found.append((number, page))
-            if page.strip(b"\0"):
+            if not is_zero(page):
                 last = len(found)
             number += 1
         return found[:last]
@@ -513,12 +516,9 @@ class _Applier:
             self._file.allocate(self._planned.pages * PAGE_SIZE)
 
     def _drop_file(self, number: int) -> None:
-        file = self._disk.open(file_name(number))
-        try:
-            empty = not any(file.pread(2 * PAGE_SIZE, 0))
+        with contextlib.closing(self._disk.open(file_name(number))) as file:
+            empty = is_zero(file.pread(2 * PAGE_SIZE, 0))
             whole = file.size() >= 2 * PAGE_SIZE and file.size() % PAGE_SIZE == 0
-        finally:
-            file.close()
         if empty and whole and number == self._planned.number + 1:
             return  # made ahead
         if empty:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.late_writes import LateWrites
+from binlog_storage.binlog.table_snapshots import TableSnapshots
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.errors import WaitGivenUp
+from binlog_storage.ibb.page import PAGE_SIZE
 
 MOMENT_S = 0.5  # the longest wait of a thread that must not block
 
 
+@dataclass(eq=False)
 class Room:
     """The waits of one store for room.
 
@@ -29,19 +33,15 @@ class Room:
         flusher: makes room, in all other cases.
     """
 
-    def __init__(
-        self,
-        lock: threading.Lock,
-        bounds: Bounds,
-        late: LateWrites,
-        caretaker: Worker,
-        flusher: Flusher,
-    ) -> None:
-        self._lock = lock
-        self.bounds = bounds
-        self._late = late
-        self._caretaker = caretaker
-        self._flusher = flusher
+    _lock: threading.Lock
+    bounds: Bounds
+    _late: LateWrites
+    _caretaker: Worker
+    _flusher: Flusher
+    snapshots: TableSnapshots | None = None
+    """Make the room that tables take; None while there are none."""
+
+    def __post_init__(self) -> None:
         self._closing = False
         self._hasty: int | None = None  # the thread that must not block
         self.redo_waits = 0
@@ -117,10 +117,21 @@ class Room:
         if not self._relieve():
             self.bounds.wait_freed(seen)
 
+    def relieve_tables(self) -> None:
+        """Make the room that tables take in the log, if that is where there is none for a next file."""
+        bounds = self.bounds
+        bounds.redo_wanted = max(bounds.redo_wanted, bounds.redo_needed(2 * PAGE_SIZE))
+        try:
+            if self.snapshots is not None:
+                self.snapshots.relieve()
+        finally:
+            bounds.redo_wanted = 0
+
     def _relieve(self) -> bool:
         """Make room, without the lock. Returns True if there is room now, False if a thread is making it."""
         if self._late.full is None:
-            return self._flusher.relieve()
+            made = self.snapshots is not None and self.snapshots.relieve()
+            return self._flusher.relieve() or made
         if self._caretaker.running:
             return False
         self._late.relieve()

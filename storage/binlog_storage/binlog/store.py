@@ -20,32 +20,42 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.binlog.appender import Appender
+from binlog_storage.binlog.appender import Appender, ChangeAtOnce, OpenGroup
 from binlog_storage.binlog.bounds import Bounds
+from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.durability import Durability
-from binlog_storage.binlog.file_groups import groups_of_file
 from binlog_storage.binlog.file_keeper import FileKeeper
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.late_writes import LateWrites
 from binlog_storage.binlog.limits import largest_step
 from binlog_storage.binlog.log_writer import LogWriter
-from binlog_storage.binlog.open_group import OpenGroup
 from binlog_storage.binlog.opening import open_log
-from binlog_storage.binlog.options import PAGES_MIN, StoreOptions
+from binlog_storage.binlog.options import (
+    FILE_BYTES_MAX,
+    PAGES_MIN,
+    UNDO_NEVER,
+    UNDO_SYNCHRONOUS,
+    StoreOptions,
+)
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered
 from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
+from binlog_storage.binlog.table_snapshots import TableSnapshots
+from binlog_storage.binlog.two_phase import TwoPhase
+from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
+from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
@@ -69,37 +79,54 @@ from binlog_storage.errors import (
     StorageError,
     StoreFailed,
     TooManyOpenFiles,
+    WaitGivenUp,
 )
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.records import RecordReader
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.log import search
 from binlog_storage.log.batch_reader import read_batch, read_placed_batch
 from binlog_storage.log.first_file import FirstFile
+from binlog_storage.log.group_reader import group_pieces
 from binlog_storage.log.halves import behind_halves, refers_back
 from binlog_storage.log.locate import locate
 from binlog_storage.log.log_file import read_state, state_at
 from binlog_storage.log.publication import Publication
 from binlog_storage.log.search import FileShape
 from binlog_storage.log.whole_file import require_full, require_whole
+from binlog_storage.tables.facts import FactTables, binlog_begins
+from binlog_storage.tables.participants import Participant, RowKeeper
+from binlog_storage.tables.rebuild import Rebuild
+from binlog_storage.tables.rows import COMMITTED, ELSEWHERE, Version
+from binlog_storage.tables.store import ReadView, TableStore, TableTransaction
+from binlog_storage.tables.undo import Undoer
 
 log = logging.getLogger(__name__)
 
 _FILES_LOOKED_AT = 256  # files of which a few pages are checked when the store is opened
 _XIDS_LOGGED = 10
+_UNDO_STEPS = 64  # at once, where nobody waits
 
 
 class IbbEngine:
-    """See `binlog_storage.engine.interface.BinlogEngine`. Every method may be called from any thread.
+    """See `binlog_storage.engine.BinlogEngine`, and there for each method that says nothing here.
+
+    Every method may be called from any thread.
 
     Args:
         disk: the directory. With a `PatientDisk` a store can be opened while the disk is full: it is served, and
             nothing is appended until there is room.
-        facts: keeps facts for searches beside the files; without it a search reads the state of every file.
+        facts: the file that keeps facts beside the redo log; without it a search reads the state of every file.
         background: call `start` at once. Without `start`, the owner calls `step`.
         clock: gives seconds since 1970, for purge by age.
         wait_for_room: waits for room, its argument are seconds; by default a wait that `close` ends.
+        participants: engines with logs of their own; what they have prepared is settled by the binlog.
+        row_keeper: one more of them, which keeps the rows of tables whose numbers say so.
+
+    Attributes:
+        facts: what the server itself keeps, as rows of tables.
     """
 
     def __init__(
@@ -111,8 +138,11 @@ class IbbEngine:
         background: bool = False,
         clock: Callable[[], float] = time.time,
         wait_for_room: Callable[[float], object] | None = None,
+        participants: Sequence[Participant] = (),
+        row_keeper: RowKeeper | None = None,
     ) -> None:
-        """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `DiskError`."""
+        """Open the store in `disk`, or begin one. Raises `CorruptBinlog`, `CorruptTables`, `DiskError`."""
+        self.row_keeper = row_keeper
         self._options = options or StoreOptions()
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
@@ -126,14 +156,20 @@ class IbbEngine:
         self._full = FullDisk(wait_for_room)
         self._known = _Known()
         with contextlib.ExitStack() as opened:  # closes all that is open after any error
+            if row_keeper is not None:
+                opened.callback(row_keeper.close)
             self._pages = PageStore(disk, cache_pages, self._full)
             opened.callback(self._pages.close)
-            self._prepared = PreparedTransactions(self.references)
-            self._redo, found = open_log(
+            self._prepared = PreparedTransactions(
+                self.references,
+                keep_committed=bool(participants) or (row_keeper is not None and row_keeper.exists),
+            )
+            self._redo, found, rebuilt = open_log(
                 disk, self._pages, self._prepared, facts, self._options, self._append_lock
             )
             opened.callback(self._redo.close)
             self._make_parts(facts, clock, None if found is None else found.last_marker)
+            self._make_tables(rebuilt, participants)
             opened.callback(self._flusher.close)
             if found is None:
                 self._begin_new(BinlogState())
@@ -142,16 +178,127 @@ class IbbEngine:
             else:
                 self._go_on(found)
             self._late.opened()
+            if (full := self._late.full) is not None:
+                self._bounds.pause()
+                log.error(
+                    "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
+                    "PURGE BINARY LOGS makes some",
+                    full,
+                )
+            self._settle_tables()
+            self.facts = FactTables(self.tables, facts, self._why_full)
+            self._breaks.take_over(lambda: self._why_full() is not None)
+            if row_keeper is not None:
+                self._load(row_keeper)
             opened.pop_all()
-        if (full := self._late.full) is not None:
-            self._bounds.pause()
-            log.error(
-                "InnoDB: %s. What there is is served; what opening has to write, and all commits, wait for room. "
-                "PURGE BINARY LOGS makes some",
-                full,
-            )
         if background:
             self.start()
+
+    def _make_tables(self, rebuilt: Rebuild, participants: Sequence[Participant]) -> None:
+        """Make the parts that are about tables."""
+        self.tables = TableStore(self._appender, rebuilt.memory, rebuilt.open, rebuilt.next_trx)
+        self._snapshots = TableSnapshots(
+            self._disk,
+            self._append_lock,
+            self._durability,
+            self._bounds,
+            self._flusher,
+            self.tables,
+        )
+        self._room.snapshots = self._snapshots
+        self._breaks.tables = self.tables
+        self._appender.tables_logged = self._snapshots.logged
+        self._flusher.checkpointed = self._snapshots.look
+        self._appender.begins = lambda: binlog_begins(self.tables)
+        self._two_phase = TwoPhase(
+            self._appender,
+            self._prepared,
+            self.references,
+            self.tables,
+            participants,
+            self.row_keeper,
+            self._revive,
+        )
+        self._undo_worker = Worker("binlog-undo", self._undo_round)
+
+    def _settle_tables(self) -> None:
+        """Decide what becomes of transactions without an end, durably; undo none of them yet, unless asked to.
+
+        On a full disk it is decided once there is room (`_undo_step`): until then nothing can be logged.
+        """
+        self._undoer = Undoer(self.tables)
+        self._settled = False
+        self._late.when_done = self._undo_worker.poke
+        if self._late.full is not None:
+            return
+        self._settle()
+        if self._options.undo == UNDO_SYNCHRONOUS:
+            while self._undoer.step(_UNDO_STEPS):
+                pass
+            self._durability.sync_log()
+
+    def _why_full(self) -> DiskFull | None:
+        """Why nobody should wait for room in the redo log; None if the disk has some."""
+        return self._late.full or self._full.error
+
+    def _load(self, keeper: RowKeeper) -> None:
+        """Read the rows that another engine keeps; what it has prepared is settled."""
+        if not self._settled and keeper.recover():
+            raise DiskFull(
+                "what is prepared in another engine must be ended first, and there is no room to log it"
+            )
+        tables = self.tables.memory.tables
+        kept = {number for number in tables if number & ELSEWHERE}
+        fits = keeper.require_fits(self._redo.uuid, kept)
+        unknown: set[int] = set()
+        for number, key, row in keeper.rows():
+            if number in kept:
+                tables[number].rows[key] = Version(row, COMMITTED, None)
+            else:
+                unknown.add(number)
+        if fits:
+            keeper.forget(unknown)  # they were dropped
+            return
+        log.warning(
+            "%s: the redo log that it was written with is lost. %d of its table(s) are known; the rows of %d others "
+            "stay in it",
+            keeper.name,
+            len(kept),
+            len(unknown),
+        )
+        keeper.adopt(self._redo.uuid)
+
+    def _settle(self) -> None:
+        if self._two_phase.settle():
+            self._durability.sync_log()
+        self._undoer = Undoer(self.tables)
+        self._settled = True
+        if self._options.undo == UNDO_NEVER and self._undoer.transactions:
+            log.warning(
+                "innodb_force_recovery=%d: %d transactions, %d rows, are not rolled back: their rows stay locked until "
+                "a start without it",
+                self._options.innodb_force_recovery,
+                self._undoer.transactions,
+                self._undoer.rows,
+            )
+
+    def _revive(self, xid: Xid) -> None:
+        """XA ROLLBACK, without the undo of rows."""
+        self._appender.rollback_prepared(xid, self.tables.reviving(xid))
+
+    def _undo_round(self) -> float | None:
+        with contextlib.suppress(WaitGivenUp):  # the store is being closed: the next start goes on
+            while not self._closing and self._undo_step():
+                pass
+        return None
+
+    def _undo_step(self) -> bool:
+        """Decide what opening could not decide, or undo one step. Returns whether there is more to do."""
+        if not self._settled:
+            if self._late.full is not None:
+                return False
+            self._settle()
+        return self._options.undo != UNDO_NEVER and self._undoer.step()
 
     def _make_parts(
         self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
@@ -167,8 +314,9 @@ class IbbEngine:
             self._durability,
             largest_step(self._options.piece_bytes),
         )
+        patient = self._disk if isinstance(self._disk, PatientDisk) else None
         self._late = LateWrites(
-            self._disk, self._pages.files, self._durability, self._bounds, self._full
+            patient, self._pages.files, self._durability, self._bounds, self._full
         )
         self._first_file = FirstFile(facts)
         self._breaks = StateBreaks(facts, self._pages.first_number)
@@ -246,6 +394,9 @@ class IbbEngine:
         """Start the background threads, which write pages, make files ahead and purge."""
         self.keeper.caretaker.start()
         self._flusher.worker.start()
+        self._snapshots.worker.start()
+        if not self._settled or self._undoer.transactions:
+            self._undo_worker.start()
         self._look = threading.Thread(target=self.tell_damage, name="binlog-look", daemon=True)
         self._look.start()
 
@@ -263,69 +414,141 @@ class IbbEngine:
 
     @property
     def cache_bytes(self) -> int:
-        """See `BinlogEngine`."""
         return self._appender.piece_bytes
 
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
-        """See `BinlogEngine`."""
         return self._appender.append(payload, gtid, age)
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        """See `BinlogEngine`."""
         return self._appender.append_run(run, index, age)
 
     def begin(self, *, bulk: bool = False) -> OpenGroup:
-        """See `BinlogEngine`."""
         return self._appender.begin(bulk=bulk)
 
     def prepared(self) -> list[Xid]:
-        """See `BinlogEngine`."""
         with self._append_lock:
             return self._prepared.xids()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        """See `BinlogEngine`."""
-        return self._appender.commit_prepared(xid, gtid_event, gtid)
+        return self._two_phase.commit_prepared(xid, gtid_event, gtid)
 
     def rollback_prepared(self, xid: Xid) -> Position:
-        """See `BinlogEngine`."""
-        return self._appender.rollback_prepared(xid)
+        trx = self.tables.prepared.get(xid)
+        self._two_phase.rollback_prepared(xid)
+        if trx is not None:
+            self.tables.roll_back(trx)
+        return self.written_end
+
+    # --- tables ---
+
+    def writer_of(self, tables: TableTransaction) -> JoinedWriter:
+        """For the caches of a transaction: the commit, or XA PREPARE, of its group is that of these tables, too."""
+        return JoinedWriter(self._appender, tables)
+
+    def append_change(
+        self,
+        payload: bytes,
+        gtid: Gtid,
+        table: int,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        age: int | None = None,
+    ) -> Position | None:
+        """Commit a group with the change of one row, which is all that its transaction does; see `append`.
+
+        None, and nothing is done, if that cannot be done at once: the row is not `before`, it is locked, or somebody
+        waits for it; or the group is larger than `cache_bytes`.
+        """
+        change = ChangeAtOnce(self.tables, table, key, before, after)
+        return self._appender.append_change(payload, gtid, change, age)
+
+    @property
+    def next_sync(self) -> int:
+        """A number that is the same for all that is appended between two syncs of the log."""
+        return self._redo.taken
+
+    def append_together(
+        self, commits: Sequence[tuple[bytes, Gtid, TableTransaction]]
+    ) -> list[Position]:
+        """Commit groups, each with its transaction of tables, so that none sees another: they may share a commit id.
+
+        Raises `ValueError` for a group larger than `cache_bytes`.
+        """
+        return self._appender.append_together(commits)
+
+    def make_row_keeper(self) -> bool:
+        """Make sure that there can be tables whose rows another engine keeps. False: this store has no such engine."""
+        if self.row_keeper is None:
+            return False
+        self.row_keeper.create(self._redo.uuid)
+        return True
+
+    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+        """The first step of the commit of a transaction with rows that another engine keeps: they are prepared there.
+
+        `Transaction.decide` is the second one, `finish_two_phase` the last. One transaction at a time. Raises
+        `StorageError`: nothing is prepared then.
+        """
+        assert self.row_keeper is not None
+        part = self.row_keeper.part(tables.changes_elsewhere())
+        decision = self._two_phase.begin((part,))
+        tables.ready(prepared=True)
+        return decision
+
+    def finish_two_phase(self, decision: Decision) -> None:
+        """Commit there what the binlog has, or roll it back; durable when it returns."""
+        self._two_phase.finish(decision)
+
+    def commit_two_phase(
+        self, group: OpenGroup, gtid_event: bytes, gtid: Gtid, taking_part: Sequence[Participant]
+    ) -> None:
+        """See `TwoPhase.commit`."""
+        self._two_phase.commit(group, gtid_event, gtid, taking_part)
+
+    def prepare_two_phase(
+        self, group: OpenGroup, xid: Xid, taking_part: Sequence[Participant]
+    ) -> Position:
+        """See `TwoPhase.prepare`. XA COMMIT and XA ROLLBACK are as ever, and reach these engines."""
+        return self._two_phase.prepare(group, xid, taking_part)
+
+    def consistent_snapshot(self) -> tuple[ReadView, Position, BinlogState]:
+        """A view of the tables, and the end and the state of the binlog that belong to it."""
+        with self._append_lock:
+            return self.tables.view(), self._writer.end, self._writer.state.copy()
+
+    @property
+    def rows_to_undo(self) -> int:
+        """Changes of transactions found by the start that are not undone yet."""
+        return self._undoer.rows
 
     def write_log(self) -> None:
-        """See `BinlogEngine`."""
         self._durability.write_log()
 
     def sync(self) -> None:
-        """See `BinlogEngine`."""
         self._durability.sync_log()
         self._flusher.synced()
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See `BinlogEngine`."""
         return self._durability.subscribe(wake)
 
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
-        """See `BinlogEngine`."""
         self._durability.when_failed(failed)
 
     # --- room and background work ---
 
     @property
     def has_room(self) -> bool:
-        """See `BinlogEngine`."""
         return self._bounds.has_room
 
     @property
     def has_room_to_spill(self) -> bool:
-        """See `BinlogEngine`."""
         return self._bounds.has_room_to_spill
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
-        """See `BinlogEngine`."""
         return self._room.wait(timeout, to_spill=to_spill)
 
     def never_wait_in(self, thread: int) -> None:
-        """See `BinlogEngine`."""
         self._room.never_wait_in(thread)
 
     def checkpoint(self, given_up: Callable[[], bool] = lambda: False) -> None:
@@ -346,14 +569,14 @@ class IbbEngine:
         """Do one round of the background work. Returns whether the flusher had anything to do."""
         did = self._flusher.step()
         self.keeper.caretaker.step()
-        return did
+        self._snapshots.worker.step()
+        return self._undo_step() or did
 
     # --- files ---
 
     def flush(
         self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """See `BinlogEngine`."""
         domains = set(delete_domains)
         begun = False
         while not begun:
@@ -361,6 +584,8 @@ class IbbEngine:
             with self._append_lock:
                 self._require_unused(domains)
                 begun = self._appender.next_file(domains)
+            if not begun:
+                self._room.relieve_tables()
         self.checkpoint(given_up)
 
     def _require_unused(self, domains: set[int]) -> None:
@@ -373,26 +598,15 @@ class IbbEngine:
         known = [domain for domain in sorted(domains) if state.last(domain) is not None]
         if not known:
             return
-        then = BinlogState(self._first_state())
+        # The state with which the first file begins.
+        entries = self._as_purge_leaves(lambda files: read_state(self._pages, files[0], 1))
+        then = BinlogState(entries or ())
         for domain in known:
             if then.of_domain(domain) != state.of_domain(domain):
-                raise DomainInUse(
-                    f"domain {domain} cannot be deleted: existing binlog files hold groups of it; purge them first"
-                )
-
-    def _first_state(self) -> list[Gtid]:
-        """The state with which the first file begins."""
-        while True:
-            first = self._pages.first_number()
-            try:
-                return read_state(self._pages, first, 1) or []
-            except PositionPurged:  # the file was purged just now: another is the first
-                if self._pages.first_number() == first:
-                    raise
+                raise DomainInUse(domain)
 
     @property
     def age(self) -> int:
-        """See `BinlogEngine`."""
         return self.references.age
 
     def reset(
@@ -402,7 +616,6 @@ class IbbEngine:
         *,
         only_if_empty: bool = False,
     ) -> None:
-        """See `BinlogEngine`."""
         self._late.require_written()
         with self._resetting:
             try:
@@ -444,16 +657,13 @@ class IbbEngine:
             raise
 
     def purge_to(self, file_no: int) -> PurgePlan:
-        """See `BinlogEngine`."""
         return self.keeper.purge_to(file_no)
 
     def purge_before(self, seconds: float) -> PurgePlan:
-        """See `BinlogEngine`."""
         return self.keeper.purge_before(seconds)
 
     def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
-        """See `BinlogEngine`."""
-        return self.keeper.fates(to, before)
+        return self.keeper.explain(to, before)
 
     @property
     def max_binlog_size_min(self) -> int:
@@ -461,7 +671,6 @@ class IbbEngine:
         return max(PAGES_MIN * PAGE_SIZE, 2 * self._appender.piece_bytes)
 
     def set_option(self, name: str, value: int) -> None:
-        """See `BinlogEngine`."""
         if name == "max_binlog_size" and value < self.max_binlog_size_min:
             raise ValueError(f"max_binlog_size must be at least {self.max_binlog_size_min} now")
         with self._append_lock:
@@ -472,10 +681,36 @@ class IbbEngine:
     def groups_of_file(
         self, file_no: int | None = None, offset: int = 0
     ) -> Iterator[Iterator[bytes]]:
-        """See `BinlogEngine`."""
         age, known = self._in_one_age(lambda age: (age, self._file_no(file_no)))
-        start = Position(known, offset)
-        return groups_of_file(self._pages, start, self.durable_end, self.references, age)
+        return self._groups_of_file(Position(known, offset), self.durable_end, age)
+
+    def _groups_of_file(
+        self, start: Position, durable_end: Position, age: int
+    ) -> Iterator[Iterator[bytes]]:
+        """Raises `BinlogBegunAnew` if the places are not of this `age` any more.
+
+        A group belongs to the file in which its commit record begins; its out-of-band data may lie in earlier files,
+        and the record may go on in the next one.
+        """
+        limit = min(durable_end, Position(start.file_no + 1, PAGE_SIZE))
+        # No file has more pages: an offset farther behind its end is no place on a disk.
+        page = min(max(1, start.offset // PAGE_SIZE), FILE_BYTES_MAX // PAGE_SIZE)
+        first = Position(start.file_no, page * PAGE_SIZE)
+        hold = self.references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", start.file_no, age)
+        try:
+            if first >= limit:
+                return
+            if not self._pages.has_data(start.file_no):
+                raise PositionPurged("Could not find target log")
+            # Offsets are looked up by pages: records that begin in the page before the offset are passed over.
+            reader = RecordReader(self._pages, first, limit, skip_partial=True)
+            for record in reader.commits():
+                if record.start.file_no != start.file_no:
+                    return
+                if record.start >= start:
+                    yield group_pieces(self._pages, record)
+        finally:
+            hold.release()
 
     def hold(
         self,
@@ -483,20 +718,20 @@ class IbbEngine:
         start: Position | None = None,
         *,
         dump: bool = False,
+        slot: bool = False,
         ended_by: str = "",
+        holder: tuple[str, str] | None = None,
         wait: bool = True,
     ) -> Pin:
-        """See `BinlogEngine`."""
-        reason, references = Reason.DUMP if dump else Reason.NAMED, self.references
-        while True:
-            age = references.wait_until_open() if wait else references.require_open()
-            try:
-                file_no = self._pages.first_number() if start is None else start.file_no
-                # A hold counts once it is taken, also if an empty binlog begins anew meanwhile.
-                return references.hold(reason, name, file_no, age, ended_by)
-            except Exception:
-                if age == references.age:
-                    raise
+        return self.references.hold_for_reader(
+            name,
+            lambda: self._pages.first_number() if start is None else start.file_no,
+            dump=dump,
+            slot=slot,
+            ended_by=ended_by,
+            holder=holder,
+            wait=wait,
+        )
 
     def _file_no(self, file_no: int | None) -> int:
         return self._pages.first_number() if file_no is None else self.keeper.known(file_no)
@@ -504,7 +739,6 @@ class IbbEngine:
     # --- what there is ---
 
     def counters(self) -> Mapping[str, int]:
-        """See `BinlogEngine`."""
         redo, pages = self._redo, self._pages
         with self._append_lock:
             bytes_written = self._writer.bytes_written
@@ -533,10 +767,24 @@ class IbbEngine:
             "Binlog_page_waits": self._room.page_waits,
             "Binlog_purged_bytes": self.keeper.bytes_purged,
             "Binlog_purged_files": self.keeper.files_purged,
+            **self._counters_of_tables(),
+        }
+
+    def _counters_of_tables(self) -> dict[str, int]:
+        tables, locks = self.tables, self.tables.locks
+        return {
+            "Binlog_table_changes": tables.changes,
+            "Binlog_table_changes_undone": tables.undone,
+            "Binlog_table_commits": tables.commits,
+            "Binlog_table_rows_to_undo": self._undoer.rows,
+            "Binlog_table_snapshots": self._snapshots.made,
+            "Binlog_table_transactions_to_undo": self._undoer.transactions,
+            "Innodb_deadlocks": locks.deadlocks,
+            "Innodb_row_lock_current_waits": locks.waiting,
+            "Innodb_row_lock_waits": locks.waits,
         }
 
     def stalled(self) -> list[Stalled]:
-        """See `BinlogEngine`."""
         found: list[tuple[str, float, str]] = []
         if (full := self._late.full) is not None:
             found.append(("room", self._opened_at, f"nothing is written: {full}"))
@@ -548,7 +796,15 @@ class IbbEngine:
         if self._flusher.unpublished:
             since = self._flusher.unpublished_since
             found.append(("publication", since, self._flusher.unpublished))
-        for worker in (self._flusher.worker, self.keeper.caretaker):
+        if (began_at := self._snapshots.began_at) and self._bounds.redo_wanted:
+            found.append(("tables", began_at, "changes wait for a snapshot of the tables"))
+        workers = (
+            self._flusher.worker,
+            self.keeper.caretaker,
+            self._snapshots.worker,
+            self._undo_worker,
+        )
+        for worker in workers:
             if worker.failure:
                 what = worker.name.removeprefix("binlog-")
                 found.append((what, worker.failing_since, worker.failure))
@@ -556,37 +812,30 @@ class IbbEngine:
         return [Stalled(what, now - since, why) for what, since, why in found]
 
     def purge_held(self) -> PurgeHeld | None:
-        """See `BinlogEngine`."""
         return self.keeper.held
 
     def fsync_times(self) -> Mapping[str, Durations]:
-        """See `BinlogEngine`."""
         return {"redo": self._redo.fsyncs, "binlog": self._pages.fsyncs}
 
     @property
     def durable_end(self) -> Position:
-        """See `BinlogEngine`."""
         return self._durability.mark.end
 
     @property
     def written_end(self) -> Position:
-        """See `BinlogEngine`."""
         with self._append_lock:
             return self._writer.end
 
     @property
     def last_marker(self) -> bytes | None:
-        """See `BinlogEngine`."""
         return self._appender.last_marker
 
     def binlog_state(self, domain_id: int | None = None) -> BinlogState:
-        """See `BinlogEngine`."""
         with self._append_lock:
             state = self._writer.state
             return state.copy() if domain_id is None else state.of_domain(domain_id)
 
     def files(self) -> list[BinlogFile]:
-        """See `BinlogEngine`."""
         found = []
         for number in self._pages.numbers():
             with contextlib.suppress(PositionPurged):  # purged meanwhile
@@ -612,20 +861,22 @@ class IbbEngine:
                 if age == self.references.age:
                     return found
 
-    def first_start(self) -> StartPoint:
-        """See `BinlogEngine`."""
-        return self._in_one_age(lambda _: self._first_of_all())
-
-    def _first_of_all(self) -> StartPoint:
+    def _as_purge_leaves(self, look: Callable[[list[int]], _T]) -> _T:
+        """Call `look` with the numbers of the files, again if a purge came in between. Raises `PositionPurged`."""
         while True:
-            files = self._pages.files.numbers()
-            if not files:
-                raise PositionPurged("there is no file")
+            files = self._reachable()
             try:
-                return self._first_start(files)
+                return look(files)
             except PositionPurged:
-                if self._pages.files.numbers() == files:
-                    raise
+                if self._reachable() == files:
+                    raise  # and else a purge was under way: what is left may do
+
+    def _reachable(self) -> list[int]:
+        """Numbers of the files, ascending. Behind RESET MASTER the first one may wait for room."""
+        return self._pages.files.numbers() or [self._pages.first_number()]
+
+    def first_start(self) -> StartPoint:
+        return self._in_one_age(lambda _: self._as_purge_leaves(self._first_start))
 
     def _first_start(self, files: list[int]) -> StartPoint:
         """Searched once for each first file: later groups refer to no purged file."""
@@ -637,43 +888,35 @@ class IbbEngine:
         return StartPoint(place[1], self.state_at(place[1]))
 
     def find_start(self, position: SlavePosition) -> StartPoint:
-        """See `BinlogEngine`."""
-        return self._in_one_age(lambda _: self._find_start(position))
+        return self._in_one_age(
+            lambda _: self._as_purge_leaves(lambda files: self._find_start(files, position))
+        )
 
-    def _find_start(self, position: SlavePosition) -> StartPoint:
+    def _find_start(self, files: list[int], position: SlavePosition) -> StartPoint:
         if self.durable_end <= _FIRST_PLACE:
             self._durability.sync_log()  # the state that a new binlog begins with
-        while True:
-            # Behind RESET MASTER the first one may wait for room.
-            files = self._pages.files.numbers() or self._pages.numbers()
-            pages = self._pages.probing()
-            try:
-                found = StartPoint(
-                    *search.find_start(
-                        pages, files, self._shape, position, self.durable_end, self._breaks.known()
-                    )
-                )
-                if not refers_back(pages, found.position.file_no, files[0]):
-                    return found
-                first = self._first_start(files)
-                if found.position >= first.position:
-                    return found
-                if first.state.is_before(position):
-                    return first
-                raise PositionPurged("a part of a group behind the position is gone")
-            except PositionPurged:
-                if (self._pages.files.numbers() or self._pages.numbers()) == files:
-                    raise  # and else a purge was under way: what is left may do
+        pages = self._pages.probing()
+        found = StartPoint(
+            *search.find_start(
+                pages, files, self._shape, position, self.durable_end, self._breaks.known()
+            )
+        )
+        if not refers_back(pages, found.position.file_no, files[0]):
+            return found
+        first = self._first_start(files)
+        if found.position >= first.position:
+            return found
+        if first.state.is_before(position):
+            return first
+        raise PositionPurged("a part of a group behind the position is gone")
 
     def read(self, start: Position) -> GroupBatch:
-        """See `BinlogEngine`."""
         limit = self.durable_end
         batch = read_batch(self._pages, start, limit, self.large_group_bytes)
         _require_all_read(start, batch.end, limit)
         return batch
 
     def read_placed(self, start: Position) -> PlacedBatch:
-        """See `BinlogEngine`."""
         limit = self.durable_end
         batch = read_placed_batch(
             self._pages, start, limit, self._file_end(start), self.large_group_bytes
@@ -682,7 +925,6 @@ class IbbEngine:
         return batch
 
     def locate(self, place: Position) -> Located:
-        """See `BinlogEngine`."""
         return locate(
             self._pages, place, self.durable_end, self._file_end(place), self.large_group_bytes
         )
@@ -695,11 +937,9 @@ class IbbEngine:
         return Position(place.file_no, size)
 
     def state_at(self, place: Position) -> BinlogState:
-        """See `BinlogEngine`."""
         return state_at(self._pages, place, self._shape(place.file_no).interval)
 
     def is_recent(self, start: Position) -> bool:
-        """See `BinlogEngine`."""
         return self._pages.is_recent(start.file_no, start.page_no)
 
     def _shape(self, file_no: int) -> FileShape:
@@ -716,14 +956,15 @@ class IbbEngine:
     # --- the end ---
 
     def stop_waiting(self) -> None:
-        """See `BinlogEngine`."""
         self._full.close()
         self._room.close()
 
     def close(self) -> None:
-        """See `BinlogEngine`."""
         self._closing = True
         self.stop_waiting()
+        self.tables.close()
+        self._undo_worker.stop()
+        self._snapshots.worker.stop()
         if self._look is not None:
             self._look.join()
         self.keeper.caretaker.stop()
@@ -732,6 +973,8 @@ class IbbEngine:
             if not self._durability.failed:
                 self._end()
         finally:
+            if self.row_keeper is not None:
+                self.row_keeper.close()
             self._flusher.close()
             self._pages.close()
             self._redo.close()
@@ -744,6 +987,7 @@ class IbbEngine:
         try:
             self.sync()
             self._flusher.checkpoint()
+            self._snapshots.finish()
             self._flusher.publish()  # the end that was captured before more came ...
             self._flusher.publish()  # ... and the last end
         except StoreFailed:

@@ -12,10 +12,13 @@ only the GTID event goes into the commit record; readers take the lists behind i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.engine import EngineWriter, GroupMark, Position
+from binlog_storage.binlog.appender import OpenGroup
+from binlog_storage.binlog.decision import Decision
+from binlog_storage.engine import GroupMark, GroupWriter, Position
 from binlog_storage.ibb.xa import Xid
 
 BINLOG_CACHE_SIZE = 32 * 1024
@@ -29,6 +32,17 @@ class Savepoint:
     mark: GroupMark | None = None
 
 
+class GroupSink(Protocol):
+    """The part of `EngineWriter` that a transaction needs."""
+
+    @property
+    def cache_bytes(self) -> int: ...
+
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position: ...
+
+    def begin(self, *, bulk: bool = False) -> GroupWriter: ...
+
+
 class Transaction:
     """One transaction on an engine. One owner; no use after `commit`, `prepare` or `rollback`.
 
@@ -38,7 +52,7 @@ class Transaction:
 
     def __init__(
         self,
-        engine: EngineWriter,
+        engine: GroupSink,
         *,
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
@@ -50,6 +64,7 @@ class Transaction:
         self._statement_cache = bytearray()
         self._statement_cache_size = binlog_stmt_cache_size
         self._savepoints: list[Savepoint] = []
+        self._marked = 0  # of them, the first ones: what stands before them is spilled
 
     @property
     def memory_bytes(self) -> int:
@@ -84,13 +99,25 @@ class Transaction:
 
     def rollback_to(self, savepoint: Savepoint) -> None:
         """Forget the events after a savepoint. It stays, later ones are gone. Raises `ValueError` if it is gone."""
-        at = self._savepoints.index(savepoint)
-        del self._savepoints[at + 1 :]
+        del self._savepoints[self._at(savepoint) + 1 :]
+        self._marked = min(self._marked, len(self._savepoints))
         if savepoint.mark is None:
             del self._cache[savepoint.offset :]
         else:
             self._group.rewind(savepoint.mark)
             self._cache.clear()
+
+    def release(self, savepoint: Savepoint) -> None:
+        """Forget a savepoint, and no events: it takes memory until then. Raises `ValueError` if it is gone."""
+        at = self._at(savepoint)
+        del self._savepoints[at]
+        if at < self._marked:
+            self._marked -= 1
+
+    def _at(self, savepoint: Savepoint) -> int:
+        if self._savepoints and self._savepoints[-1] is savepoint:
+            return len(self._savepoints) - 1
+        return self._savepoints.index(savepoint)
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """Append the group: `gtid_event`, the statement events, the transactional events. Returns its end.
@@ -102,6 +129,16 @@ class Transaction:
             return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
         self._spill_all()
         return self._group.commit(gtid_event, gtid, age)
+
+    def decide(
+        self, decision: Decision, gtid_event: bytes, gtid: Gtid, age: int | None = None
+    ) -> Position:
+        """As `commit`, of what engines with logs of their own have prepared."""
+        self._spill_all()
+        assert isinstance(self._group, OpenGroup), (
+            "a transaction without rows has no part elsewhere"
+        )
+        return self._group.decide(decision, gtid_event, gtid, age)
 
     def prepare(self, xid: Xid) -> Position:
         """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name."""
@@ -129,10 +166,10 @@ class Transaction:
     def _spill(self) -> None:
         """Spill the cache, in pieces that end at the savepoints in it."""
         done = 0
-        for savepoint in self._savepoints:
-            if savepoint.mark is None:
-                self._group.spill(self._cache[done : savepoint.offset])
-                done = savepoint.offset
-                savepoint.mark = self._group.mark()
+        for savepoint in self._savepoints[self._marked :]:
+            self._group.spill(self._cache[done : savepoint.offset])
+            done = savepoint.offset
+            savepoint.mark = self._group.mark()
+            self._marked += 1
         self._group.spill(self._cache[done:])
         self._cache.clear()

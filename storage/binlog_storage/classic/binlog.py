@@ -1,16 +1,83 @@
-"""Traditional binlog files that follow one another, as a source of groups."""
+"""Traditional binlog files that follow one another, as a source of groups; and the head of each: writer, GTID list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.checksum import strip_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OFFSET, TYPE_OFFSET
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.classic.groups import FileGroups
-from binlog_storage.classic.head import FileHead, read_head
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.event_reader import Bytes, EventReader
+from binlog_storage.classic.groups import FileGroups, no_gtids, refuse_kind
 from binlog_storage.errors import NotAStore
 from binlog_storage.intake.source import FileStart, Item
+
+# What may stand in front of the GTID list, in a file of a server or in one that mariadb-binlog --raw has fetched.
+_BEFORE_LIST: Final = frozenset(
+    {EventType.START_ENCRYPTION, EventType.BINLOG_CHECKPOINT, EventType.ROTATE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """The head of one file; `size` in bytes."""
+
+    path: Path
+    size: int
+    description: FormatDescription
+    gtids: tuple[Gtid, ...]
+
+    @property
+    def state(self) -> BinlogState:
+        """The GTID binlog state before the file."""
+        return BinlogState(self.gtids)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its server had not closed it: it was writing it, or was killed."""
+        return bool(self.description.flags & FLAG_IN_USE)
+
+
+def read_head(path: Path, file: Bytes | None = None) -> FileHead:
+    """Raises `UnreadableBinlog` for a file without a GTID list, `DamagedBinlog`, `OSError`.
+
+    `file`: as for `EventReader`.
+    """
+    with EventReader(path, file=file) as reader:
+        event, offset = reader.next(), 4
+        try:
+            if event is None or event[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:
+                raise UnreadableBinlog(
+                    f"{path} has no format description; if it is the last file, and its server was killed when it "
+                    "made it, leave it out"
+                )
+            refuse_kind(path, event)
+            description = FormatDescription.parse(event)
+            while True:
+                offset = reader.offset
+                event = reader.next()
+                if event is None:
+                    raise UnreadableBinlog(
+                        f"{path} ends behind its format description; if it is the last file, leave it out"
+                    )
+                refuse_kind(path, event)
+                is_artificial = event[FLAGS_OFFSET] & FLAG_ARTIFICIAL
+                if event[TYPE_OFFSET] == EventType.GTID_LIST and not is_artificial:
+                    plain = strip_checksum(event, description.checksum_algorithm)
+                    return FileHead(path, reader.size, description, GtidList.parse(plain).gtids)
+                if event[TYPE_OFFSET] not in _BEFORE_LIST and not is_artificial:
+                    raise no_gtids(path)
+        except ProtocolError as error:
+            raise DamagedBinlog(path, offset, str(error)) from None
 
 
 class ClassicBinlog:
@@ -28,20 +95,16 @@ class ClassicBinlog:
 
     @property
     def names(self) -> tuple[str, str]:
-        """See `Source`."""
         return str(self.heads[0].path), str(self.heads[-1].path)
 
     def base(self, number: int) -> BinlogState:
-        """See `Source`."""
         return self.heads[number].state
 
     def file_before(self, position: SlavePosition) -> int | None:
-        """See `Source`."""
         numbers = reversed(range(len(self.heads)))
         return next((n for n in numbers if self.base(n).is_before(position)), None)
 
     def items(self, number: int) -> Iterator[Item]:
-        """See `Source`."""
         self._bytes_passed = sum(head.size for head in self.heads[:number])
         for head in self.heads[number:]:
             yield FileStart(str(head.path), head.state)
@@ -62,21 +125,17 @@ class ClassicBinlog:
 
     @property
     def server_version(self) -> str:
-        """See `Source`."""
         return self.heads[-1].description.server_version
 
     @property
     def size(self) -> int:
-        """See `Source`."""
         return sum(head.size for head in self.heads)
 
     @property
     def bytes_read(self) -> int:
-        """See `Source`."""
         return self._bytes_passed + (self._open.offset if self._open is not None else 0)
 
     def close(self) -> None:
-        """See `Source`."""
         if self._open is not None:
             self._open.close()
             self._open = None

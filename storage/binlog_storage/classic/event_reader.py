@@ -9,9 +9,10 @@ server writes is damage, also the one of the torn event: nothing behind it could
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
@@ -34,24 +35,68 @@ _TYPES: Final = frozenset((*map(int, EventType), *range(NEWER_FROM, 256)))
 _U32: Final = 0xFFFFFFFF
 
 
+class Bytes(Protocol):
+    """A file to read from: one of a store, or one that a user names."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only at the end of the file."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def close(self) -> None:
+        """Further use is an error."""
+
+
+class _GivenFile:
+    """See `Bytes`. Raises `OSError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open_given(path).detach()
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return os.pread(self._file.fileno(), size, offset)
+
+    def size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class EventReader:
     """One file as long as it was when it was opened. One owner; `close` it, or use it in a `with`."""
 
-    def __init__(self, path: Path, offset: int = len(CLASSIC_MAGIC)) -> None:
-        """Begins at an event. Raises `UnreadableBinlog`, `OSError`."""
+    def __init__(
+        self,
+        path: Path,
+        offset: int = len(CLASSIC_MAGIC),
+        *,
+        file: Bytes | None = None,
+        size: int | None = None,
+    ) -> None:
+        """Begins at an event. Raises `UnreadableBinlog`, `OSError`.
+
+        Args:
+            path: of the file; only its name in errors, if `file` is given.
+            file: what is read, and closed at the end.
+            size: the file ends there for this reader, at the latest.
+        """
         self.path: Final = path
-        self._file = open_given(path).detach()
-        self.size: Final = self._file.seek(0, 2)
+        self._file = _GivenFile(path) if file is None else file
         self._buffer = bytearray()
         self._at = 0
         self._begin = offset  # of the buffer, in the file
         self._run_bytes = _CHUNK_BYTES
-        self._file.seek(0)
-        magic = self._file.read(len(CLASSIC_MAGIC))
-        if magic != CLASSIC_MAGIC:
+        try:
+            whole = self._file.size()
+            self.size: Final = whole if size is None else min(whole, size)
+            magic = self._file.pread(len(CLASSIC_MAGIC), 0)
+            if magic != CLASSIC_MAGIC:
+                raise UnreadableBinlog(f"{path} is no binlog file: {_instead(magic)}")
+        except BaseException:
             self.close()
-            raise UnreadableBinlog(f"{path} is no binlog file: {_instead(magic)}")
-        self._file.seek(offset)
+            raise
 
     @property
     def offset(self) -> int:
@@ -97,10 +142,11 @@ class EventReader:
         end = self._begin + len(self._buffer)
         wanted = min(max(missing, _CHUNK_BYTES), self.size - end)
         while wanted > 0:
-            data = self._file.read(wanted)
+            data = self._file.pread(wanted, end)
             if not data:
                 raise DamagedBinlog(self.path, self.offset, "the file has become shorter")
             self._buffer += data
+            end += len(data)
             wanted -= len(data)
         return True
 
@@ -124,11 +170,13 @@ class EventReader:
 
     def _only_zeros(self) -> bool:
         offset = self.offset
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            while data := file.read(_CHUNK_BYTES):
-                if data.count(0) < len(data):
-                    return False
+        while offset < self.size:
+            data = self._file.pread(min(_CHUNK_BYTES, self.size - offset), offset)
+            if not data:
+                break
+            if data.count(0) < len(data):
+                return False
+            offset += len(data)
         return True
 
     def _what(self, reason: str) -> str:

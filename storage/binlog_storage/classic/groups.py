@@ -14,10 +14,11 @@ from typing import Final
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import normal_form
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, TYPE_OFFSET
+from binlog_protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.groups.event_group import EventGroup, Incident, OutsideGroup, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import (
+    PIECE_BYTES,
     EventReceived,
     GroupPart,
     GroupStream,
@@ -28,11 +29,13 @@ from binlog_protocol.groups.vocabulary import EventRefused
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from binlog_storage.classic.event_reader import CLASSIC_MAGIC, EventReader
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, EventReader
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 
 _FLAG_RELAY_LOG: Final = 0x40  # of a format description
 _NO_LIMIT: Final = 1 << 63
+_CLOSE: Final = frozenset({EventType.STOP, EventType.ROTATE})
+_CHECKPOINT_NAME: Final = HEADER_SIZE + 4  # behind its length
 _TELL_GTIDS: Final = frozenset({EventType.GTID, EventType.GTID_LIST})
 
 
@@ -88,21 +91,38 @@ class FileGroups:
     """Reads a file once, from its beginning. `close` it."""
 
     def __init__(
-        self, path: Path, *, offset: int = len(CLASSIC_MAGIC), checksum_algorithm: int = 0
+        self,
+        path: Path,
+        *,
+        offset: int = len(CLASSIC_MAGIC),
+        checksum_algorithm: int = 0,
+        file: Bytes | None = None,
+        size: int | None = None,
+        large_bytes: int = PIECE_BYTES,
     ) -> None:
-        """`offset`: of the first event; behind the head also give the checksum algorithm. Raises as `EventReader`."""
+        """`offset`: of the first event; behind the head also give the checksum algorithm. Raises as `EventReader`.
+
+        Args:
+            file, size: as for `EventReader`.
+            large_bytes: a larger group comes in pieces.
+        """
         self.path: Final = path
-        self._reader = EventReader(path, offset)
+        self._reader = EventReader(path, offset, file=file, size=size)
         self._events = _FileEvents(self._reader, has_gtids=offset != len(CLASSIC_MAGIC))
         self._stream = GroupStream(
             self._events,
             checksum_algorithm,
             group_bytes_max=_NO_LIMIT,
+            large_bytes=large_bytes,
         )
         self.unfinished: Gtid | None = None
         """The group inside which the file ends."""
         self.end = offset
         """The end of the last whole group, in bytes."""
+        self.closed_at: int | None = None
+        """Where the STOP or ROTATE event begins that is the last event so far; None if another is."""
+        self.checkpoint = ""
+        """The file that the last checkpoint event names: a recovery of a MariaDB begins there."""
         self.incidents: list[str] = []
         """Incidents that were met, as texts for people."""
 
@@ -150,7 +170,13 @@ class FileGroups:
                     self._note(incident, start)
                     if incidents:
                         yield SourceGroup(None, incident.payload, self.path, start)
-                case StreamEvent() as event if self._stream.unfinished is not None:
+                case StreamEvent() as event if self._stream.unfinished is None:
+                    self.closed_at = start if event.type in _CLOSE else None
+                    if event.type == EventType.BINLOG_CHECKPOINT:
+                        self.checkpoint = event.event[_CHECKPOINT_NAME:].decode("utf-8", "replace")
+                    self.end = self._reader.offset
+                    continue
+                case StreamEvent() as event:
                     group = self._group(event, start)
                     if group is None:
                         return
@@ -158,6 +184,7 @@ class FileGroups:
                     if not self._passed(group):
                         return
             self.end = self._reader.offset
+            self.closed_at = None
 
     def _group(self, begin: StreamEvent, start: int) -> SourceGroup | None:
         """The group that has begun; None if it does not end."""

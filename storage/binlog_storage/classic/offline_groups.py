@@ -5,6 +5,7 @@ Relay logs and encrypted files are refused; a group that is not whole at the end
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -52,10 +53,9 @@ def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Ite
 
 
 def _pieces(path: Path, offset: int, checksum_algorithm: int) -> Iterator[bytes]:
-    groups = FileGroups(path, offset=offset, checksum_algorithm=checksum_algorithm)
-    try:
+    with contextlib.closing(
+        FileGroups(path, offset=offset, checksum_algorithm=checksum_algorithm)
+    ) as groups:
         group = next(groups.items(runs=False))
         assert isinstance(group, SourceGroup)
         yield from chain([group.payload], group.rest or ())
-    finally:
-        groups.close()

@@ -96,6 +96,22 @@ class Disk(Protocol):
         """Give up the lock."""
 
 
+@contextlib.contextmanager
+def replaced(disk: Disk, name: str) -> Iterator[File]:
+    """A new file to write, which takes the place of `name` behind the block. A crash leaves either of them, whole.
+
+    Until then its name is that with `.new` behind it. Raises `DiskError`.
+    """
+    new = f"{name}.new"
+    if new in disk.names():  # left by a crash between create and rename
+        disk.unlink(new)
+    with contextlib.closing(disk.open(new, create=True)) as file:
+        yield file
+        file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
+    disk.rename(new, name)
+    disk.fsync_dir()
+
+
 _KINDS: Final[dict[int | None, type[DiskError]]] = {
     errno.ENOSPC: DiskFull,
     errno.EDQUOT: DiskFull,
@@ -147,9 +163,17 @@ _KINDS_OF_ENTRY: Final = {
 def open_regular(path: Path, flags: int) -> int:
     """A descriptor of a file, and of nothing else that may have its name. Never waits. Raises OSError.
 
-    Opening a FIFO would wait for somebody at its other end, and reading from a device may never end.
+    Opening a FIFO would wait for somebody at its other end, and reading from a device may never end. Who writes through
+    a symbolic link changes another file.
     """
-    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o640)
+    writes = bool(flags & os.O_RDWR)
+    flags |= os.O_NOFOLLOW if writes else 0
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o640)
+    except OSError as error:
+        if writes and error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.EINVAL, "it is a symbolic link, not a file") from None
+        raise
     kind = stat.S_IFMT(os.fstat(fd).st_mode)
     if kind != stat.S_IFREG:
         os.close(fd)

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from binlog_storage.disk.disk import Disk, File
@@ -29,6 +30,7 @@ WAITING_BYTES_MAX: Final = 256 << 20
 Deed = Callable[[], object]
 
 
+@dataclass(eq=False, slots=True)
 class _Content:
     """A file, as all who have it open share it: `file` of the disk below, and what waiting changes make of it.
 
@@ -37,15 +39,12 @@ class _Content:
     patches: (offset, bytes) on top of that, the later over the earlier.
     """
 
-    __slots__ = ("file", "name", "patches", "shown", "size", "users")
-
-    def __init__(self, name: str, file: File | None) -> None:
-        self.name = name
-        self.file = file  # None until it is really made
-        self.users = 0
-        self.shown: int | None = None
-        self.size = 0
-        self.patches: list[tuple[int, bytes]] = []
+    name: str
+    file: File | None  # None until it is really made
+    users: int = 0
+    shown: int | None = None
+    size: int = 0
+    patches: list[tuple[int, bytes]] = field(default_factory=list)
 
     @property
     def below(self) -> File:
@@ -184,7 +183,8 @@ class PatientDisk:
         self._opening = True
         self._waiting: deque[tuple[Deed, _Content | None]] = deque()
         self._waiting_bytes = 0
-        self._full: DiskFull | None = None
+        self.full: DiskFull | None = None
+        """The error for which changes wait; None if none do."""
         self._failure: DiskError | None = None  # of what waited
         self._contents: dict[str, _Content] = {}  # of files that are open, by their name now
         self._names: set[str] = set()  # while changes wait
@@ -195,11 +195,6 @@ class PatientDisk:
     def is_plain(self) -> bool:
         """Whether it is no more than the disk below: the store is open, and nothing waits."""
         return not self._opening and not self._waiting
-
-    @property
-    def full(self) -> DiskFull | None:
-        """The error for which changes wait; None if none do."""
-        return self._full
 
     def touches(self, name: str) -> bool:
         """Whether a change of that file waits."""
@@ -222,7 +217,7 @@ class PatientDisk:
                 try:
                     deed()
                 except DiskFull as error:
-                    self._full = error
+                    self.full = error
                     return False
                 except TooManyOpenFiles:
                     raise
@@ -235,7 +230,7 @@ class PatientDisk:
             for content in self._contents.values():
                 content.shown = None
                 content.patches.clear()
-            self._full = None
+            self.full = None
             self._waiting_bytes = 0
             return True
 
@@ -258,7 +253,7 @@ class PatientDisk:
                 except DiskFull as error:
                     if not self._opening:
                         raise
-                    self._full = error
+                    self.full = error
                     self._names = set(self._below.names())
             self._wait(deed, show, size, content)
 
@@ -279,13 +274,13 @@ class PatientDisk:
 
     def _wait(self, deed: Deed, show: Deed, size: int, content: _Content | None) -> None:
         self._require_sound()
-        assert self._full is not None
+        assert self.full is not None
         if content is not None and not content.users:
             raise DiskError(f"{content.name} is not open")
         if not self._opening:
-            raise DiskFull(f"nothing is written until there is room on the disk: {self._full}")
+            raise DiskFull(f"nothing is written until there is room on the disk: {self.full}")
         if self._waiting_bytes + size > self._bytes_max:
-            raise DiskFull(str(self._full))
+            raise DiskFull(str(self.full))
         self._waiting.append((deed, content))
         self._waiting_bytes += size
         if content is not None:
@@ -306,7 +301,6 @@ class PatientDisk:
     # --- the directory ---
 
     def open(self, name: str, *, create: bool = False) -> File:
-        """See `Disk`."""
         if self.is_plain and name not in self._contents:
             return self._below.open(name, create=create)
         with self.lock_of_changes:
@@ -343,7 +337,6 @@ class PatientDisk:
         return content
 
     def names(self) -> list[str]:
-        """See `Disk`."""
         if self._waiting:
             with self.lock_of_changes:
                 if self._waiting:
@@ -351,7 +344,6 @@ class PatientDisk:
         return self._below.names()
 
     def size(self, name: str) -> int:
-        """See `Disk`."""
         if self._waiting:
             with self.lock_of_changes:
                 if self._waiting and name not in self._names:
@@ -365,7 +357,6 @@ class PatientDisk:
         return self._began if self.touches(name) else self._below.modified(name)
 
     def rename(self, old: str, new: str) -> None:
-        """See `Disk`."""
         if self.is_plain and old not in self._contents and new not in self._contents:
             self._below.rename(old, new)
             return
@@ -408,7 +399,6 @@ class PatientDisk:
             self._below.fsync_dir()
 
     def lock(self, name: str) -> None:
-        """See `Disk`."""
         self._below.lock(name)
 
     def close(self) -> None:

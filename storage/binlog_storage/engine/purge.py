@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
-from binlog_storage.engine.references import Pin
+from binlog_storage.engine.references import Holder, Pin
 
 
 class FileFacts(NamedTuple):
@@ -33,7 +34,7 @@ class PurgePlan:
 
     delete: list[int]
     kept: int | None = None
-    why: str = ""
+    why: Holder | str = ""
 
     @property
     def reached_the_active_file(self) -> bool:
@@ -42,24 +43,27 @@ class PurgePlan:
 
 
 class FileFate(NamedTuple):
-    """The fate of one file under a purge: whether it is `wanted`, whether it `goes`, and all that holds it back."""
+    """The fate of a file of `FileFacts` under a purge: whether it is `wanted`, whether it `goes`, and all that holds it
+    back. The reason that holds the most files comes first.
+    """
 
     file_no: int
     size: int
     modified: float
+    refers_to: int
     wanted: bool
     goes: bool
-    held_by: tuple[str, ...]
+    held_by: tuple[Holder, ...]
 
 
 class PurgeHeld(NamedTuple):
     """Files that a limit of age or size wants to go, and that stay: their bytes, the last write of the oldest one in
-    seconds since 1970, and why.
+    seconds since 1970, and who holds most of them.
     """
 
     size: int
     oldest: float
-    why: str
+    holder: Holder
 
 
 Wanted = Callable[[FileFacts, int], bool]  # (file, bytes that it and all later ones take)
@@ -85,44 +89,20 @@ def above_size(bytes_max: int) -> Wanted:
     return lambda _, total: total > bytes_max
 
 
-def plan(
-    files: Sequence[FileFacts],
-    wanted: Wanted,
-    *,
-    first_open: int,
-    holds: Sequence[Pin],
-    replicas_missing: int = 0,
-) -> PurgePlan:
-    """The plan of a purge of `files`, which are all there are, oldest first.
+def limits(age: int, size: int, now: float) -> list[tuple[Wanted, str]]:
+    """The limits that are set, each with its option for the log.
 
     Args:
-        first_open: the first file that is written or not closed yet.
-        holds: everything that is held.
-        replicas_missing: how many more replicas would have to be connected (slave_connections_needed_for_purge).
+        age: binlog_expire_logs_seconds, 0 for none.
+        size: max_binlog_total_size, 0 for none.
+        now: in seconds since 1970.
     """
-    limit, why = first_open, _ACTIVE
-    refers_to = {facts.file_no: facts.refers_to for facts in files}
-    for hold in holds:
-        needed = min(hold.file_no, refers_to.get(hold.file_no, hold.file_no))
-        if needed < limit:
-            limit, why = needed, hold.why
-    # What the current file refers to may be read by the replica that connects next. MariaDB keeps it from its own purge
-    # only: by PURGE it deletes halves of groups that are to be read.
-    needed = refers_to.get(first_open, first_open)
-    if needed < limit:
-        limit, why = needed, _refers(first_open)
-    delete: list[int] = []
-    total = sum(facts.size for facts in files)
-    for facts in files:
-        if not wanted(facts, total):
-            break
-        if replicas_missing > 0:
-            return PurgePlan(delete, facts.file_no, _missing(replicas_missing))
-        if facts.file_no >= limit:
-            return PurgePlan(delete, facts.file_no, why)
-        delete.append(facts.file_no)
-        total -= facts.size
-    return PurgePlan(delete)
+    found = []
+    if age:
+        found.append((before_time(now - age), f"binlog_expire_logs_seconds={age}"))
+    if size:
+        found.append((above_size(size), f"max_binlog_total_size={size}"))
+    return found
 
 
 def fates(
@@ -133,38 +113,63 @@ def fates(
     holds: Sequence[Pin],
     replicas_missing: int = 0,
 ) -> list[FileFate]:
-    """The result of `plan` file by file, with all that holds each file back; arguments as there."""
+    """The fates of `files`, which are all there are, oldest first.
+
+    Args:
+        first_open: the first file that is written or not closed yet.
+        holds: everything that is held.
+        replicas_missing: how many more replicas would have to be connected (slave_connections_needed_for_purge).
+    """
     refers_to = {facts.file_no: facts.refers_to for facts in files}
-    reasons = [(min(h.file_no, refers_to.get(h.file_no, h.file_no)), h.why) for h in holds]
-    reasons.append((first_open, _ACTIVE))
-    reasons.append((refers_to.get(first_open, first_open), _refers(first_open)))
+    # What the current file refers to may be read by the replica that connects next. MariaDB keeps it from its own purge
+    # only: by PURGE it deletes halves of groups that are to be read.
+    reasons = [
+        (first_open, _ACTIVE),
+        *((min(h.file_no, refers_to.get(h.file_no, h.file_no)), h.why) for h in holds),
+        (refers_to.get(first_open, first_open), _refers(first_open)),
+    ]
     if replicas_missing > 0:
-        reasons.append((0, _missing(replicas_missing)))
+        reasons.append((-1, _missing(replicas_missing)))
+    reasons.sort(key=itemgetter(0))
     total = sum(facts.size for facts in files)
     found: list[FileFate] = []
     is_wanted = True
     for facts in files:
         # Behind a file that stays none goes, as what holds it holds all later ones; they are wanted nevertheless.
         is_wanted = is_wanted and wanted(facts, total)
-        held_by = [why for lowest, why in reasons if facts.file_no >= lowest]
         if is_wanted:
             total -= facts.size
         # Said once: a file that is in use refers to data in itself.
-        told = tuple(dict.fromkeys(w for w in held_by if w != _refers(facts.file_no)))
+        held_by = dict.fromkeys(
+            why
+            for lowest, why in reasons
+            if facts.file_no >= lowest and why != _refers(facts.file_no)
+        )
         goes = is_wanted and not held_by
-        found.append(FileFate(facts.file_no, facts.size, facts.modified, is_wanted, goes, told))
+        found.append(FileFate(*facts, is_wanted, goes, tuple(held_by)))
     return found
 
 
-_ACTIVE = "the binlog file is in active use"
+def plan(fates: Sequence[FileFate]) -> PurgePlan:
+    """The plan of a purge with these fates."""
+    delete = [fate.file_no for fate in fates if fate.goes]
+    kept = next((fate for fate in fates if fate.wanted and not fate.goes), None)
+    return PurgePlan(delete) if kept is None else PurgePlan(delete, kept.file_no, kept.held_by[0])
 
 
-def _refers(file_no: int) -> str:
-    return (
+_ACTIVE = Holder("the binlog file is in active use", "active_file")
+
+
+def _refers(file_no: int) -> Holder:
+    return Holder(
         f"binlog file number {file_no} refers to data in it (the file in active use: its groups would not be whole; "
-        "FLUSH BINARY LOGS first)"
+        "FLUSH BINARY LOGS first)",
+        "reference",
     )
 
 
-def _missing(replicas: int) -> str:
-    return f"{replicas} more slave connections are needed (slave_connections_needed_for_purge)"
+def _missing(replicas: int) -> Holder:
+    return Holder(
+        f"{replicas} more slave connections are needed (slave_connections_needed_for_purge)",
+        "replicas_missing",
+    )

@@ -28,38 +28,75 @@ class Reason(Enum):
     ACTIVE_TRANSACTION = "it holds data of an active transaction"
     PREPARED_XA = "it holds data of a prepared XA transaction"
     DUMP = "it is in use by a binlog dump thread (connected slave)"
+    LEFT = "it was in use by a binlog dump thread (connected slave) until now"
     NAMED = "it is held"
+    SLOT = "it is kept"
+
+
+class Holder(str):
+    """The reason why a file stays, in words; and who holds it: of which kind, and its name, if it has one.
+
+    The kinds: active_file, reference, replicas_missing, transaction, xa, replica, slot, lease, archive, reader.
+    """
+
+    __slots__ = ("kind", "name")
+    kind: str
+    name: str
+
+    def __new__(cls, why: str, kind: str, name: str = "") -> Holder:
+        self = super().__new__(cls, why)
+        self.kind, self.name = kind, name
+        return self
+
+
+_KINDS: Final = {
+    Reason.ACTIVE_TRANSACTION: "transaction",
+    Reason.PREPARED_XA: "xa",
+    Reason.DUMP: "replica",
+    Reason.LEFT: "replica",
+    Reason.NAMED: "reader",
+}
 
 
 @dataclass(eq=False, slots=True)
 class Pin:
-    """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them, `ended_by` what to do."""
+    """A pin: files from `file_no` on stay until `release`. `name` tells a DBA who holds them, `ended_by` what to do.
+
+    `holder`: its kind and name as `Holder` has them, where `reason` and `name` do not say it.
+    """
 
     _owner: References
     reason: Reason
     name: str
     file_no: int
     ended_by: str = ""
+    holder: tuple[str, str] | None = None
 
     def move(self, file_no: int) -> None:
         """Move the hold forward: files before `file_no` are no longer held. Never backwards."""
         if file_no > self.file_no:
             self.file_no = file_no
 
+    def left(self) -> None:
+        """The reader has gone, and reads no more: RESET MASTER waits no longer, the files stay until `release`."""
+        self.reason = Reason.LEFT
+
     def release(self) -> None:
         """End the hold; twice is no error."""
         self._owner.drop(self)
 
     @property
-    def why(self) -> str:
+    def why(self) -> Holder:
         """The reason for the message about a file that stays."""
         why: str = self.reason.value
         match self.reason:
             case Reason.NAMED:
                 why += f" by {self.name}"
+            case Reason.SLOT:
+                why += f" for {self.name}; {self.ended_by} ends it"
             case Reason.PREPARED_XA:
                 why += f" ({self.name}; XA COMMIT or XA ROLLBACK ends it)"
-        return why
+        return Holder(why, *(self.holder or (_KINDS[self.reason], self.name)))
 
 
 class References:
@@ -79,17 +116,45 @@ class References:
         """The time at which the RESET MASTER at work began, by the monotonic clock; 0 or old while the age is even."""
 
     def hold(
-        self, reason: Reason, name: str, file_no: int, age: int | None = None, ended_by: str = ""
+        self,
+        reason: Reason,
+        name: str,
+        file_no: int,
+        age: int | None = None,
+        ended_by: str = "",
+        holder: tuple[str, str] | None = None,
     ) -> Pin:
         """Hold the files from `file_no` on. Raises `BinlogBegunAnew` if that number is not of this `age` any more.
 
         Whoever writes gives none: it is admitted in one age alone, and holds under the append lock.
         """
-        hold = Pin(self, reason, name, file_no, ended_by)
+        hold = Pin(self, reason, name, file_no, ended_by, holder)
         with self._lock:
             self.require_age(age)
             self._holds.add(hold)
         return hold
+
+    def hold_for_reader(
+        self,
+        name: str,
+        file_no: Callable[[], int],
+        *,
+        dump: bool = False,
+        slot: bool = False,
+        ended_by: str = "",
+        holder: tuple[str, str] | None = None,
+        wait: bool = True,
+    ) -> Pin:
+        """See `EngineReader.hold`. `file_no` gives the first file to hold, in the age in which it is called."""
+        reason = Reason.DUMP if dump else Reason.SLOT if slot else Reason.NAMED
+        while True:
+            age = self.wait_until_open() if wait else self.require_open()
+            try:
+                # A hold counts once it is taken, also if an empty binlog begins anew meanwhile.
+                return self.hold(reason, name, file_no(), age, ended_by, holder)
+            except Exception:
+                if age == self.age:
+                    raise
 
     def drop(self, hold: Pin) -> None:
         """See `Pin.release`."""
@@ -145,6 +210,7 @@ class References:
         """End the age: readers wait until `open`. Under the append lock.
 
         Nobody may hold anything: raises `BinlogInUse` or `BinlogInUseByTransaction`, in MariaDB's words, with who does.
+        But for slots: nobody has asked for them, and whoever resets wants the files to go.
 
         Args:
             is_empty: nothing was ever logged, so there is nothing that a name could hold.

@@ -30,6 +30,16 @@ class OobList(NamedTuple):
     first: Position
     last: Position
 
+    def encode(self) -> bytes:
+        """The five numbers of a reference in a record."""
+        return b"".join(map(compressed_int.encode, (self.nodes, *self.first, *self.last)))
+
+    @classmethod
+    def decode(cls, data: bytes, at: int) -> tuple[OobList, int]:
+        """A reference, and the offset behind it."""
+        (nodes, *places), at = compressed_int.decode_some(data, at, 5)
+        return cls(nodes, Position(*places[:2]), Position(*places[2:])), at
+
 
 class CommitRecord(NamedTuple):
     """`lists` in the order of replay: statement, transaction."""
@@ -40,10 +50,7 @@ class CommitRecord(NamedTuple):
 
 def encode(payload: bytes, *lists: OobList) -> bytes:
     """The body of a commit record; at most two lists, the statement list first."""
-    ci = compressed_int.encode
-    head = b"".join(
-        b"".join((ci(oob.nodes), *map(ci, oob.first), *map(ci, oob.last))) for oob in lists
-    )
+    head = b"".join(oob.encode() for oob in lists)
     if len(lists) < LISTS_MAX:
         head += _NO_LIST
     if len(lists) > LISTS_MAX or len(head) > HEADER_BYTES_MAX:
@@ -57,21 +64,13 @@ def decode(data: bytes) -> CommitRecord:
     """Parse a body; `ValueError` with the reason if it is malformed."""
     if data[:1] == _NO_LIST:
         return CommitRecord((), data[1:])
-    ci = compressed_int.decode
     lists: list[OobList] = []
     at = 0
-    try:
-        while len(lists) < LISTS_MAX:
-            nodes, at = ci(data, at)
-            if not nodes:
-                break
-            first_file, at = ci(data, at)
-            first_offset, at = ci(data, at)
-            last_file, at = ci(data, at)
-            last_offset, at = ci(data, at)
-            lists.append(
-                OobList(nodes, Position(first_file, first_offset), Position(last_file, last_offset))
-            )
-    except compressed_int.ShortInteger:
-        raise ValueError("Short chunk") from None
+    while len(lists) < LISTS_MAX:
+        nodes, behind = compressed_int.decode(data, at)
+        if not nodes:
+            at = behind
+            break
+        oob, at = OobList.decode(data, at)
+        lists.append(oob)
     return CommitRecord(tuple(lists), data[at:])

@@ -20,8 +20,11 @@ _WIDE = 7  # length code of the 9-byte form
 _SMALL = [bytes([v << 3]) for v in range(32)]
 
 
-class ShortInteger(ValueError):
-    """The buffer ends inside a compressed integer."""
+class ShortChunk(ValueError):
+    """A record ends inside of what it has to hold."""
+
+    def __init__(self) -> None:
+        super().__init__("Short chunk")  # in MariaDB's words
 
 
 def encode(value: int) -> bytes:
@@ -35,11 +38,22 @@ def encode(value: int) -> bytes:
 
 
 def decode(data: bytes | bytearray | memoryview, offset: int) -> tuple[int, int]:
-    """(value, offset behind it). `ShortInteger` if `data` ends first."""
+    """(value, offset behind it). `ShortChunk` if `data` ends first."""
     if offset >= len(data):
-        raise ShortInteger
+        raise ShortChunk
     code = data[offset] & 7
     end = offset + (LENGTH_MAX if code == _WIDE else code + 1)
     if end > len(data):
-        raise ShortInteger
+        raise ShortChunk
     return (int.from_bytes(data[offset:end], "little") >> 3) & VALUE_MAX, end
+
+
+def decode_some(
+    data: bytes | bytearray | memoryview, offset: int, count: int
+) -> tuple[list[int], int]:
+    """So many values, and the offset behind them. `ShortChunk` if `data` ends first."""
+    values = []
+    for _ in range(count):
+        value, offset = decode(data, offset)
+        values.append(value)
+    return values, offset

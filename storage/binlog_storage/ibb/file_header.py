@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import google_crc32c
 
 from binlog_storage.errors import CorruptBinlog
-from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2, seal
+from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2, is_zero, seal
 
 MAGIC = 0x010DFEFE
 VERSION_MAJOR = 1
@@ -108,8 +108,8 @@ class FileHeader:
 
         if len(page) < _HEADER_BYTES:
             raise corrupt(0, "the file ends inside its header page")
-        if not any(page[:_HEADER_BYTES]):
-            if any(page):
+        if is_zero(page[:_HEADER_BYTES]):
+            if not is_zero(page):
                 raise corrupt(0, "the header is empty, but its page is not")
             return None
         crc = int.from_bytes(page[_HEADER_CRC_AT:_HEADER_BYTES], "little")

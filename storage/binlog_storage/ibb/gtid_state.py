@@ -63,21 +63,17 @@ def encode(state: BinlogState, xa_ref: int | None = None) -> bytes:
 def decode(data: bytes) -> GtidStateRecord:
     """Parse a body; `ValueError` with the reason if it is malformed. Bytes behind the last entry are allowed."""
     ci = compressed_int.decode
-    try:
-        count, at = ci(data, 0)
-        xa_plus_one, at = ci(data, at)
-        if count > len(data):
-            raise ValueError(f"GTID state record counts {count} entries in {len(data)} bytes")
-        entries = []
-        for _ in range(count):
-            domain, at = ci(data, at)
-            server, at = ci(data, at)
-            seq_no, at = ci(data, at)
-            if domain >> 32 or server >> 32:
-                raise ValueError(
-                    f"GTID state record holds an impossible GTID {domain}-{server}-{seq_no}"
-                )
-            entries.append(Gtid(domain, server, seq_no))
-    except compressed_int.ShortInteger:
-        raise ValueError("Short chunk") from None
+    (count, xa_plus_one), at = compressed_int.decode_some(data, 0, 2)
+    if count > len(data):
+        raise ValueError(f"GTID state record counts {count} entries in {len(data)} bytes")
+    entries = []
+    for _ in range(count):
+        domain, at = ci(data, at)
+        server, at = ci(data, at)
+        seq_no, at = ci(data, at)
+        if domain >> 32 or server >> 32:
+            raise ValueError(
+                f"GTID state record holds an impossible GTID {domain}-{server}-{seq_no}"
+            )
+        entries.append(Gtid(domain, server, seq_no))
     return GtidStateRecord(entries, xa_plus_one - 1 if xa_plus_one else None)

@@ -49,18 +49,8 @@ def encode(node: OobNode) -> bytes:
 
 def decode(data: bytes) -> OobNode:
     """Parse a body; `ValueError` with the reason if it is malformed."""
-    ci = compressed_int.decode
-    try:
-        index, at = ci(data, 0)
-        left_file, at = ci(data, at)
-        left_offset, at = ci(data, at)
-        right_file, at = ci(data, at)
-        right_offset, at = ci(data, at)
-    except compressed_int.ShortInteger:
-        raise ValueError("Short chunk") from None
-    return OobNode(
-        index, Position(left_file, left_offset), Position(right_file, right_offset), data[at:]
-    )
+    (index, *places), at = compressed_int.decode_some(data, 0, 5)
+    return OobNode(index, Position(*places[:2]), Position(*places[2:]), data[at:])
 
 
 class Forest:

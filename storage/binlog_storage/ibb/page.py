@@ -29,6 +29,11 @@ def seal(page: bytearray) -> bytes:
     return bytes(page)
 
 
+def is_zero(data: bytes) -> bool:
+    """Whether every byte is zero; of nothing as well."""
+    return data == bytes(len(data))
+
+
 def is_sound(page: bytes) -> bool:
     """Whether the CRC matches or the page was never written."""
     crc = google_crc32c.value(page[:PAGE_END])

@@ -7,8 +7,10 @@ of (`TruncatedRecord`), and bytes that no writer makes (`CorruptBinlog`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from binlog_protocol.errors import ProtocolError
 
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
 from binlog_storage.ibb.chunk import (
@@ -27,6 +29,16 @@ from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
 
 BEGINNING = Position(0, PAGE_SIZE)
 NESTABLE = (RecordType.GTID_STATE, RecordType.DUMMY)
+
+_T = TypeVar("_T")
+
+
+def parsed(parse: Callable[[bytes], _T], data: bytes, place: Position) -> _T:
+    """The bytes of a record, or of its group, by a parser of theirs. Raises `CorruptBinlog` where that refuses them."""
+    try:
+        return parse(data)
+    except (ValueError, ProtocolError) as error:
+        raise CorruptBinlog(*place, str(error), data) from None
 
 
 class PageSource(Protocol):

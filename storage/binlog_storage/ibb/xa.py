@@ -17,14 +17,15 @@ import string
 import struct
 from typing import NamedTuple
 
-from binlog_storage.ibb import compressed_int
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.commit import OobList
+from binlog_storage.ibb.compressed_int import ShortChunk
 
 XID_PART_MAX = 64
 _XID = struct.Struct("<IBB")
 _ROLLED_BACK = 1
 _FORMAT_DEFAULT = 1
+_NO_LIST = OobList(0, Position(0, 0), Position(0, 0))
 _PLAIN = frozenset(string.ascii_letters.encode() + string.digits.encode() + b"-_ ")
 
 assert _XID.size == 6
@@ -74,31 +75,17 @@ class XaComplete(NamedTuple):
 
 def encode_prepare(prepare: XaPrepare) -> bytes:
     """The body of the record."""
-    ci = compressed_int.encode
-    body = bytes((prepare.engines,)) + prepare.xid.encode()
-    if prepare.oob is None:
-        return body + ci(0) * 5
-    first, last = prepare.oob.first, prepare.oob.last
-    return body + b"".join((ci(prepare.oob.nodes), *map(ci, first), *map(ci, last)))
+    oob = prepare.oob or _NO_LIST
+    return bytes((prepare.engines,)) + prepare.xid.encode() + oob.encode()
 
 
 def decode_prepare(data: bytes) -> XaPrepare:
     """Parse a body; `ValueError` with the reason if it is malformed."""
-    if not data:
-        raise ValueError("Short chunk")
-    xid, at = _decode_xid(data, 1)
+    xid, at = decode_xid(data, 1)
     if at == len(data):
         return XaPrepare(data[0], xid, None)
-    numbers = []
-    try:
-        for _ in range(5):
-            number, at = compressed_int.decode(data, at)
-            numbers.append(number)
-    except compressed_int.ShortInteger:
-        raise ValueError("Short chunk") from None
-    nodes, *places = numbers
-    oob = OobList(nodes, Position(*places[:2]), Position(*places[2:])) if nodes else None
-    return XaPrepare(data[0], xid, oob)
+    oob, _ = OobList.decode(data, at)
+    return XaPrepare(data[0], xid, oob if oob.nodes else None)
 
 
 def encode_complete(complete: XaComplete) -> bytes:
@@ -108,20 +95,19 @@ def encode_complete(complete: XaComplete) -> bytes:
 
 def decode_complete(data: bytes) -> XaComplete:
     """Parse a body; `ValueError` with the reason if it is malformed."""
-    if not data:
-        raise ValueError("Short chunk")
-    xid, _ = _decode_xid(data, 1)
+    xid, _ = decode_xid(data, 1)
     return XaComplete(xid, bool(data[0] & _ROLLED_BACK))
 
 
-def _decode_xid(data: bytes, at: int) -> tuple[Xid, int]:
+def decode_xid(data: bytes, at: int) -> tuple[Xid, int]:
+    """The XID at an offset, and the offset behind it; `ValueError` with the reason if it is malformed."""
     if len(data) < at + _XID.size:
-        raise ValueError("Short chunk")
+        raise ShortChunk
     format_id, gtrid_size, bqual_size = _XID.unpack_from(data, at)
     if gtrid_size > XID_PART_MAX or bqual_size > XID_PART_MAX:
         raise ValueError(f"XID with parts of {gtrid_size} and {bqual_size} bytes")
     begin = at + _XID.size
     end = begin + gtrid_size + bqual_size
     if len(data) < end:
-        raise ValueError("Short chunk")
+        raise ShortChunk
     return Xid(format_id, data[begin : begin + gtrid_size], data[begin + gtrid_size : end]), end

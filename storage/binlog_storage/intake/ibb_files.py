@@ -22,6 +22,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import CorruptBinlog, NotAStore
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.records import parsed
 from binlog_storage.intake.source import FileStart, Item, SourceGroup
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 from binlog_storage.log.log_file import base_state_from_outside
@@ -53,7 +54,6 @@ class IbbFiles:
 
     @property
     def names(self) -> tuple[str, str]:
-        """See `Source`."""
         return self._name(0), self._name(-1)
 
     @cached_property
@@ -62,26 +62,25 @@ class IbbFiles:
         return self._binlog.whole_from()
 
     def base(self, number: int) -> BinlogState:
-        """See `Source`."""
         oldest, place = self._oldest
         if self._numbers[number] <= place.file_no:
             return oldest
         return base_state_from_outside(self._binlog.pages, self._numbers[number])
 
     def file_before(self, position: SlavePosition) -> int | None:
-        """See `Source`."""
         found = self._binlog.first_file(position)
         return None if found is None else self._numbers.index(found)
 
     def items(self, number: int) -> Iterator[Item]:
-        """See `Source`. Only the first file has a `FileStart`: that none is missing is told by their numbers."""
+        """See `IntakeSource`. Only the first file has a `FileStart`: that none is missing is told by their numbers."""
         yield FileStart(self._name(number), self.base(number))
         oldest, begin = self._oldest
         for group in self._binlog.groups(self._numbers[number]):
             self._reading = (group.place.file_no, group.place.offset)
             if group.gtid is None:
                 marker = b"".join(group.pieces())
-                self.server_version = _server_version(group, marker)
+                description = parsed(FormatDescription.parse, marker, group.place)
+                self.server_version = description.server_version
                 if group.place >= begin:
                     yield self._item(group, marker)
             elif group.place >= begin:
@@ -136,17 +135,14 @@ class IbbFiles:
 
     @property
     def size(self) -> int:
-        """See `Source`."""
         return sum(self._sizes)
 
     @property
     def bytes_read(self) -> int:
-        """See `Source`."""
         file_no, offset = self._reading
         return sum(self._sizes[: self._numbers.index(file_no)]) + offset
 
     def close(self) -> None:
-        """See `Source`."""
         self._binlog.close()
 
 
@@ -155,10 +151,3 @@ def _rest(group: OfflineGroup, pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield from pieces
     except ProtocolError as error:
         raise CorruptBinlog(*group.place, str(error)) from None
-
-
-def _server_version(group: OfflineGroup, marker: bytes) -> str:
-    try:
-        return FormatDescription.parse(marker).server_version
-    except ProtocolError as error:
-        raise CorruptBinlog(*group.place, str(error), marker) from None

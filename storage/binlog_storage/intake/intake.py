@@ -17,18 +17,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import BinlogEngine, EngineReader
 from binlog_storage.errors import StorageError
-from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
 from binlog_storage.intake.source import FileStart, IntakeSource, SourceGroup, UnfinishedGroup
-from binlog_storage.intake.tail import StoreTail
+from binlog_storage.log.stored_groups import digest, groups_from
 
 UNSYNCED_BYTES_MAX = 64 << 20  # what a crash may cost of the work
 _LOOK_UP_S = 0.5
+
+
+class DoesNotContinue(StorageError):
+    """The groups do not follow exactly upon what there is. None of them was stored."""
+
+
+class FilesMissing(StorageError):
+    """Between two files, or in front of the first, there were others."""
 
 
 @dataclass
@@ -311,13 +318,36 @@ class Intake:
             )
         stored = self._engine.binlog_state()
         for gtid in self._state.position():
-            last = stored.get(gtid.domain_id, gtid.server_id)
-            if last is None or last < gtid.seq_no:
+            if not stored.has(gtid):
                 raise DoesNotContinue(
                     f"the store ends at {target}, and the files at {_shown(self._state.position())}, but no place in "
                     "them is where the store ends: they are not one history. Begin with an empty directory"
                 )
         self._taken.is_beyond = True
+
+
+class StoreTail:
+    """The last group of a store that nobody writes. Reads at most 3 MiB, and that group."""
+
+    def __init__(self, engine: EngineReader) -> None:
+        """Raises `StorageError`."""
+        self.gtid: Gtid | None = None
+        """The GTID of the last group; None if there is no group."""
+        self.markers: list[bytes] = []
+        """Start markers behind it."""
+        self._digest = b""
+        start = engine.find_start(engine.binlog_state().position())
+        for group in groups_from(engine, start.position):
+            if group.gtid is None:
+                self.markers += group.pieces()
+            else:
+                self.gtid = group.gtid
+                self._digest = digest(group.pieces())
+                self.markers.clear()
+
+    def is_last(self, pieces: Iterable[bytes]) -> bool:
+        """Whether these are the bytes of the last group."""
+        return digest(pieces) == self._digest
 
 
 def _shown(gtids: BinlogState | SlavePosition) -> str:

@@ -9,12 +9,12 @@ from typing import Final
 
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import StoreFacts
 
 UPSTREAM_VERSION_KEY: Final = "upstream_server_version"
 
 
-def note_server_version(state: StateStore, version: str) -> None:
+def note_server_version(state: StoreFacts, version: str) -> None:
     """Durable when it returns. Nothing is done for an empty one, which nobody told."""
     # Cut as a MariaDB server does for its own format description.
     version = version.encode()[:SERVER_VERSION_SIZE].decode(errors="ignore")

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Final
 
 from binlog_storage.disk.read_only_disk import ReadableDisk
-from binlog_storage.disk.state import StateStore, read_facts
+from binlog_storage.disk.state import FIRST_FILE_KEY, StateStore, read_facts
 from binlog_storage.errors import DiskError, StorageError
 from binlog_storage.ibb.file_names import file_name
 
 log = logging.getLogger(__name__)
-
-FIRST_FILE_KEY: Final = "binlog/first_file"
 
 
 class FirstFile:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader, split_events
 from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid
 from binlog_protocol.gtid import Gtid
 
@@ -17,22 +15,15 @@ from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import CorruptBinlog, TruncatedRecord
 from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, Record, RecordType
-from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader, parsed
 
 
 def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
     """The bytes of the group of a commit record, piece by piece in order. Raises `CorruptBinlog`."""
-    parsed = _decode(record)
-    yield parsed.payload
-    for reference in parsed.lists:
+    group = parsed(commit.decode, record.data, record.start)
+    yield group.payload
+    for reference in group.lists:
         yield from oob.walk(reference.last, record.start, lambda place: _read_node(pages, place))
-
-
-def group_payload(pages: PageSource, record: Record) -> bytes:
-    """The whole group in one piece. Raises `CorruptBinlog`."""
-    payload = payload_up_to(pages, record, sys.maxsize)
-    assert payload is not None
-    return payload
 
 
 def began_in(record: Record) -> int | None:
@@ -40,7 +31,8 @@ def began_in(record: Record) -> int | None:
     if record.data[:1] == b"\0":
         return None
     # None also where "no list" is written in another form than the shortest: MariaDB's readers take any.
-    return min((reference.first.file_no for reference in _decode(record).lists), default=None)
+    lists = parsed(commit.decode, record.data, record.start).lists
+    return min((reference.first.file_no for reference in lists), default=None)
 
 
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
@@ -127,17 +119,9 @@ class GroupHead(NamedTuple):
 def read_head(pages: PageSource, record: Record) -> GroupHead:
     """The beginning of the group of a commit record. Raises `CorruptBinlog`."""
     data = group_head(pages, record)
-    try:
-        return GroupHead(group_gtid(data), EventHeader.parse(data[:HEADER_SIZE]).timestamp, data)
-    except ProtocolError as error:
-        raise CorruptBinlog(*record.start, str(error), data) from None
-
-
-def _decode(record: Record) -> commit.CommitRecord:
-    try:
-        return commit.decode(record.data)
-    except ValueError as error:
-        raise CorruptBinlog(*record.start, str(error), record.data) from None
+    gtid = parsed(group_gtid, data, record.start)
+    header = parsed(EventHeader.parse, data[:HEADER_SIZE], record.start)
+    return GroupHead(gtid, header.timestamp, data)
 
 
 def _read_node(pages: PageSource, place: Position) -> oob.OobNode:
@@ -150,7 +134,4 @@ def _read_node(pages: PageSource, place: Position) -> oob.OobNode:
         raise CorruptBinlog(*place, "Unexpected EOF, expected oob chunk")
     if record.type != RecordType.OOB_DATA or record.start != place:
         raise CorruptBinlog(*place, "Wrong chunk type", record.data)
-    try:
-        return oob.decode(record.data)
-    except ValueError as error:
-        raise CorruptBinlog(*place, str(error), record.data) from None
+    return parsed(oob.decode, record.data, place)

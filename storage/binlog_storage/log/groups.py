@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text.pieces import split_pieces
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.events.header import TYPE_OFFSET, split_pieces
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
@@ -26,7 +25,7 @@ from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_names import file_name, file_number
-from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.ibb.page import PAGE_SIZE, is_zero
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.log.group_reader import began_in, group_pieces, read_head
@@ -181,7 +180,9 @@ class OfflineBinlog:
             if not page:
                 break
             # A server at work may have written both pages since.
-            if any(page) and not any(self.pages.raw_page(end.file_no, end.page_no)[end.in_page :]):
+            if not is_zero(page) and is_zero(
+                self.pages.raw_page(end.file_no, end.page_no)[end.in_page :]
+            ):
                 raise CorruptBinlog(
                     *end, f"the data end here, but page {page_no} of the file holds some"
                 )

@@ -17,7 +17,7 @@ from binlog_storage.ibb.chunk import CONT, TYPE_MASK, Position, RecordType
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.gtid_state import GtidStateRecord
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
-from binlog_storage.ibb.records import PageSource, RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader, parsed
 from binlog_storage.log.group_reader import read_head
 
 
@@ -70,10 +70,7 @@ def read_state_record(pages: PageSource, file_no: int, page_no: int) -> GtidStat
     place = Position(file_no, page_no * PAGE_SIZE)
     record = RecordReader(pages, place).next()
     assert record is not None
-    try:
-        return gtid_state.decode(record.data)
-    except ValueError as error:
-        raise CorruptBinlog(*place, str(error), record.data) from None
+    return parsed(gtid_state.decode, record.data, place)
 
 
 def read_state(pages: PageSource, file_no: int, page_no: int) -> list[Gtid] | None:

@@ -16,7 +16,7 @@ from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.file_names import file_name, file_numbers
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, is_zero
 
 _READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512
@@ -107,12 +107,8 @@ class OfflinePages(OutsidePages):
             raise
         # After that: a file with a header has all of its length, one that is just being made may have none yet.
         self._sizes: Final = {n: disk.size(file_name(n)) for n in self.numbers}
-        self._newest: Final = max(set(self.numbers) - self._empty, default=-1)
-
-    @property
-    def newest(self) -> int:
+        self.newest: Final = max(set(self.numbers) - self._empty, default=-1)
         """The newest file with data, -1 for none."""
-        return self._newest
 
     def is_empty(self, file_no: int) -> bool:
         """Whether the file holds nothing, as one that was made ahead. One that is damaged is not empty."""
@@ -126,7 +122,7 @@ class OfflinePages(OutsidePages):
         """The header of a file; None if it is not there any more, or was made ahead. Raises `CorruptBinlog`."""
         missing = file_no not in self._sizes
         if missing or file_no in self._empty:
-            if self.numbers and self.numbers[0] <= file_no < self._newest:
+            if self.numbers and self.numbers[0] <= file_no < self.newest:
                 raise no_data(file_no, missing=missing)
             return None
         if file_no not in self._headers:
@@ -142,7 +138,7 @@ class OfflinePages(OutsidePages):
         return self._read(file_no, page_no, _READ_AHEAD_PAGES - page_no % _READ_AHEAD_PAGES)
 
     def _is_written(self, file_no: int, page_no: int) -> bool:
-        return file_no == self._newest
+        return file_no == self.newest
 
     def raw_page(self, file_no: int, page_no: int) -> bytes:
         """The bytes of a page on disk, unchecked; fewer at the end of the file."""
@@ -155,4 +151,4 @@ class OfflinePages(OutsidePages):
             if first:
                 break
             time.sleep(_RETRY_S)  # a server makes a file in two steps: its name, then its length
-        return bool(first) and not any(first)
+        return bool(first) and is_zero(first)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.engine import GroupBatch
 from binlog_storage.errors import CorruptBinlog, PositionPurged
 from binlog_storage.ibb.chunk import Position, Record
-from binlog_storage.ibb.file_header import FileHeader, no_data
+from binlog_storage.ibb.file_header import no_data
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log.batch_reader import LaidBatch, read_batch, read_laid_batch
@@ -31,17 +31,12 @@ from binlog_storage.log.log_file import (
     used_pages,
 )
 from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.pages import OutsidePages
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from binlog_storage.log.whole_file import require_whole
 
 PARTITION_BYTES = 64 << 20
 _FOREVER = 1 << 62
-
-
-class PartitionedPages(PageSource, Protocol):
-    """The methods of `LogPages` that planning needs."""
-
-    def header(self, file_no: int) -> FileHeader | None: ...
 
 
 class Partition(NamedTuple):
@@ -75,7 +70,7 @@ class Stretch:
 
 
 def plan(
-    pages: PartitionedPages,
+    pages: OutsidePages,
     files: list[int],
     *,
     partition_bytes: int = PARTITION_BYTES,
@@ -95,7 +90,7 @@ def plan(
 
 
 def stretches(
-    pages: PartitionedPages,
+    pages: OutsidePages,
     files: list[int],
     *,
     gtids: GtidRange | None = None,
@@ -169,7 +164,7 @@ def batches_from(pages: LogPages, place: Position, end: Position) -> Iterator[La
         place = batch.end
 
 
-def _all_stretches(pages: PartitionedPages, files: list[int]) -> Iterator[Stretch]:
+def _all_stretches(pages: OutsidePages, files: list[int]) -> Iterator[Stretch]:
     for number, file_no in enumerate(files):
         if number and file_no != files[number - 1] + 1:
             raise no_data(file_no - 1, missing=True)
@@ -178,7 +173,7 @@ def _all_stretches(pages: PartitionedPages, files: list[int]) -> Iterator[Stretc
         yield from _stretches(pages, file_no)
 
 
-def _stretches(pages: PartitionedPages, file_no: int) -> Iterator[Stretch]:
+def _stretches(pages: OutsidePages, file_no: int) -> Iterator[Stretch]:
     header = pages.header(file_no)
     if header is None:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from binlog_storage.disk.read_only_disk import ReadableDisk
@@ -60,11 +61,8 @@ def is_being_reset(disk: ReadableDisk, told: Published) -> bool:
 
 def _redo(disk: ReadableDisk) -> RedoReader:
     """Its header and checkpoint; the file is closed. Raises `CorruptRedo`, `DiskError`."""
-    file = disk.open(REDO_NAME)
-    try:
+    with contextlib.closing(disk.open(REDO_NAME)) as file:
         return RedoReader(file)
-    finally:
-        file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +82,13 @@ class PendingRedo:
         """The pending redo of a directory; none without a redo log. Raises `DiskError`."""
         if REDO_NAME not in disk.names():
             return cls()
-        file = disk.open(REDO_NAME)
         end: Position | None = None
-        try:
-            redo = RedoReader(file)
-            end = redo.checkpoint.end
-            return cls(end, sum(1 for _ in redo.replay()), uuid=redo.uuid.hex())
-        except CorruptRedo as error:
-            return cls(end, damage=str(error))
-        finally:
-            file.close()
+        with contextlib.closing(disk.open(REDO_NAME)) as file:
+            try:
+                redo = RedoReader(file)
+                end = redo.checkpoint.end
+                begin = redo.checkpoint.lsn
+                count = sum(mtr.lsn >= begin and not mtr.is_of_tables for mtr in redo.replay())
+                return cls(end, count, uuid=redo.uuid.hex())
+            except CorruptRedo as error:
+                return cls(end, damage=str(error))

@@ -17,6 +17,7 @@ or none, is found.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import NamedTuple
 
@@ -78,11 +79,8 @@ def read_published(disk: ReadableDisk) -> Published | None:
     for _ in range(_TRIES):
         if PUBLICATION_NAME not in disk.names():
             return None
-        file = disk.open(PUBLICATION_NAME)
-        try:
+        with contextlib.closing(disk.open(PUBLICATION_NAME)) as file:
             data = file.pread(file.size(), 0)
-        finally:
-            file.close()
         half = len(data) // 2
         found = [p for p in map(Published.parse, (data[:half], data[half:])) if p is not None]
         if found:

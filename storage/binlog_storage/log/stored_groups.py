@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from binlog_protocol.errors import ProtocolError
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid, SlavePosition
 
 from binlog_storage.engine import EngineReader, Position, StartPoint
-from binlog_storage.errors import CorruptBinlog
+from binlog_storage.ibb.records import parsed
 
 
 class StoredGroup(NamedTuple):
@@ -39,9 +38,9 @@ def groups_from(engine: EngineReader, place: Position) -> Iterator[StoredGroup]:
     """All from `place`, where a record begins, up to the durable end. Raises `StorageError`."""
     while (batch := engine.read(place)).end != place:
         if batch.large is not None:
-            yield StoredGroup(_gtid(batch.large.head, place), batch.large.pieces)
+            yield StoredGroup(parsed(group_gtid, batch.large.head, place), batch.large.pieces)
         for payload in batch.groups:
-            yield StoredGroup(_gtid(payload, place), partial(iter, (payload,)))
+            yield StoredGroup(parsed(group_gtid, payload, place), partial(iter, (payload,)))
         place = batch.end
 
 
@@ -83,10 +82,3 @@ def digest(pieces: Iterable[bytes]) -> bytes:
     for piece in pieces:
         found.update(piece)
     return found.digest()
-
-
-def _gtid(head: bytes, place: Position) -> Gtid | None:
-    try:
-        return group_gtid(head)
-    except ProtocolError as error:
-        raise CorruptBinlog(*place, str(error), head) from None

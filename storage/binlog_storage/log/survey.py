@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.chunk import end_inside
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+from binlog_storage.ibb.page import PAGE_SIZE, is_sound, is_zero
 from binlog_storage.log.log_file import first_empty
 
 UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
@@ -31,11 +32,10 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
 
     `unsynced`: pages around the end that can be missing or torn, as so many are synced at a time.
     """
-    file = disk.open(file_name(file_no))
-    try:
+    with contextlib.closing(disk.open(file_name(file_no))) as file:
         pages = -(-file.size() // PAGE_SIZE)
         end = first_empty(
-            pages, lambda page_no: not any(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+            pages, lambda page_no: is_zero(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
         )
         first = max(0, end - unsynced)
         sound = first
@@ -44,7 +44,7 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
         older: int | None = None  # a page as it was when less was on it: sound, but not full
         for page_no in range(first, min(pages, end + unsynced)):
             page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
-            if not any(page):
+            if is_zero(page):
                 empty = page_no if empty is None else empty
                 continue
             for bad, reason in (
@@ -67,6 +67,4 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
             sound += 1
             if page_no and end_inside(page) is not None:
                 older = page_no
-    finally:
-        file.close()
     return Survey(sound, torn is not None)

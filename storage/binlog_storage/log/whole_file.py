@@ -49,11 +49,7 @@ def require_whole(pages: PageSource, file_no: int) -> None:
     if last is not None:
         end = Position(file_no, count * PAGE_SIZE)
         have = state_at(pages, end, header.state_interval_pages)
-        lost = [
-            gtid
-            for gtid in read_state(pages, file_no + 1, 1) or ()
-            if (have.get(gtid.domain_id, gtid.server_id) or 0) < gtid.seq_no
-        ]
+        lost = [g for g in read_state(pages, file_no + 1, 1) or () if not have.has(g)]
         if not lost:
             return
         lacks = f"groups up to {lost[0]}"

@@ -19,6 +19,11 @@ Checkpoint
     32   8    file number, and
     40   8    offset in it, at which the binlog ended then
     48   4    CRC-32C of bytes 0..47
+A store with tables has the magic `redo ck2` instead, and another end:
+    48   8    LSN at which the tables begin to read; the ring in front of the lower of the two is free
+    56   4    epoch there
+    60   4    number of the snapshot of that LSN, 0 for none: tables begin empty
+    64   4    CRC-32C of bytes 0..63
 
 Mini-transaction: all or nothing. It may wrap around the end of the ring anywhere.
     0    4    magic
@@ -37,6 +42,10 @@ Record: one byte, whose high half is the kind and whose lowest bit is that of th
                   out-of-band data: each a chunk that fills it, the type byte of the first one and of the others. They
                   are durable in their file before anything that refers to them is logged; if they are not there,
                   nothing does. In front of page `safe` of the file they were when this was written.
+    0x50 TABLES   u32 size, bytes: records of tables (`binlog_storage.tables.records`). They stand at the end of a
+                  mini-transaction: one that begins with this kind holds nothing else
+    0x60 BEGUN    u32 epoch: the log goes on in the epoch of this mini-transaction; so far it was that one. Only in a
+                  store with tables, where the log is not empty at an opening
 All numbers are little-endian.
 """
 
@@ -59,21 +68,27 @@ CHECKPOINT_AT = (2 * BLOCK, BLOCK)  # by the lowest bit of its number
 
 _FILE_MAGIC = b"binlog redo 1\r\n\0"
 _CHECKPOINT_MAGIC = b"redo ckp"
+_TABLES_MAGIC = b"redo ck2"
 MTR_MAGIC = b"\xb1\x06mt"
 
 _HEADER = struct.Struct("<16s16sQ")
 _CHECKPOINT = struct.Struct("<8sQIIQQQ")
+_TABLES_FROM = struct.Struct("<QII")
 MTR_HEAD = struct.Struct("<4sIQI")
 WRITE_HEAD = struct.Struct("<BIHH")
 CUT = struct.Struct("<BI")
 FLUSHED = struct.Struct("<BQ")
 UNLOGGED = struct.Struct("<BIIBBI")
+TABLES_HEAD = struct.Struct("<BI")
+BEGUN = struct.Struct("<BI")
 CRC = struct.Struct("<I")
 
 KIND_WRITE = 0x10
 KIND_CUT = 0x20
 KIND_FLUSHED = 0x30
 KIND_UNLOGGED = 0x40
+KIND_TABLES = 0x50
+KIND_BEGUN = 0x60
 _KIND = 0xF0
 _PARITY = 0x0F
 
@@ -123,14 +138,30 @@ class LogHeader:
         return cls(uuid, capacity)
 
 
+class TablesFrom(NamedTuple):
+    """Where the tables begin to read the log: an LSN, the epoch there, and the number of the snapshot of that LSN."""
+
+    lsn: int
+    epoch: int
+    snapshot: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """See the module. `end` is None for an empty store."""
+    """See the module. `lsn` and `end` are the binlog's: `end` is None for an empty store. `tables` is None without."""
 
     number: int
     epoch: int
     lsn: int
     end: Position | None
+    tables: TablesFrom | None = None
+
+    @property
+    def begin(self) -> tuple[int, int]:
+        """The LSN from which on the log is needed, and the epoch there."""
+        if self.tables is not None and self.tables.lsn < self.lsn:
+            return self.tables.lsn, self.tables.epoch
+        return self.lsn, self.epoch
 
     @property
     def at(self) -> int:
@@ -141,20 +172,24 @@ class Checkpoint:
         """The checkpoint as one block."""
         placed = self.end is not None
         file_no, offset = self.end or (0, 0)
-        body = _CHECKPOINT.pack(
-            _CHECKPOINT_MAGIC, self.number, self.epoch, placed, self.lsn, file_no, offset
-        )
+        magic = _CHECKPOINT_MAGIC if self.tables is None else _TABLES_MAGIC
+        body = _CHECKPOINT.pack(magic, self.number, self.epoch, placed, self.lsn, file_no, offset)
+        if self.tables is not None:
+            body += _TABLES_FROM.pack(*self.tables)
         return _with_crc(body).ljust(BLOCK, b"\0")
 
     @classmethod
     def parse(cls, block: bytes) -> Checkpoint | None:
         """The checkpoint in a block; None unless it is whole and sound."""
-        if block[: len(_CHECKPOINT_MAGIC)] != _CHECKPOINT_MAGIC or not _sound(
-            block, _CHECKPOINT.size
-        ):
+        magic = block[: len(_CHECKPOINT_MAGIC)]
+        size = _CHECKPOINT.size + (_TABLES_FROM.size if magic == _TABLES_MAGIC else 0)
+        if magic not in (_CHECKPOINT_MAGIC, _TABLES_MAGIC) or not _sound(block, size):
             return None
         _, number, epoch, placed, lsn, file_no, offset = _CHECKPOINT.unpack_from(block)
-        return cls(number, epoch, lsn, Position(file_no, offset) if placed else None)
+        tables = None
+        if magic == _TABLES_MAGIC:
+            tables = TablesFrom(*_TABLES_FROM.unpack_from(block, _CHECKPOINT.size))
+        return cls(number, epoch, lsn, Position(file_no, offset) if placed else None, tables)
 
 
 class Write(NamedTuple):
@@ -190,7 +225,24 @@ class Unlogged(NamedTuple):
     safe: int
 
 
-RedoRecord = Write | Cut | Flushed | Unlogged
+class Tables(NamedTuple):
+    """Records of tables."""
+
+    data: bytes
+
+
+class Begun(NamedTuple):
+    """Another epoch goes on behind this one."""
+
+    epoch: int
+
+
+RedoRecord = Write | Cut | Flushed | Unlogged | Tables | Begun
+
+
+def tables_record(data: bytes) -> bytes:
+    """Records of tables as one record of a mini-transaction."""
+    return TABLES_HEAD.pack(KIND_TABLES, len(data)) + data
 
 
 class MiniTransaction(NamedTuple):
@@ -203,6 +255,16 @@ class MiniTransaction(NamedTuple):
     def records(self) -> Iterator[RedoRecord]:
         """Raises `RedoFormatError`."""
         return parse_records(self.body)
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is about the log itself."""
+        return self.body[0] & _KIND in (KIND_FLUSHED, KIND_BEGUN)
+
+    @property
+    def is_of_tables(self) -> bool:
+        """Whether it holds nothing but records of tables."""
+        return self.body[0] & _KIND == KIND_TABLES
 
 
 def build_mtr(epoch: int, lsn: int, body: bytes) -> bytes:
@@ -252,6 +314,19 @@ def parse_records(body: bytes) -> Iterator[RedoRecord]:
                     raise RedoFormatError(f"no pages from page {page_no} on")
                 yield Unlogged(parity, page_no, count, first, then, safe)
                 at += UNLOGGED.size
+            elif kind == KIND_TABLES:
+                _, size = TABLES_HEAD.unpack_from(body, at)
+                at += TABLES_HEAD.size
+                if at + size != len(body):
+                    raise RedoFormatError(
+                        f"{size} bytes of tables, where there is room for {len(body) - at}"
+                    )
+                yield Tables(body[at : at + size])
+                at += size
+            elif kind == KIND_BEGUN:
+                _, epoch = BEGUN.unpack_from(body, at)
+                yield Begun(epoch)
+                at += BEGUN.size
             else:
                 raise RedoFormatError(f"a record of unknown kind 0x{body[at]:02x}")
         except struct.error:

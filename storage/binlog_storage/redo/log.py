@@ -16,13 +16,15 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, replaced
 from binlog_storage.disk.durations import Durations
 from binlog_storage.errors import DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.redo.format import (
+    BEGUN,
     BLOCK,
     FLUSHED,
+    KIND_BEGUN,
     KIND_FLUSHED,
     MTR_OVERHEAD,
     REDO_NAME,
@@ -30,34 +32,34 @@ from binlog_storage.redo.format import (
     Checkpoint,
     LogHeader,
     MiniTransaction,
+    TablesFrom,
     build_mtr,
     frame_mtr,
 )
-from binlog_storage.redo.reader import RedoReader
+from binlog_storage.redo.reader import RedoReader, Take
 
-_NEW_NAME = "binlog-server.redo.new"
 FIRST_LSN = BLOCK  # 0 stays free for "none"
 _FILL_BYTES = 1 << 20
 
 
-def make(disk: Disk, *, uuid: bytes, size: int, epoch: int, lsn: int, end: Position | None) -> None:
+def make(
+    disk: Disk,
+    *,
+    uuid: bytes,
+    size: int,
+    epoch: int,
+    lsn: int,
+    end: Position | None,
+    tables: TablesFrom | None = None,
+) -> None:
     """Make the log file, `size` bytes, or make it anew; from then on recovery begins at `lsn`. Atomic and durable."""
-    with contextlib.suppress(DiskError):
-        disk.unlink(_NEW_NAME)
-    header = LogHeader(uuid, size - RING_AT)
-    file = disk.open(_NEW_NAME, create=True)
-    try:
+    with replaced(disk, REDO_NAME) as file:
         # Really written: a first write into space that is only promised would change the file system at each sync.
         for at in range(0, size, _FILL_BYTES):
             file.pwrite(bytes(min(_FILL_BYTES, size - at)), at)
-        file.pwrite(header.build(), 0)
-        first = Checkpoint(1, epoch, lsn, end)
+        file.pwrite(LogHeader(uuid, size - RING_AT).build(), 0)
+        first = Checkpoint(1, epoch, lsn, end, tables)
         file.pwrite(first.build(), first.at)
-        file.fdatasync()
-    finally:
-        file.close()
-    disk.rename(_NEW_NAME, REDO_NAME)
-    disk.fsync_dir()
 
 
 class RedoLog:
@@ -82,31 +84,40 @@ class RedoLog:
         self.uuid = self._reader.uuid
         self.capacity = self._reader.capacity
         self.checkpoint = self._reader.checkpoint
+        self.tables = self.checkpoint.tables
+        """Where the tables begin to read, from the next checkpoint on; None while there are none. Under the lock."""
+        self.tables_logged = 0
+        """The LSN of the last record of tables, as far as is known. Under the lock."""
         self.epoch = self.checkpoint.epoch
-        self.lsn = self.written_lsn = self.durable_lsn = self.checkpoint.lsn
+        self.lsn = self.written_lsn = self.durable_lsn = self._reader.begin
         self._buffer = bytearray()
         self._noted_durable = 0
         self._writing = threading.Lock()  # from taking the buffer until it is in the file
         self._syncing = threading.Lock()
         self._failure: DiskError | None = None
         self.bytes_written = 0
+        self.taken = 0
+        """How often the buffer was taken to be written: what is appended at the same number shares a sync."""
         self.fsyncs = Durations()
         self.groups = 0  # flushes that found something to do
 
     @property
     def checkpoint_lsn(self) -> int:
-        """The LSN of the last checkpoint, where recovery would begin to read."""
-        return self.checkpoint.lsn
+        """The LSN of the last checkpoint, where recovery would begin to read: the lower one of the two."""
+        return self.checkpoint.begin[0]
 
     # --- opening ---
 
-    def replay(self) -> Iterator[MiniTransaction]:
-        """The mini-transactions since the checkpoint, in order. Afterwards `lsn` is their end.
-
-        Raises `CorruptRedo` if it ends in the middle of what was durable.
-        """
-        yield from self._reader.replay()
+    def replay(self, take: Take | None = None) -> Iterator[MiniTransaction]:
+        """See `RedoReader.replay`. Afterwards `lsn` is the end of them."""
+        yield from self._reader.replay(take)
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
+        self.epoch = self._reader.epoch
+
+    @property
+    def reading_epoch(self) -> int:
+        """The epoch of what `replay` gave last."""
+        return self._reader.epoch
 
     def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
         """The mini-transactions from the one at that LSN on, once more. After `replay`."""
@@ -114,8 +125,30 @@ class RedoLog:
 
     def begin(self, end: Position | None) -> None:
         """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
-        self.epoch += 1
+        with self._lock:
+            self.epoch += 1
+            if self.tables is not None:
+                self.append(BEGUN.pack(KIND_BEGUN, self.epoch - 1))
+        if self.tables is not None:
+            self.flush()  # before anything of this epoch: nothing else leads to it
         self.write_checkpoint(self.lsn, end)
+
+    @property
+    def tables_hold(self) -> bool:
+        """Whether it is the tables that need the oldest part of the log."""
+        checkpoint = self.checkpoint
+        return checkpoint.tables is not None and checkpoint.tables.lsn < checkpoint.lsn
+
+    def sync(self) -> None:
+        """Make durable what was read: after a crash of the process alone, the system may hold it in memory."""
+        with self._syncing, self._deadly():
+            self._file.fdatasync()
+
+    def note_tables(self) -> None:
+        """Tables are about to log a record. Under the lock."""
+        self.tables_logged = self.lsn
+        if self.tables is None:
+            self.tables = TablesFrom(self.lsn, self.epoch)
 
     # --- writing ---
 
@@ -135,7 +168,9 @@ class RedoLog:
 
     def room(self) -> int:
         """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
-        return self.capacity - (self.lsn - self.checkpoint.lsn) - _NOTE_BYTES
+        checkpoint = self.checkpoint
+        begin = checkpoint.lsn if checkpoint.tables is None else checkpoint.begin[0]
+        return self.capacity - (self.lsn - begin) - _NOTE_BYTES
 
     @property
     def room_when_empty(self) -> int:
@@ -167,12 +202,13 @@ class RedoLog:
                     self._noted_durable = self.durable_lsn
                     self.append(FLUSHED.pack(KIND_FLUSHED, self._noted_durable))
                 end = self.lsn
-                if end - self.checkpoint.lsn > self.capacity:
+                if (used := end - self.checkpoint_lsn) > self.capacity:
                     raise DiskError(
-                        f"{REDO_NAME} is too small: {end - self.checkpoint.lsn} bytes since the last checkpoint"
+                        f"{REDO_NAME} is too small: {used} bytes since the last checkpoint"
                     )
                 taken(end)  # first: after an error here all of it is in memory still
                 data, self._buffer = self._buffer, bytearray()
+                self.taken += 1
             try:
                 self._write_ring(data, start)
             except DiskError:
@@ -213,11 +249,43 @@ class RedoLog:
             self._failure = error
             raise
 
-    def write_checkpoint(self, lsn: int, end: Position | None) -> None:
-        """Recovery begins at `lsn` from now on; the binlog files hold everything before it, up to `end`. Durable."""
-        checkpoint = Checkpoint(self.checkpoint.number + 1, self.epoch, lsn, end)
+    @property
+    def tables_unchanged(self) -> bool:
+        """Whether tables have a snapshot, and have logged nothing behind it: they may begin to read here. Under the
+        lock."""
+        tables = self.tables
+        return tables is not None and tables.snapshot > 0 and self.tables_logged < tables.lsn
+
+    def write_checkpoint(
+        self, lsn: int, end: Position | None, tables: TablesFrom | None = None
+    ) -> None:
+        """Recovery begins at `lsn` from now on; the binlog files hold everything before it, up to `end`. Durable.
+
+        `tables`: where these begin to read from now on; None if that stays.
+        """
         # Not at the same time as `flush`: of two syncs that run at once only one is told of an error.
-        with self._syncing, self._deadly():
+        with self._syncing:
+            if tables is not None:
+                self._move_tables(tables)
+            self._write_checkpoint(lsn, end)
+
+    def write_tables_checkpoint(self, tables: TablesFrom) -> None:
+        """The tables begin to read there from now on. That of the binlog stays. Durable."""
+        with self._syncing:
+            self._move_tables(tables)
+            self._write_checkpoint(self.checkpoint.lsn, self.checkpoint.end)
+
+    def _move_tables(self, tables: TablesFrom) -> None:
+        # A checkpoint may have moved on meanwhile, with the same snapshot: what is in front of it is free by now.
+        if self.tables is None or tables.snapshot != self.tables.snapshot:
+            self.tables = tables
+        else:
+            self.tables = max(tables, self.tables)
+
+    def _write_checkpoint(self, lsn: int, end: Position | None) -> None:
+        number = self.checkpoint.number + 1
+        checkpoint = Checkpoint(number, self.epoch, lsn, end, self.tables)
+        with self._deadly():
             self._file.pwrite(checkpoint.build(), checkpoint.at)
             with self.fsyncs.measured():
                 self._file.fdatasync()
@@ -235,9 +303,6 @@ class RedoLog:
             self._file.pwrite(view[:first], RING_AT + at)
             if first < len(data):
                 self._file.pwrite(view[first:], RING_AT)
-
-    def _at(self, lsn: int) -> int:
-        return RING_AT + lsn % self.capacity
 
 
 _NOTE_BYTES = FLUSHED.size + MTR_OVERHEAD

@@ -34,7 +34,7 @@ class _Content:
         with self._lock:
             if not isinstance(self.visible, bytearray):
                 self.visible = bytearray(self.visible)
-            _apply(self.visible, operation)
+            apply_to(self.visible, operation)
             self.pending.append(operation)
 
     def sync(self) -> None:
@@ -43,7 +43,7 @@ class _Content:
                 self.durable = bytearray(self.durable)
             for operation in self.pending:
                 assert isinstance(self.durable, bytearray)
-                _apply(self.durable, operation)
+                apply_to(self.durable, operation)
             self.pending = []
 
     def forget(self) -> None:
@@ -52,7 +52,8 @@ class _Content:
             self.pending = []
 
 
-def _apply(image: bytearray, operation: tuple[int, bytes] | int) -> None:
+def apply_to(image: bytearray, operation: tuple[int, bytes] | int) -> None:
+    """A write (offset, data), or a length set, to the bytes of a file."""
     if isinstance(operation, int):
         if operation <= len(image):
             del image[operation:]
@@ -294,7 +295,7 @@ def _written_anyway(
     if fate < 0.3:
         return
     if fate < 0.7 or isinstance(operation, int):
-        _apply(image, operation)
+        apply_to(image, operation)
         return
     offset, data = operation
     borders = [0, *range(SECTOR_BYTES - offset % SECTOR_BYTES, len(data), SECTOR_BYTES), len(data)]
@@ -302,4 +303,4 @@ def _written_anyway(
     cut = rng.randrange(len(sectors) + 1)
     kept = rng.choice((sectors[:cut], sectors[cut:], [s for s in sectors if rng.random() < 0.5]))
     for begin, end in kept:
-        _apply(image, (offset + begin, data[begin:end]))
+        apply_to(image, (offset + begin, data[begin:end]))

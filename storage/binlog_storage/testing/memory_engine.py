@@ -5,13 +5,16 @@ on `IbbEngine` and not here has found something in the files. Nothing is bounded
 
 A `Position` is (0, number of entries before it): groups, and the steps of XA transactions, which stand among them as
 empty ones. What is durable lies in a `MemoryHistory`, which outlives the engine as a directory outlives a process: open
-another engine on it to see what a crash leaves. There is one file, so FLUSH begins none and there is nothing to purge.
+another engine on it to see what a crash leaves. An entry of it is a group, a start marker, or the empty one that stands
+for a step of an XA transaction. There is one file, so FLUSH begins none and there is nothing to purge.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -22,6 +25,7 @@ from binlog_storage.engine import (
     BinlogEngine,
     BinlogFile,
     GroupBatch,
+    GroupMark,
     LargeGroup,
     Located,
     PlacedBatch,
@@ -32,7 +36,7 @@ from binlog_storage.engine import (
     Xid,
 )
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
-from binlog_storage.engine.references import Pin, Reason, References
+from binlog_storage.engine.references import Holder, Pin, Reason, References
 from binlog_storage.errors import (
     BinlogHasGtids,
     DiskError,
@@ -41,21 +45,43 @@ from binlog_storage.errors import (
     StorageError,
     StoreFailed,
     UnknownBinlog,
+    XaStateError,
 )
-from binlog_storage.testing.memory_group import MemoryGroup
-from binlog_storage.testing.memory_history import XA_STEP, MemoryHistory
-from binlog_storage.testing.memory_prepared import MemoryPrepared
 
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
 PIECE_BYTES = 1000  # of a large group
 
 
+Entry = tuple[bytes, Gtid | None]  # a payload, and no GTID with a start marker
+XA_STEP: Final[Entry] = b"", None
+
+
+@dataclass(slots=True)
+class MemoryHistory:
+    """The durable content. `purge` forgets the oldest groups; `fails` makes every sync raise `DiskError`."""
+
+    groups: list[Entry] = field(default_factory=list)
+    purged: int = 0
+    state: BinlogState = field(default_factory=BinlogState)  # before the first group that is left
+    fails: bool = False
+    xa: dict[Xid, bytes] = field(default_factory=dict)  # of prepared transactions, in that order
+
+    def purge(self, count: int) -> None:
+        """Forget the oldest `count` groups. Not while an engine is open on it."""
+        self.state.overlay(gtid for _, gtid in self.groups[:count] if gtid is not None)
+        del self.groups[:count]
+        self.purged += count
+
+
 class MemoryEngine:
-    """See `binlog_storage.engine.interface.BinlogEngine`. Every method may be called from any thread."""
+    """See `binlog_storage.engine.BinlogEngine`, and there for each method that says nothing here.
+
+    Every method may be called from any thread.
+    """
 
     def __init__(self, history: MemoryHistory | None = None, *, cache_bytes: int = 1 << 15) -> None:
         self._history = history or MemoryHistory()
-        self._cache_bytes = cache_bytes
+        self.cache_bytes = cache_bytes
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
@@ -65,12 +91,9 @@ class MemoryEngine:
         self._groups = list(self._history.groups)
         self._first_state = self._history.state.copy()
         self._durable = len(self._groups)
-        self._prepared = MemoryPrepared(self._history.xa, self.references)
-
-    @property
-    def cache_bytes(self) -> int:
-        """See `BinlogEngine`."""
-        return self._cache_bytes
+        self._prepared: dict[Xid, tuple[bytes, Pin]] = {}
+        for xid, data in self._history.xa.items():
+            self._prepare(xid, data)
 
     def refuse_after_failure(self) -> None:
         """Raise `StoreFailed` if a sync has failed."""
@@ -81,11 +104,9 @@ class MemoryEngine:
 
     @property
     def age(self) -> int:
-        """See `BinlogEngine`."""
         return self.references.age
 
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
             self.references.require_age(age)
@@ -93,7 +114,6 @@ class MemoryEngine:
             return self.written_end
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        """See `BinlogEngine`."""
         while index < len(run) and self.has_room:
             payload = run.payload(index)
             if len(payload) > self.cache_bytes:
@@ -103,16 +123,17 @@ class MemoryEngine:
         return index
 
     def begin(self, *, bulk: bool = False) -> MemoryGroup:
-        """See `BinlogEngine`."""
         return MemoryGroup(self)
 
     def sync(self) -> None:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
             if self._durable == len(self._groups) and not self._history.fails:
                 return
             self._save()
+        self._wake()
+
+    def _wake(self) -> None:
         for wake in list(self._listeners):
             wake()
 
@@ -127,7 +148,7 @@ class MemoryEngine:
             self._when_failed.clear()
             raise error
         self._history.groups[:] = self._groups
-        self._history.xa[:] = self._prepared.steps
+        self._history.xa = {xid: data for xid, (data, _) in self._prepared.items()}
         self._history.state = self._first_state.copy()
         self._durable = len(self._groups)
 
@@ -137,47 +158,55 @@ class MemoryEngine:
         """Note a prepared XA transaction; called by `MemoryGroup`."""
         with self._lock:
             self.refuse_after_failure()
-            self._prepared.add(len(self._groups) + 1, xid, data)
+            if xid in self._prepared:
+                raise XaStateError(f"the XID {xid} is prepared already")
+            self._prepare(xid, data)
             self._groups.append(XA_STEP)
             return self.written_end
 
     def prepared(self) -> list[Xid]:
-        """See `BinlogEngine`."""
         with self._lock:
-            return self._prepared.xids()
+            return list(self._prepared)
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
-            data = self._prepared.complete(len(self._groups), xid)
-            return self.append(gtid_event + data, gtid)
+            return self.append(gtid_event + self._completed(xid), gtid)
 
     def rollback_prepared(self, xid: Xid) -> Position:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
-            self._prepared.complete(len(self._groups), xid)
+            self._completed(xid)
             self._groups.append(XA_STEP)
             return self.written_end
+
+    def _prepare(self, xid: Xid, data: bytes) -> None:
+        hold = self.references.hold(Reason.PREPARED_XA, xid.sql(), 0)  # which refuses RESET MASTER
+        self._prepared[xid] = data, hold
+
+    def _completed(self, xid: Xid) -> bytes:
+        """End a prepared transaction. Returns its data."""
+        if xid not in self._prepared:
+            raise XaStateError(f"the XID {xid} is not prepared")
+        data, hold = self._prepared.pop(xid)
+        hold.release()
+        return data
 
     # --- files, of which there is one ---
 
     def flush(
         self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
             domains = set(delete_domains)
             for domain in sorted(domains):
                 if any(gtid is not None and gtid.domain_id == domain for _, gtid in self._groups):
-                    raise DomainInUse(f"domain {domain} cannot be deleted: there are groups of it")
+                    raise DomainInUse(domain)
             kept = [gtid for gtid in self._first_state.entries() if gtid.domain_id not in domains]
             self._first_state = BinlogState(kept)
             self._save()
-        for wake in list(self._listeners):
-            wake()
+        self._wake()
 
     def reset(
         self,
@@ -186,7 +215,6 @@ class MemoryEngine:
         *,
         only_if_empty: bool = False,
     ) -> None:
-        """See `BinlogEngine`."""
         with self._lock:
             self.refuse_after_failure()
             is_empty = not self._groups and not len(self._first_state)
@@ -199,8 +227,7 @@ class MemoryEngine:
             self._history.purged = 0
             self._first_state = BinlogState(state.entries() if state is not None else [])
             self._save()
-        for wake in list(self._listeners):
-            wake()
+        self._wake()
 
     def purge_to(self, file_no: int) -> PurgePlan:
         """See `BinlogEngine`. There is no file before the only one."""
@@ -214,15 +241,21 @@ class MemoryEngine:
     def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
         """See `BinlogEngine`. The only file is the one being written."""
         _require_known(to)
+        size = self.files()[0].size
         return [
             FileFate(
-                0, self.files()[0].size, 0.0, False, False, ("the binlog file is in active use",)
+                0,
+                size,
+                0.0,
+                0,
+                False,
+                False,
+                (Holder("the binlog file is in active use", "active_file"),),
             )
         ]
 
     @property
     def max_binlog_size_min(self) -> int:
-        """See `BinlogEngine`."""
         return 1 << 16
 
     def set_option(self, name: str, value: int) -> None:
@@ -231,7 +264,6 @@ class MemoryEngine:
     def groups_of_file(
         self, file_no: int | None = None, offset: int = 0
     ) -> Iterator[Iterator[bytes]]:
-        """See `BinlogEngine`."""
         _require_known(file_no)
         groups = self._groups[max(0, offset - self._history.purged) : self._durable]
         return (iter([payload]) for payload, _ in groups if payload)
@@ -242,12 +274,14 @@ class MemoryEngine:
         start: Position | None = None,
         *,
         dump: bool = False,
+        slot: bool = False,
         ended_by: str = "",
+        holder: tuple[str, str] | None = None,
         wait: bool = True,
     ) -> Pin:
-        """See `BinlogEngine`."""
-        reason = Reason.DUMP if dump else Reason.NAMED
-        return self.references.hold(reason, name, 0, ended_by=ended_by)
+        return self.references.hold_for_reader(
+            name, lambda: 0, dump=dump, slot=slot, ended_by=ended_by, holder=holder, wait=wait
+        )
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`. One, of the size of what is durable."""
@@ -264,75 +298,61 @@ class MemoryEngine:
 
     @property
     def has_room(self) -> bool:
-        """See `BinlogEngine`."""
         return True
 
     @property
     def has_room_to_spill(self) -> bool:
-        """See `BinlogEngine`."""
         return True
 
     def never_wait_in(self, thread: int) -> None:
         """See `BinlogEngine`."""
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
-        """See `BinlogEngine`."""
         return True
 
     def counters(self) -> Mapping[str, int]:
-        """See `BinlogEngine`."""
         return {}
 
     def stalled(self) -> list[Stalled]:
-        """See `BinlogEngine`."""
         return []
 
     def purge_held(self) -> PurgeHeld | None:
-        """See `BinlogEngine`."""
         return None
 
     def fsync_times(self) -> Mapping[str, Durations]:
-        """See `BinlogEngine`."""
         return {}
 
     @property
     def durable_end(self) -> Position:
-        """See `BinlogEngine`."""
         return self._position(self._durable)
 
     @property
     def written_end(self) -> Position:
-        """See `BinlogEngine`."""
         return self._position(len(self._groups))
 
     @property
     def last_marker(self) -> bytes | None:
-        """See `BinlogEngine`."""
         with self._lock:
             groups = (entry for entry in reversed(self._groups) if entry != XA_STEP)
             payload, gtid = next(groups, (None, None))
             return payload if gtid is None else None
 
     def binlog_state(self, domain_id: int | None = None) -> BinlogState:
-        """See `BinlogEngine`."""
         with self._lock:
             state = self._first_state.copy()
             state.overlay(gtid for _, gtid in self._groups if gtid is not None)
             return state if domain_id is None else state.of_domain(domain_id)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See `BinlogEngine`."""
         self._listeners.append(wake)
         return lambda: self._listeners.remove(wake)
 
     # --- reading ---
 
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
-        """See `BinlogEngine`."""
         self._when_failed.append(failed)
 
     def first_start(self) -> StartPoint:
-        """See `BinlogEngine`."""
         with self._lock:
             return StartPoint(self._position(0), self._first_state.copy())
 
@@ -354,7 +374,6 @@ class MemoryEngine:
         return best
 
     def read(self, start: Position) -> GroupBatch:
-        """See `BinlogEngine`."""
         at = start.offset - self._history.purged
         if at < 0:
             raise PositionPurged("the groups there were purged")
@@ -388,7 +407,6 @@ class MemoryEngine:
         return PlacedBatch(start, batch.end, groups)
 
     def locate(self, place: Position) -> Located:
-        """See `BinlogEngine`."""
         if place.file_no or place.offset < self._history.purged:
             raise PositionPurged("the groups there were purged")
         border = place <= self.durable_end
@@ -400,23 +418,82 @@ class MemoryEngine:
         return Located(border, group, begin, group.end)
 
     def state_at(self, place: Position) -> BinlogState:
-        """See `BinlogEngine`."""
         state = self._first_state.copy()
         groups = self._groups[: place.offset - self._history.purged]
         state.overlay(gtid for _, gtid in groups if gtid is not None)
         return state
 
     def is_recent(self, start: Position) -> bool:
-        """See `BinlogEngine`."""
         return True
 
     def stop_waiting(self) -> None:
         """See `BinlogEngine`. Nobody ever waits."""
 
     def close(self) -> None:
-        """See `BinlogEngine`."""
         if not self._failed:
             self.sync()
+
+
+class MemoryGroup:
+    """See `GroupWriter`. Its pieces stay in memory; all of them go to the engine at the end."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+        self._transactional: list[bytes] = []
+        self._statement: list[bytes] = []
+        self._hold: Pin | None = None
+        self._closed = False
+
+    @property
+    def spilled(self) -> bool:
+        return bool(self._transactional or self._statement)
+
+    def spill(self, data: bytes | bytearray | memoryview, *, statement: bool = False) -> None:
+        self._require_open()
+        self._engine.refuse_after_failure()
+        if data:
+            self._hold = self._hold or self._engine.references.hold(
+                Reason.ACTIVE_TRANSACTION, "", 0
+            )
+            (self._statement if statement else self._transactional).append(bytes(data))
+
+    def mark(self) -> GroupMark:
+        return GroupMark(list(self._transactional))
+
+    def rewind(self, mark: GroupMark) -> None:
+        assert isinstance(mark.transactional, list)
+        self._transactional = list(mark.transactional)
+
+    def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """See `GroupWriter`."""
+
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
+        self._require_open()
+        payload = b"".join((gtid_event, *self._statement, *self._transactional))
+        end = self._engine.append(payload, gtid, age)
+        self.rollback()
+        return end
+
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        self._require_open()
+        if self._statement:
+            raise ValueError("an XA transaction has no statement list: spill into one list only")
+        end = self._engine.note_prepared(xid, b"".join(self._transactional))
+        self.rollback()
+        return end
+
+    def give_up(self) -> None:
+        """See `GroupWriter`. Nobody ever waits."""
+
+    def rollback(self) -> None:
+        """See `GroupWriter`. A second call does nothing."""
+        self._closed = True
+        if self._hold is not None:
+            self._hold.release()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this group was committed, prepared or rolled back")
 
 
 def _require_known(file_no: int | None) -> None:

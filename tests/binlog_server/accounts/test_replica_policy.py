@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 from binlog_protocol.errors import RemoteError, SqlSyntaxError
-from binlog_storage.disk.state import StateStore
+from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
-from binlog_server.accounts.users import Account
 from binlog_server.cli import main
 from binlog_server.settings.config import ConfigError, load
 from binlog_server.sql.account_statements import ACCOUNTS
-from tests.binlog_server.accounts.test_accounts import errno, logged_in, shown
-from tests.binlog_server.lab import Client, Lab
+from tests.binlog_server.accounts.test_accounts import errno, shown
+from tests.binlog_server.lab import ROOT, Lab
 
 ALL = "STREAM_STYLE CLASSIC MAX_BYTES_PER_SECOND 10000000 MAX_LAG_BYTES 1073741824 MAX_LAG_SECONDS 600"
 ALL_POLICY = ReplicaPolicy(StreamStyle.CLASSIC, 10_000_000, 1 << 30, 600)
@@ -38,13 +37,8 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
-    everything = Account("pw", frozenset({"ALL PRIVILEGES"}))
-    async with Lab(users={"root": everything}) as running:
+    async with Lab(users=ROOT) as running:
         yield running
-
-
-async def root(lab: Lab) -> Client:
-    return await logged_in(lab, "root", "pw")
 
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
@@ -56,10 +50,13 @@ def test_nonsense_is_refused_by_name(name: str, value: Any) -> None:
 @given(
     style=st.sampled_from(StreamStyle),
     limits=st.fixed_dictionaries(
-        {name: st.just(0) | st.integers(*bounds) for name, bounds in LIMITS.items()}
+        {
+            **{name: st.just(0) | st.integers(*bounds) for name, bounds in LIMITS.items()},
+            "server_version": st.sampled_from(("", "10.11.16-MariaDB", "11.8.6-MariaDB-log")),
+        }
     ),
 )
-def test_is_kept_as_it_was(style: StreamStyle, limits: dict[str, int]) -> None:
+def test_is_kept_as_it_was(style: StreamStyle, limits: dict[str, Any]) -> None:
     policy = ReplicaPolicy(style, **limits)
     assert ReplicaPolicy.from_json(policy.to_json()) == policy
     assert ReplicaPolicy().changed({"stream_style": style.value, **limits}) == policy
@@ -75,7 +72,7 @@ def test_an_account_of_an_older_store_has_no_limits() -> None:
 
 
 async def test_sql_sets_and_shows(lab: Lab) -> None:
-    client = await root(lab)
+    client = await lab.root()
     await client.query(f"CREATE USER a REQUIRE SSL WITH MAX_USER_CONNECTIONS 3 {ALL}")
     assert await shown(client, "SHOW CREATE USER a") == (
         f"CREATE USER `a`@`%` REQUIRE SSL WITH MAX_USER_CONNECTIONS 3 {ALL}"
@@ -96,7 +93,7 @@ async def test_sql_sets_and_shows(lab: Lab) -> None:
 
 
 async def test_what_is_shown_can_be_said_again(lab: Lab) -> None:
-    client = await root(lab)
+    client = await lab.root()
     await client.query(f"CREATE USER a WITH {ALL}")
     before = await shown(client, "SHOW CREATE USER a")
     await client.query("DROP USER a")
@@ -121,7 +118,7 @@ async def test_what_is_shown_can_be_said_again(lab: Lab) -> None:
     ],
 )
 async def test_sql_refuses_and_changes_nothing(lab: Lab, limits: str, number: int) -> None:
-    client = await root(lab)
+    client = await lab.root()
     await client.query(f"CREATE USER a WITH {ALL}")
     before = await shown(client, "SHOW CREATE USER a")
     assert await errno(client, f"ALTER USER a WITH MAX_LAG_SECONDS 1 {limits}") == number
@@ -129,7 +126,7 @@ async def test_sql_refuses_and_changes_nothing(lab: Lab, limits: str, number: in
 
 
 async def test_the_error_says_what_would_do(lab: Lab) -> None:
-    client = await root(lab)
+    client = await lab.root()
     with pytest.raises(RemoteError, match=r"from 1024 to \d+, not 5"):
         await client.query("CREATE USER a WITH MAX_BYTES_PER_SECOND 5")
     with pytest.raises(RemoteError, match="engine or classic, not 'fast'"):
@@ -137,9 +134,9 @@ async def test_the_error_says_what_would_do(lab: Lab) -> None:
 
 
 async def test_sql_needs_create_user(lab: Lab) -> None:
-    client = await root(lab)
+    client = await lab.root()
     await client.query("CREATE USER plain IDENTIFIED BY 'pw'")
-    plain = await logged_in(lab, "plain", "pw")
+    plain = await lab.client("plain", "pw")
     assert await errno(plain, "ALTER USER plain WITH MAX_BYTES_PER_SECOND 0") == 1227
     assert await errno(client, "ALTER USER root WITH MAX_LAG_SECONDS 5") == 1290
 
@@ -255,7 +252,7 @@ def kept(tmp_path: Path) -> dict[str, Any]:
     disk = MemoryDisk()
     for file in (tmp_path / "store").glob("*.state"):
         disk.open(file.name, create=True).pwrite(file.read_bytes(), 0)
-    value: dict[str, Any] = StateStore(disk).get("account/a@%")
+    value: dict[str, Any] = OfflineFacts(disk).get("account/a@%")
     return value
 
 
@@ -266,7 +263,7 @@ EXAMPLES = [line.strip() for line in PAGE.splitlines() if line.startswith("    "
 
 
 async def test_the_sql_of_the_page_runs(lab: Lab) -> None:
-    client = await root(lab)
+    client = await lab.root()
     lab.publish("0-1-4711,0-1-9000")
     await client.query("CREATE BINLOG LEASE etl")
     said = [text.partition(" --")[0] for text in EXAMPLES if re.match("[A-Z]{4,} ", text)]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.events.incident import IncidentEvent
-from binlog_protocol.groups.statement_group import ddl_group, transaction_group
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
@@ -21,6 +20,7 @@ from binlog_storage.ibb.page import PAGE_SIZE
 
 from tests.binlog_server.cli.command import copy_to, run
 from tests.protocol.events.rows import samples
+from tests.protocol.statement_groups import ddl_group, transaction_group
 from tests.storage import vectors
 from tests.storage.classic import binlog_files
 from tests.storage.groups import Group

@@ -20,7 +20,7 @@ from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.cli import progress_line
-from binlog_server.cli.import_progress import ImportProgress
+from binlog_server.cli.import_files import ImportProgress
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
@@ -145,7 +145,7 @@ def test_progress_on_a_terminal(
     monkeypatch.setattr(sys, "stderr", terminal)
     source = ClassicBinlog(paths)
     progress = ImportProgress(source)
-    Intake(IbbEngine(MemoryDisk(), small(8)), source, progress.show).run()
+    Intake(IbbEngine(MemoryDisk(), small(8)), source, progress.take).run()
     progress.end()
     lines = terminal.getvalue().split("\r")
     assert lines[-2:] == [" " * len(lines[-3]), ""]

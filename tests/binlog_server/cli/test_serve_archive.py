@@ -16,12 +16,11 @@ from binlog_storage.archive import taking
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.disk.disk import OsFile
-from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import LARGE_GROUP_BYTES
 from binlog_storage.errors import DiskFull
-from binlog_storage.intake.errors import DoesNotContinue
-from binlog_storage.intake.intake import Taken
+from binlog_storage.intake.intake import DoesNotContinue, Taken
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY
+from binlog_storage.tables.facts import FactTables
 
 from binlog_server.cli import main
 from binlog_server.store import archive_intake
@@ -289,7 +288,7 @@ def test_when_nothing_can_be_noted(
     def refused(*_: object) -> None:
         raise DiskFull("no room (injected)")
 
-    monkeypatch.setattr(StateStore, "set", refused)
+    monkeypatch.setattr(FactTables, "set", refused)
     intake = ArchiveIntake(directory, archive, None)
     intake.take()
     assert not intake.is_whole

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,9 +22,12 @@ import pytest
 from tests.kit import ports
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
-from tests.kit.server import BinlogServer
+from tests.kit.server import BinlogServer, toml
+from tests.kit.waiting import until
 
-END_S = 10.0  # what the docs promise
+END_S = 40.0
+"""Of the machine that tests. What the docs promise are 10 s, and the server keeps its promise itself: where something
+hangs it ends after 8 s with status 1 and says so in its log. Status 0 is an end before that."""
 OPTIONS: dict[str, Any] = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 WRITER = {"users": {"writer": {"password": "x", "grants": ["ALL PRIVILEGES"]}}}
 
@@ -33,17 +35,11 @@ WRITER = {"users": {"writer": {"password": "x", "grants": ["ALL PRIVILEGES"]}}}
 @contextlib.contextmanager
 def serving(**options: Any) -> Iterator[BinlogServer]:
     server = BinlogServer(**{**OPTIONS, **WRITER, **options})
+    server.forked = True
     try:
         yield server.start()
     finally:
         server.discard()
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -54,9 +50,9 @@ def commit_soon(server: BinlogServer) -> Iterator[None]:
         yield
 
 
-def ended(server: BinlogServer, seconds: float = END_S) -> int:
-    """The exit status of a server that was told to end; it did so in time."""
-    return server.wait_exit(seconds)
+def ended(server: BinlogServer) -> int:
+    """The exit status of a server that was told to end."""
+    return server.wait_exit(END_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE])
@@ -201,7 +197,7 @@ def test_a_disk_that_has_stopped(call: str, file: str, status: int) -> None:
     faults = Faults()
     with serving(faults=faults) as server:
         server.q("CREATE TABLE t (a TEXT)")
-        reported = server.q("SELECT @@gtid_binlog_pos AS p")
+        reported = server.gtid_binlog_pos
         faults.inject(call, file=file, hangs=True)
         with commit_soon(server):
             if file == ".redo":
@@ -211,8 +207,8 @@ def test_a_disk_that_has_stopped(call: str, file: str, status: int) -> None:
         assert "has not ended in 8 s, and ends now, in" in server.log()
         faults.clear()
         server.start()
-        now = server.q("SELECT @@gtid_binlog_pos AS p")
-        assert int(now[0]["p"].split("-")[-1]) >= int(reported[0]["p"].split("-")[-1])
+        now = server.gtid_binlog_pos
+        assert int(now.split("-")[-1]) >= int(reported.split("-")[-1])
         server.stop()
 
 
@@ -263,8 +259,11 @@ def test_it_ends_although_nobody_reads_its_log(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     port = ports.lease()
+    config = tmp_path / "server.toml"
+    config.write_text(toml(OPTIONS))
     command = [sys.executable, "-m", "binlog_server", "serve", f"--directory={tmp_path / 'data'}"]
-    process = subprocess.Popen([*command, f"--listen=127.0.0.1:{port}"], stderr=writer)
+    options = [f"--listen=127.0.0.1:{port}", f"--config={config}"]
+    process = subprocess.Popen([*command, *options], stderr=writer)
     try:
         told = b""
         while b"ready" not in told:
@@ -295,8 +294,9 @@ def test_a_second_signal_ends_it_at_once() -> None:
             os.kill(server.pid, signal.SIGTERM)
             until(lambda: "the server ends" in server.log())
             os.kill(server.pid, signal.SIGINT)
-            assert ended(server, 5) == 1
+            assert ended(server) == 1
         assert "SIGINT again: the server ends at once" in server.log()
+        assert "has not ended in" not in server.log()
 
 
 @pytest.mark.parametrize("flush", [0, 1])
@@ -308,20 +308,20 @@ def test_a_full_disk(small_disk: Callable[..., SmallDisk], flush: int) -> None:
         server.q("CREATE TABLE t (a TEXT)")
         disk.fill(leave=1 << 20)
         done = 0
-        with (
-            contextlib.suppress(pymysql.Error),
-            server.connect(read_timeout=2) as connection,
-            connection.cursor() as cursor,
-        ):
-            while done < 1000:
-                cursor.execute(f"INSERT INTO t VALUES ('{'x' * 50_000}')")
-                done += 1
+        while "Waiting" not in server.log() and done < 1000:
+            with (
+                contextlib.suppress(pymysql.Error),
+                server.connect(read_timeout=2) as connection,
+                connection.cursor() as cursor,
+            ):
+                while done < 1000:
+                    cursor.execute(f"INSERT INTO t VALUES ('{'x' * 50_000}')")
+                    done += 1
         assert 0 < done < 1000, "it waits"
-        assert "Waiting" in server.log()
         os.kill(server.pid, signal.SIGTERM)
         assert ended(server) == 0
         server.start()  # still full
-        last = server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"]
+        last = server.gtid_binlog_pos
         assert int(last.split("-")[-1]) >= done + 1
         os.kill(server.pid, signal.SIGTERM)
         assert ended(server) == 0
@@ -335,7 +335,7 @@ def test_threads_that_do_not_return() -> None:
     """The interpreter would wait for the threads of its pools without end."""
     faults = Faults()
     with serving(faults=faults) as server:
-        faults.inject("open", file=".state.new", hangs=True)
+        faults.inject("fdatasync", file=".redo", hangs=True)
         with server.connect(read_timeout=60) as connection:
             connection._execute_command(3, "CREATE BINLOG LEASE nobody")
             until(lambda: faults.hanging)

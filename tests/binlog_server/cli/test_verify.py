@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_protocol.groups.statement_group import transaction_group
 from binlog_protocol.gtid import Gtid
-from binlog_storage.binlog.open_group import OpenGroup
+from binlog_storage.binlog.appender import OpenGroup
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
@@ -24,6 +23,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.verify.verify import Finding, Severity, Verifier, VerifyTotals
 
 from tests.binlog_server.cli.command import copy_to, run
+from tests.protocol.statement_groups import transaction_group
 from tests.storage import vectors
 from tests.storage.log.test_corrupt_vectors import DETECTED
 

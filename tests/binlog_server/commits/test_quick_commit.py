@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from binlog_protocol.events import EventType
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_SKIP_REPLICATION, EventHeader
-from binlog_protocol.groups.statement_group import Origin, QuickGroup, transaction_group
+from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.testing.memory_engine import MemoryEngine
@@ -20,6 +20,7 @@ from binlog_server.accounts.users import Account
 from binlog_server.sql_commit.session_transaction import SessionTransaction
 from tests.binlog_server.lab import PASSWORD, USER, Lab, until
 from tests.binlog_server.transport import Held
+from tests.protocol.statement_groups import transaction_group
 
 U32 = st.integers(0, 2**32 - 1)
 

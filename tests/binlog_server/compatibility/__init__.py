@@ -5,7 +5,8 @@
 | file | what |
 |---|---|
 | `recordings.py` | recorded conversations, one per connection: requests, the master's answers, its stream |
-| `scripts.py` | conversations of clients that are known from their source only |
+| `scripts.py` | conversations of clients that are known from their source only: of those that stream |
+| `fleet.py` | the same of what watches, steers and reads servers |
 | `answers.py` | answers decoded; where ours differ from a master's on purpose, and why |
 | `peer.py` | the client: says recorded bytes, one at a time, to a session without a socket |
 | `stream.py` | what a replica makes of a stream: groups, heartbeats, how it ends |

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from binlog_protocol.values import Cursor
 from binlog_protocol.wire.results import parse_column_count, parse_error, parse_row
@@ -13,13 +13,14 @@ from .recordings import Exchange
 
 @dataclass(frozen=True)
 class Answer:
-    """`columns` is empty for all but result sets."""
+    """`columns` is empty for all but result sets. `said` is what COM_STATISTICS says: each server something else."""
 
     kind: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str | None, ...], ...] = ()
     errno: int = 0
     text: str = ""
+    said: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         if self.kind == "error":
@@ -28,7 +29,7 @@ class Answer:
 
 
 def decoded(payloads: list[bytes], *, extended: bool = False) -> Answer:
-    """`extended`: columns in the form with MariaDB's extra metadata, which we never send."""
+    """`extended`: columns in the form with MariaDB's extra metadata: the client wants it."""
     first = payloads[0] if payloads else b""
     match first[:1]:
         case b"":
@@ -41,7 +42,7 @@ def decoded(payloads: list[bytes], *, extended: bool = False) -> Answer:
         case b"\xfe":
             return Answer("eof")
     if len(payloads) == 1:
-        return Answer("text")  # of COM_STATISTICS
+        return Answer("text", said=first.decode())  # of COM_STATISTICS
     # Behind the count there is then a flag: the columns follow (or did so before).
     count = parse_column_count(first[:1] if extended else first)
     names = tuple(map(_column_name, payloads[1 : count + 1]))

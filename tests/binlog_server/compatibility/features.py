@@ -137,11 +137,85 @@ CLIENTS = (
     "pymysql",
     "mysql-connector-python",
     "MariaDB Connector/Python",
+    "Python: mysqlclient",
+    "Python: aiomysql and asyncmy",
+    "Python: SQLAlchemy",
+    "Python: Django and Peewee",
+    "Connector/J",
+    "Connector/ODBC with pyodbc",
+    "Node mariadb and mysql2",
+    "Perl DBD::MariaDB and DBD::mysql",
+    "PHP mysqli and PDO",
+    "Go go-sql-driver/mysql",
+    "mysqld_exporter",
+    "percona-toolkit",
+    "mycli",
+    "zongji",
     "python-mysql-replication",
     "go-mysql",
     "mysql-binlog-connector-java",
+    "MaxScale binlogrouter",
     "Debezium",
     "canal",
-    "MaxScale binlogrouter",
+    "Maxwell",
+    "Flink CDC",
+    "Airbyte",
+    "Orchestrator",
+    "ProxySQL",
     "MaxScale monitor",
+    "replication-manager",
+    "mysqld_exporter and PMM",
+    "Nagios check_mysql",
+    "check_mysql_health",
+    "check_mysql_slavestatus",
+    "Percona monitoring plugins",
+    "mariadb-operator and healthcheck.sh",
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A version of a program that a live test runs, of a package of Python, Debian or Node; a newer one may run, too.
+
+    recorded: versions whose conversations with a real 11.8 are said to our server.
+    """
+
+    program: str
+    version: str
+    package: str
+    of: str = "python"
+    recorded: str = ""
+
+
+TRIED = (
+    Tried("PyMySQL", "1.2.4", "PyMySQL", recorded="1.2.4"),
+    Tried(
+        "mysql-connector-python", "9.7.0", "mysql-connector-python", recorded="9.1 C, 26.10 pure"
+    ),
+    Tried("MariaDB Connector/Python", "1.1.14", "mariadb", recorded="1.1.14"),
+    Tried("mysqlclient", "2.3.1", "mysqlclient", recorded="2.3.1"),
+    Tried("aiomysql", "0.3.2", "aiomysql", recorded="0.3.2"),
+    Tried("asyncmy", "0.2.18", "asyncmy", recorded="0.2.18"),
+    Tried("SQLAlchemy", "2.1.9", "SQLAlchemy", recorded="2.1.9"),
+    Tried("pandas", "2.3.3", "pandas"),
+    Tried("python-mysql-replication", "1.0.17", "mysql-replication", recorded="1.0.17"),
+    Tried("Connector/J", "2.7.6", "libmariadb-java", "debian", "2.7.6, 3.5.9"),
+    Tried("Connector/ODBC", "3.1.15", "odbc-mariadb", "debian", "3.1.15"),
+    Tried("pyodbc", "5.5.0", "pyodbc", recorded="5.5.0"),
+    Tried("Node mariadb", "3.5.4", "mariadb", "node", "3.5.4"),
+    Tried("Node mysql2", "3.24.6", "mysql2", "node", "3.24.6, and mysql 2.18.1"),
+    Tried("zongji", "0.9.0", "@vlasky/zongji", "node", "0.9.0"),
+    Tried("Perl DBD::MariaDB", "1.22", "libdbd-mariadb-perl", "debian", "1.22"),
+    Tried("Perl DBD::mysql", "4.050", "libdbd-mysql-perl", "debian", "4.050"),
+    Tried("PHP mysqli and PDO", "8.2", "php-mysql", "debian", "8.2"),
+    Tried(
+        "Go go-sql-driver/mysql",
+        "1.5.0",
+        "golang-github-go-sql-driver-mysql-dev",
+        "debian",
+        "1.5.0, 1.7.1",
+    ),
+    Tried("mysqld_exporter", "0.14.0", "prometheus-mysqld-exporter", "debian", "0.14.0"),
+    Tried("percona-toolkit", "3.2.1", "percona-toolkit", "debian", "3.2.1"),
+    Tried("mycli", "1.26.1", "mycli", "debian", "1.26.1"),
 )

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .answers import INTENDED
-from .features import CLIENTS, FEATURES, REPLICAS
+from .features import CLIENTS, FEATURES, REPLICAS, TRIED
+from .fleet import SCRIPTS
 from .live import ROOT, Proof
 from .recordings import recordings
 from .results import ANY_VERSION, Notes, Results, run
-from .scripts import SCRIPTS
 
 PAGE = ROOT / "docs" / "compatibility.md"
 COMMAND = "python -m tests.binlog_server.compatibility"
@@ -29,7 +29,7 @@ Written by `{COMMAND}` from what ran, never by hand: change the tests, then run 
 
 
 def text(results: Results) -> str:
-    sections = (_replicas, _clients, _differences, _evidence)
+    sections = (_replicas, _clients, _versions, _differences, _evidence)
     return "\n".join([_HEAD, *(line for make in sections for line in make(results))])
 
 
@@ -77,6 +77,18 @@ def _clients(results: Results) -> list[str]:
         *_table(("client", "what", *columns), rows),
         *notes.lines(),
         "",
+    ]
+
+
+def _versions(results: Results) -> list[str]:
+    rows = ([t.program, t.version, t.recorded or "-"] for t in TRIED)
+    return [
+        "## Versions of clients",
+        "",
+        "Those of MariaDB's programs are the columns above. A live test runs the version that is said or a newer one; "
+        "what *recorded* ones said to a real 11.8 is said to this server in CI.",
+        "",
+        *_table(("program", "live", "recorded"), rows),
     ]
 
 

@@ -122,4 +122,4 @@ def _is_whole(answer: list[bytes]) -> bool:
 
 def _is_count(payload: bytes) -> bool:
     """Of columns; else it is the text that answers COM_STATISTICS."""
-    return len(payload) == 1
+    return len(payload) in (1, 2)  # with or without the flag of CACHE_METADATA

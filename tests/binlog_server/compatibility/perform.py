@@ -31,8 +31,11 @@ async def perform(script: Script, style: StreamStyle = StreamStyle.ENGINE) -> Ou
         peer.end()
         if fault is None and peer.out_of_order:
             fault = f"sequence numbers out of order: {peer.out_of_order}"
-    if fault is not None and script.may_fail:
-        found.refused = fault
+    if style is StreamStyle.ENGINE and script.engine_refuses:
+        if fault is not None and script.engine_refuses in fault:
+            found.refused = fault
+        else:
+            found.differences.append(f"{fault} where it says {script.engine_refuses!r}")
     elif fault is not None:
         found.differences.append(fault)
     return found

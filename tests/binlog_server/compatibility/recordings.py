@@ -85,7 +85,7 @@ class Recording:
 
     @property
     def extended(self) -> bool:
-        """Whether columns were described with MariaDB's extra metadata, which we never offer."""
+        """Whether columns were described with MariaDB's extra metadata."""
         login = self.login_request
         return bool(login.mariadb_capabilities) and not login.capabilities & Capability.MYSQL
 

@@ -11,8 +11,7 @@ from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import BinlogEngine
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.accounts.replica_policy import StreamStyle
 from tests.binlog_server.lab import Lab, transaction
@@ -114,7 +113,7 @@ async def replay(recording: Recording, style: StreamStyle = StreamStyle.ENGINE) 
             elif exchange.sql.startswith("SET @rpl_semi_sync_slave") and not found.semi_sync:
                 pass  # a replica says so only if it was told that there is semi-sync
             elif exchange.answer:
-                ours = decoded(await peer.ask(exchange))
+                ours = decoded(await peer.ask(exchange), extended=recording.extended)
                 _compare(exchange, ours, recording, found)
             else:
                 peer.command(exchange)  # COM_QUIT, or the client left at once

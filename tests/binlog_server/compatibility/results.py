@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from binlog_server.accounts.replica_policy import StreamStyle
 
 from .features import CLIENT_SCENARIOS, CLIENTS, REPLICAS, Feature
+from .fleet import SCRIPTS
 from .live import Proof, proofs
 from .outcome import STYLES, Outcome
 from .perform import perform
 from .recordings import recordings
 from .replay import replay
-from .scripts import SCRIPTS
 
 ANY_VERSION = "any version"
 AT_ONCE = 8  # conversations: more would only wait for each other

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from binlog_protocol.errors import ProtocolError, RemoteError
-from binlog_protocol.events import EventType
 from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader

@@ -14,12 +14,13 @@ from binlog_protocol.connection.handshake import (
     Greeting,
     LoginRequest,
 )
-from binlog_protocol.errors.limit_errors import OutOfResources
+from binlog_protocol.errors import ServerError
 from binlog_protocol.wire.packets import frame_packet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_server.accounts.users import BINLOG_REPLAY, Account
+from binlog_server.accounts.privileges import BINLOG_REPLAY
+from binlog_server.accounts.users import Account
 from binlog_server.connections.session_memory import FREE_BYTES, SessionMemory
 from tests.binlog_server.lab import PASSWORD, USER, Client, Lab, until
 from tests.binlog_server.transport import Held
@@ -33,7 +34,7 @@ class Holder:
     account: str
     dropped: list[int] = field(default_factory=list)
 
-    def drop(self, error: OutOfResources) -> None:
+    def drop(self, error: ServerError) -> None:
         self.dropped.append(error.errno)
 
 
@@ -90,8 +91,7 @@ async def test_half_packets_push_out_themselves() -> None:
         await until(lambda: memory.held == len(half))
         flood: list[Client] = []
         for _ in range(10):
-            client = await lab.connect()
-            await client.log_in(USER, "pw")
+            client = await lab.client(USER, "pw")
             client.send(half)
             flood.append(client)
         await until(lambda: memory.dropped >= 7)
@@ -113,8 +113,7 @@ async def test_half_packets_push_out_themselves() -> None:
 async def test_answers_that_nobody_takes_are_counted() -> None:
     async with small_lab(**{USER: "pw"}) as lab:
         memory = lab.server.session_memory
-        client = await lab.connect()
-        await client.log_in(USER, "pw")
+        client = await lab.client(USER, "pw")
         await client.query(f"SET @a = '{'x' * 60_000}'")
         select = frame_packet(Query(f"SELECT {','.join(['@a'] * 16)}").build(), 0)[0]
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -129,8 +128,7 @@ async def test_answers_that_nobody_takes_are_counted() -> None:
 async def test_a_statement_is_counted_until_it_is_answered() -> None:
     async with small_lab(**{USER: Account("pw", frozenset({BINLOG_REPLAY}))}) as lab:
         memory = lab.server.session_memory
-        client = await lab.connect()
-        await client.log_in(USER, "pw")
+        client = await lab.client(USER, "pw")
         text = "INSERT INTO t VALUES ('" + "x" * (LIMIT // 4 - 100) + "@')"
         client.command(Query(text).build())
         await until(lambda: memory.held >= len(text))
@@ -143,8 +141,7 @@ async def test_variables_are_counted() -> None:
     async with small_lab(**{USER: "pw"}) as lab:
         memory = lab.server.session_memory
         for _ in range(12):
-            client = await lab.connect()
-            await client.log_in(USER, "pw")
+            client = await lab.client(USER, "pw")
             for name in ("a", "b", "c", "d"):
                 text = f"SET @{name}='{'x' * 40_000}'"
                 if not await asked(client, text):

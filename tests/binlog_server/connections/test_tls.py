@@ -12,6 +12,7 @@ import pytest
 from binlog_protocol.connection.auth import certificate_proof, native_password_hash
 from binlog_protocol.connection.commands import Ping, Query
 from binlog_protocol.connection.handshake import Capability, LoginRequest, TlsRequest
+from binlog_protocol.errors import RemoteError
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import parse_error, parse_ok
@@ -22,6 +23,7 @@ from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.settings.config import Config, ConfigError
 from tests.binlog_server.lab import (
     PASSWORD,
+    ROOT,
     USER,
     Client,
     Lab,
@@ -238,6 +240,10 @@ def files(path: Path, name: str) -> tuple[str, str]:
     return str(path / f"{name}.pem"), str(path / f"{name}.key")
 
 
+def spoil(certificate: str) -> None:
+    Path(certificate).write_text("no certificate")
+
+
 async def test_a_certificate_from_a_file(tmp_path: Path) -> None:
     cert, key = files(tmp_path, "server")
     async with Lab(ssl_cert=cert, ssl_key=key) as lab:
@@ -252,6 +258,30 @@ async def test_a_certificate_from_a_file(tmp_path: Path) -> None:
             sha256(client.certificate).digest(),
         )
         client.close()
+
+
+async def test_another_certificate_without_a_restart(tmp_path: Path) -> None:
+    """Connections that have begun TLS keep theirs, and its proof; files that are no good change nothing."""
+    cert, key = files(tmp_path, "server")
+    async with Lab(users=ROOT, ssl_cert=cert, ssl_key=key) as lab:
+        root = await lab.root()
+        early = await (await connect(lab)).upgrade()
+        seen = [early.certificate]
+        files(tmp_path, "server")
+        for is_spoilt in (False, True):
+            if is_spoilt:
+                spoil(cert)
+                with pytest.raises(RemoteError, match="Failed to refresh SSL"):
+                    await root.query("FLUSH SSL")
+            else:
+                await root.query("FLUSH SSL")
+            late = await (await connect(lab)).upgrade()
+            assert (await late.log_in("root", "pw"))[:1] == b"\0"
+            seen.append(late.certificate)
+        assert seen[0] != seen[1] == seen[2]
+        ok = parse_ok(await early.log_in("root", "pw"))
+        proof = sha256(early.certificate).digest()
+        assert ok.info == certificate_proof(native_password_hash("pw"), early.greeting.salt, proof)
 
 
 async def test_an_unknown_client_certificate_is_refused(tmp_path: Path) -> None:

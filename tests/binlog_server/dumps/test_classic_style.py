@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 from binlog_protocol.errors import RemoteError
-from binlog_protocol.events import EventType, build_event
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.events.rotate import RotateEvent
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 

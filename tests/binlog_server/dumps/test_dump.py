@@ -11,18 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from binlog_protocol.errors import ProtocolError
-from binlog_protocol.errors.limit_errors import OutOfResources
-from binlog_protocol.events import (
-    EventType,
-    FormatDescription,
-    GtidEvent,
-    GtidList,
-    HeartbeatEvent,
-    RotateEvent,
-)
-from binlog_protocol.events.gtid_list import GtidListFlags
+from binlog_protocol.errors import OutOfResources, ProtocolError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
 from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.events.heartbeat import HeartbeatEvent
+from binlog_protocol.events.rotate import RotateEvent
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import StartPoint
 from binlog_storage.errors import TooManyOpenFiles
@@ -122,6 +118,29 @@ async def test_hole_in_strict_mode(lab: Lab) -> None:
         "The binlog on the master is missing the GTID 0-1-3 requested by the slave (even though both a prior and a "
         "subsequent sequence number does exist), and GTID strict mode is enabled",
     )
+
+
+async def test_what_lies_before_a_hole_is_sent(lab: Lab) -> None:
+    lab.publish("0-1-1,5-1-1,5-1-2,0-1-5,5-1-3")
+    replica = await lab.replica("0-1-3", slave_gtid_strict_mode=1)
+    await replica.opening()
+    assert await replica.groups(2) == "5-1-1,5-1-2"
+    assert (await replica.refused())[0] == 1236
+
+
+async def test_lists_stand_between_the_groups_that_are_sent_together(lab: Lab) -> None:
+    lab.publish("5-1-1,0-1-1,5-1-2,7-1-1,5-1-3,5-1-4")
+    replica = await lab.replica("0-1-1,7-1-1")
+    await replica.opening()
+    received: list[str | list[str]] = []
+    while len(received) < 6:
+        event = await replica.event()
+        if event[4] == EventType.GTID:
+            received.append(f"{event[27]}-1-{event[19]}")
+        elif event[4] == EventType.GTID_LIST:
+            received.append(sorted(map(str, GtidList.parse(event).gtids)))
+    both = ["0-1-1", "5-1-2", "7-1-1"]
+    assert received == ["5-1-1", ["0-1-1", "5-1-1"], "5-1-2", both, "5-1-3", "5-1-4"]
 
 
 async def test_list_after_the_position_is_reached(lab: Lab) -> None:

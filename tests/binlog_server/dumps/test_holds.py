@@ -117,15 +117,27 @@ async def test_many_dumps_that_begin_during_a_reset() -> None:
         assert len(held(engine.references)) == 10
 
 
-async def test_a_replica_that_leaves_during_a_reset_holds_nothing() -> None:
+async def test_a_replica_that_leaves_during_a_reset_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with Lab(store=STORE) as lab:
         engine = lab.engine
         assert isinstance(engine, IbbEngine)
+        hold, asked = engine.hold, threading.Event()
+
+        def hold_and_tell(*values: Any, **names: Any) -> Pin:
+            try:
+                return hold(*values, **names)
+            finally:
+                asked.set()
+
+        monkeypatch.setattr(engine, "hold", hold_and_tell)
         engine.references.close(is_empty=True)
         replica = await lab.replica(server_id=77)
         await until(lambda: [c.command for c in lab.server.connections] == ["Binlog Dump"])
         replica.client.close()
         await until(lambda: not list(lab.server.connections))
+        await until(asked.is_set)  # its thread may be late: it is not to ask behind the reset
         engine.references.open()
         engine.hold("the end of the waiting").release()
         await until(lambda: held(engine.references) == [])

@@ -11,9 +11,8 @@ import pytest
 from binlog_protocol.dump.classic_positions import OVERTAKEN
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import build_event
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import FLAG_SKIP_REPLICATION
+from binlog_protocol.events.header import FLAG_SKIP_REPLICATION, build_event
 from binlog_protocol.groups.event_parts import event_parts
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import LargeGroup, PlacedGroup, Position
@@ -91,7 +90,7 @@ def test_as_in_memory(style: FrameStyle, seed: int) -> None:
         end = Position(0, before.offset + rng.randrange(1, len(payload)))
         frames = LargeGroupFrames(large(payload, end, rng), style, before)
         found = streamed(frames, sequence)
-        whole, overtaken = style.one(before, PlacedGroup(payload, end))
+        whole, overtaken = style.some(before, [PlacedGroup(payload, end)])
         assert frames.overtaken == overtaken
         assert found == whole.at_sequence(sequence)
 

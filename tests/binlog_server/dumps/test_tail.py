@@ -38,7 +38,7 @@ async def test_no_wake_up_is_lost() -> None:
     followers = [asyncio.ensure_future(follow(tail, engine, ROUNDS)) for _ in range(3)]
     thread = threading.Thread(target=writer)
     thread.start()
-    await within(asyncio.gather(*followers), 10)
+    await within(asyncio.gather(*followers))
     thread.join()
     tail.close()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.replica_policy import RATE_MIN
-from binlog_server.dumps.throttle import Throttle
+from binlog_server.dumps.replica_stream import Throttle
 
 BURST_S = 0.1
 

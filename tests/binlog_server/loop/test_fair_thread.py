@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from binlog_server.loop.fair_thread import FairThread
-from tests.binlog_server.lab import within
+from tests.binlog_server.lab import until, within
 
 
 class Busy:
@@ -78,3 +78,56 @@ async def test_the_end(busy: Busy) -> None:
     busy.let_go()
     await within(busy.first)
     assert busy.called == []
+
+
+async def test_who_has_taken_much_comes_behind_the_others() -> None:
+    """By processor time of late: half of it is forgotten every ten seconds."""
+    spent, now = [0.0], [0.0]
+    thread = FairThread("fair", lambda: spent[0], lambda: now[0])
+    called: list[str] = []
+
+    def ask(who: str, seconds: float = 0.0) -> asyncio.Future[None]:
+        def call() -> None:
+            called.append(who)
+            spent[0] += seconds
+
+        return thread.call(who, call)
+
+    async def order(*names: str) -> list[str]:
+        called.clear()
+        gate = threading.Event()
+        thread.call("", gate.wait)
+        asked = [ask(who) for who in names]
+        gate.set()
+        await within(asyncio.gather(*asked))
+        return called
+
+    await within(asyncio.gather(ask("much", 2.0), ask("some", 0.5), ask("little", 0.01)))
+    names = ["much", "some", "little", "new", "new"]
+    assert await order(*names) == ["little", "new", "new", "some", "much"]
+    for _ in range(6):
+        now[0] += 11
+        await within(ask("little"))
+    assert await order(*names) == ["much", "some", "little", "new", "new"]
+    thread.close(wait=True)
+
+
+async def test_no_name_takes_all_of_several_threads() -> None:
+    thread, gate = FairThread("fair", threads=3), threading.Event()
+    begun: list[str] = []
+
+    def ask(who: str) -> asyncio.Future[bool]:
+        def call() -> bool:
+            begun.append(who)
+            return gate.wait()
+
+        return thread.call(who, call)
+
+    asked = [ask("flood") for _ in range(5)]
+    asked += [ask("another"), ask("a third")]
+    await until(lambda: len(begun) == 3)
+    assert sorted(begun) == ["another", "flood", "flood"]
+    gate.set()
+    await within(asyncio.gather(*asked))
+    assert sorted(begun) == ["a third", "another", *["flood"] * 5]
+    thread.close(wait=True)

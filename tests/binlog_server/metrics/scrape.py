@@ -63,7 +63,7 @@ class Scrape:
                 assert key not in self._values, f"twice: {key}"
                 self._values[key] = sample.value
 
-    def value(self, name: str, **labels: str) -> float:
+    def value(self, name: str, /, **labels: str) -> float:
         """Of the series with exactly these labels."""
         return self._values[f"binlog_server_{name}", frozenset(labels.items())]
 

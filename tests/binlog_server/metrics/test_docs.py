@@ -7,11 +7,10 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from binlog_server.metrics.collector import ServerCollector, registry
+from binlog_server.metrics.collector import METRICS, ServerCollector, registry
 from binlog_server.metrics.metric import COUNTER, PREFIX
 from binlog_server.metrics.observed import Look
 from binlog_server.metrics.standstill import KINDS
-from binlog_server.metrics.table import METRICS
 from binlog_server.sql.status_variables import status_variables
 
 from ..lab import Lab

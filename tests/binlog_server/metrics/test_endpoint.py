@@ -20,6 +20,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk import disk
 from binlog_storage.engine import Position, Stalled
 from binlog_storage.engine.purge import PurgeHeld
+from binlog_storage.engine.references import Holder
 from binlog_storage.errors import DiskError
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -463,11 +464,12 @@ async def test_commits_that_wait_for_reset_master(lab: Lab) -> None:
 
 async def test_room_and_certificate(lab: Lab, tmp_path: Path) -> None:
     lab.server.config = dataclasses.replace(lab.server.config, binlog_directory=tmp_path)
-    lab.server.engine.purge_held = lambda: PurgeHeld(5000, time.time() - 100, "the lease 'x'")  # type: ignore[method-assign]
+    held = PurgeHeld(5000, time.time() - 100, Holder("it is held", "lease", "x"))
+    lab.server.engine.purge_held = lambda: held  # type: ignore[method-assign]
     found = await scrape(lab)
     assert found.value("disk_free_bytes") > 0
-    assert found.value("purge_held_bytes", why="the lease 'x'") == 5000
-    assert 100 <= found.value("purge_held_age_seconds", why="the lease 'x'") < 200
+    assert found.value("purge_held_bytes", kind="lease", name="x") == 5000
+    assert 100 <= found.value("purge_held_age_seconds", kind="lease", name="x") < 200
     assert found.value("tls_certificate_expiry_timestamp_seconds") > time.time() + 86400
 
 

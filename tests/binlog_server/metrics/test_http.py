@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog_server.metrics import http
 from binlog_server.metrics.http import BadRequest, HttpListener, Request, Response, parse_request
 
-from ..lab import until, within
+from ..lab import DEADLINE_S, until, within
 from .scrape import answer_of, exchange, get
 
 OK = b"GET /ok HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -128,7 +128,7 @@ async def test_who_goes_on_for_too_long_is_cut_off(said: bytes) -> None:
 
 async def closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Returns when the other end takes nothing any more."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         with suppress(ConnectionError):
             while not writer.is_closing():
                 writer.write(b"x")

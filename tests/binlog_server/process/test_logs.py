@@ -60,7 +60,7 @@ def test_facts() -> None:
     assert fields("nothing") == {}
     assert fields("%d%%", 5) == {}
     assert fields("lost %s", Peer(1, "a:1")) == {"connection": 1, "address": "a:1"}
-    denied = AccessDenied("u", "h", using_password=True)
+    denied = AccessDenied("u", "h", "YES")
     assert fields("refused %s: %s", PEER, denied)["errno"] == 1045
     assert fields("%s", RemoteError(1236, "HY000", "purged")) == {"errno": 1236}
     values = {"gtid": Gtid(0, 1, 9), "s": 1.5, "none": None, "on": True, "odd": float("nan")}

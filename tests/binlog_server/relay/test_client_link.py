@@ -14,7 +14,8 @@ import pytest
 import uvloop
 from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
 from binlog_protocol.connection.server import ServerConnection
-from binlog_protocol.events import EventType, build_event
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import build_event
 from binlog_protocol.groups.group_stream import EventReceived
 from binlog_protocol.wire.compressed import CompressedPacket, CompressedReader, framed
 from binlog_protocol.wire.packets import frame_packet

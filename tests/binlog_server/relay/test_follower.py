@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from binlog_protocol.errors import MasterFatalError, UnknownServerError
-from binlog_protocol.events import FormatDescription, HeartbeatEvent, append_checksum
+from binlog_protocol.errors import GtidPurged, MasterFatalError, UnknownServerError
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import BinlogBegunAnew, DiskFull
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
@@ -29,6 +30,7 @@ from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.follower import BEGUN_ANEW_S, Follower
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import IoState, UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
@@ -123,6 +125,7 @@ async def following(
         into,
         status or UpstreamStatus(master.address),
         Ring(master.addresses, "", master.connect_retry),
+        Incidents(),
         follows=follows,
     )
     task = asyncio.ensure_future(follower.run())
@@ -293,7 +296,7 @@ async def test_an_opening_alone_is_no_success(engine: MemoryEngine, delays: Dela
 
 STOPS = {
     "1236 in the stream": (Visit(OPENING, MasterFatalError("purged, sorry")), "1236.*purged"),
-    "1236 at once": (Visit([], MasterFatalError.purged_position()), "1236.*Could not find GTID"),
+    "1236 at once": (Visit([], GtidPurged()), "1236.*Could not find GTID"),
     "our own server_id": (Visit(server_id=10), "equal MariaDB server ids"),
 }
 
@@ -592,9 +595,10 @@ async def test_heartbeats_are_not_stored(
     beat = append_checksum(HeartbeatEvent("m-bin.000001", 400, 1).build())
     async with (
         FakeUpstream([Visit([*OPENING, beat, beat, *groups("0-1-1"), beat])]) as upstream,
-        following(upstream, engine),
+        following(upstream, engine, status=(status := UpstreamStatus(""))),
     ):
         await until(shows(history, "0-1-1"))
+        await until(lambda: status.heartbeats == 3)
 
 
 async def test_no_password_anywhere(

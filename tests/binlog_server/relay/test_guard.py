@@ -11,13 +11,11 @@ from typing import Any, cast
 
 import pytest
 from binlog_protocol.connection.server import ServerConnection
-from binlog_protocol.errors import MasterFatalError, UnknownServerError
-from binlog_protocol.errors.account_errors import UserLimitReached
-from binlog_protocol.events import append_checksum
+from binlog_protocol.errors import GtidPurged, UnknownServerError, UserLimitReached
+from binlog_protocol.events.checksum import append_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.header import build_event
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.groups.group_comparison import Likeness, compare
 from binlog_protocol.groups.group_content import TABLES_MAX, GroupContent
 from binlog_protocol.groups.group_stream import GroupStream
@@ -25,13 +23,12 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.testing.memory_disk import MemoryDisk
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.process.logs import TEXT_CHARS_MAX
 from binlog_server.relay import upstream_groups
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.last_groups import LastGroup, content_of, last_group
+from binlog_server.relay.guard import LastGroup, content_of, last_group
 from binlog_server.relay.status import IoState, UpstreamStatus
 from tests.binlog_server.lab import STORE, fill, gtids, transaction, until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, durable, following
@@ -237,7 +234,7 @@ async def test_another_number_shows_where_the_histories_part(
     assert "There: 0-9-3 of" in status.error
 
 
-PURGED = Visit(OPENING, MasterFatalError.purged_position())
+PURGED = Visit(OPENING, GtidPurged())
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_storage.disk.state import StateStore
 from binlog_storage.errors import DiskFull
+from binlog_storage.tables.facts import FactTables
 
 from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
 from binlog_server.upstreams.master_info import MasterInfo
@@ -83,7 +83,7 @@ async def test_facts_that_cannot_be_kept(
     async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
         info = MasterInfo("127.0.0.1", upstream.port, "u", candidates=("db2:3306",), ssl=False)
         async with Lab(upstream={"": info}, server_id=10) as lab:
-            monkeypatch.setattr(StateStore, "update", full)
+            monkeypatch.setattr(FactTables, "update", full)
             await until(lambda: upstream.streaming == 1)
             await until(lambda: str(lab.engine.binlog_state()) == "0-1-1")
             (status,) = lab.server.upstreams

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from binlog_protocol.errors import ServerError
-from binlog_protocol.events import RotateEvent, append_checksum
+from binlog_protocol.events.checksum import append_checksum
 from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.events.rotate import RotateEvent
 
 from binlog_server.relay.incidents import Passed
 from binlog_server.relay.slave_rows import slave_row
@@ -38,9 +39,7 @@ async def test_following_stops_and_goes_on_when_it_is_told_to(place: Place) -> N
         Visit([*OPENING, incident(), *behind]),
     ]
     async with FakeUpstream(visits) as upstream:
-        relay = place.relay()
-        await place.change(relay, **address(upstream))
-        await relay.start("")
+        relay = await place.follow(upstream)
         await stopped(place)
         assert place.position == "0-1-1"
         row = slave_row(relay.connections[0], "0-1-1", 60)
@@ -68,9 +67,7 @@ async def test_one_that_was_passed_is_passed_again(place: Place) -> None:
         Visit([*OPENING, incident(), *groups("0-1-2"), incident(900, 8)]),
     ]
     async with FakeUpstream(visits) as upstream:
-        first = place.relay()
-        await place.change(first, **address(upstream))
-        await first.start("")
+        first = await place.follow(upstream)
         await stopped(place)
         first.skip("", 1)
         await first.start("")
@@ -91,9 +88,7 @@ async def test_a_number_of_incidents_up_to_the_next_group(place: Place) -> None:
         Visit(OPENING + several + groups("0-1-1") + [incident(900)]),
     ]
     async with FakeUpstream(visits) as upstream:
-        relay = place.relay()
-        await place.change(relay, **address(upstream))
-        await relay.start("")
+        relay = await place.follow(upstream)
         await stopped(place)
         relay.skip("", 2)
         await relay.start("")
@@ -133,9 +128,7 @@ async def test_when_it_may_be_said(place: Place) -> None:
 async def test_what_was_passed_is_forgotten_with_the_master(place: Place) -> None:
     visits = [Visit([*OPENING, incident()])] * 2
     async with FakeUpstream(visits) as upstream, FakeUpstream(visits) as other:
-        relay = place.relay()
-        await place.change(relay, **address(upstream))
-        await relay.start("")
+        relay = await place.follow(upstream)
         await stopped(place)
         relay.skip("", 1)
         await relay.start("")
@@ -155,9 +148,7 @@ async def test_the_file_counts(place: Place) -> None:
     rotated = append_checksum(RotateEvent.fake("m-bin.000002", 1).build())
     visits = [Visit([*OPENING, incident()]), Visit([*OPENING, incident(), rotated, incident()])]
     async with FakeUpstream(visits) as upstream:
-        relay = place.relay()
-        await place.change(relay, **address(upstream))
-        await relay.start("")
+        relay = await place.follow(upstream)
         await stopped(place)
         relay.skip("", 1)
         await relay.start("")

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from binlog_protocol.events import (
-    EventType,
-    GtidEvent,
-    QueryEvent,
-    XidEvent,
-    append_checksum,
-    build_event,
-)
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import build_event
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.group_check import check_groups
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
@@ -23,6 +21,7 @@ from binlog_storage.errors import NoRoom
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.relay.large_group import IncomingGroup
+from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
 from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, following
@@ -80,14 +79,16 @@ LARGE = {
 async def test_stored_whole(name: str, engine: IbbEngine, delays: Delays) -> None:
     events = large(Gtid(0, 1, 2), LARGE[name])
     around = groups("0-1-1"), groups("0-1-3")
+    status = UpstreamStatus("it")
     async with (
         FakeUpstream([Visit(OPENING + around[0] + sent(events) + around[1])]) as upstream,
-        following(upstream, engine),
+        following(upstream, engine, status=status),
     ):
-        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+        await until(lambda: str(engine.binlog_state()) == "0-1-3" and not status.storing)
     engine.sync()
     found = read_all(engine)
     assert len(found) == 3
+    assert status.bytes_stored == sum(map(len, found))
     assert found[1] == b"".join(events)
     engine.close()
 
@@ -101,6 +102,33 @@ async def test_a_large_standalone_group(engine: IbbEngine, delays: Delays) -> No
         await until(lambda: str(engine.binlog_state()) == "0-1-2")
     engine.sync()
     assert read_all(engine)[0] == b"".join(events)
+    engine.close()
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+async def test_more_than_a_record_and_less_than_a_piece(
+    standalone: bool, engine: IbbEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes whole, alone or in a run, and its pages are logged: its commit waits for no file."""
+    monkeypatch.setattr("binlog_server.relay.ingest.PIECE_BYTES", 1 << 20)
+    begin, bulk = IbbEngine.begin, []
+
+    def noted(self: IbbEngine, **how: bool) -> Any:
+        bulk.append(how["bulk"])
+        return begin(self, **how)
+
+    monkeypatch.setattr(IbbEngine, "begin", noted)
+    events = large(Gtid(0, 1, 2), [engine.cache_bytes + 1000], standalone=standalone)
+    async with (
+        FakeUpstream(
+            [Visit(OPENING + groups("0-1-1") + sent(events) + groups("0-1-3"))]
+        ) as upstream,
+        following(upstream, engine),
+    ):
+        await until(lambda: str(engine.binlog_state()) == "0-1-3")
+    engine.sync()
+    assert read_all(engine)[1] == b"".join(events)
+    assert bulk == [False]
     engine.close()
 
 
@@ -179,7 +207,7 @@ async def test_its_commit_finds_no_room(
     """Nothing holds files for what was spilled; with the next connection it comes again."""
     commit, held = IncomingGroup.commit, []
 
-    def no_room(group: IncomingGroup, gtid: Gtid, age: int) -> None:
+    def no_room(group: IncomingGroup, gtid: Gtid, age: int) -> int:
         held.append(len(engine.references.holds()))
         monkeypatch.setattr(IncomingGroup, "commit", commit)
         raise NoRoom("no room (injected)")

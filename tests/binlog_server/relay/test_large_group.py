@@ -66,7 +66,7 @@ class Engine:
 
 def begun() -> tuple[IncomingGroup, Writer]:
     writer = Writer()
-    return IncomingGroup(AppendRoom(cast(Any, Engine(writer)))), writer
+    return IncomingGroup(AppendRoom(cast(Any, Engine(writer))), bulk=True), writer
 
 
 async def turns() -> None:

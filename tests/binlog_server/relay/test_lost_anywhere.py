@@ -16,8 +16,7 @@ import pytest
 from binlog_protocol.errors import ServerShutdown
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import error_payload
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.relay.status import UpstreamStatus
 from tests.binlog_server.lab import Lab, until

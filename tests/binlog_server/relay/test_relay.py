@@ -15,8 +15,7 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.limits import STATE_ENTRIES_MAX
 from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
@@ -75,7 +74,14 @@ class Place:
         return relay
 
     async def change(self, relay: Relay, name: str = "", **options: Any) -> None:
-        await relay.change(name, options, lambda code, _: self.warnings.append(code))
+        await relay.change(name, options, lambda told: self.warnings.append(told.errno))
+
+    async def follow(self, upstream: FakeUpstream, **options: Any) -> Relay:
+        """A relay, told by SQL to follow it, and started."""
+        relay = self.relay()
+        await self.change(relay, **address(upstream, **options))
+        await relay.start("")
+        return relay
 
     @property
     def position(self) -> str:
@@ -383,9 +389,7 @@ async def test_an_upstream_with_many_domains_of_which_one_is_left_out(place: Pla
     async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
         theirs = ",".join(f"{number}-1-1" for number in range(STATE_ENTRIES_MAX))
         upstream.rows["SELECT @@GLOBAL.gtid_binlog_pos"] = (theirs,)
-        relay = place.relay()
-        await place.change(relay, **address(upstream, ignore_domain_ids=[9]))
-        await relay.start("")
+        await place.follow(upstream, ignore_domain_ids=[9])
         await until(lambda: place.position == "0-1-1")
         assert upstream.positions[0] == "9-1-1"
 
@@ -457,9 +461,7 @@ async def test_read_only_with_an_upstream(options: dict[str, Any], expected: boo
 async def test_no_password_in_texts(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with FakeUpstream([Visit(deny=True), Visit(OPENING, MasterFatalError("x"))]) as upstream:
-        relay = place.relay()
-        await place.change(relay, **address(upstream, connect_retry=0))
-        await relay.start("")
+        relay = await place.follow(upstream, connect_retry=0)
         await until(lambda: relay.running is None)
     (connection,) = relay.connections
     texts = [caplog.text, repr(connection), str(slave_row(connection, "", 60))]
@@ -472,8 +474,8 @@ async def test_a_full_disk_lets_everything_be_stopped_and_started(
 ) -> None:
     warned: list[tuple[int, str]] = []
 
-    def warn(code: int, text: str) -> None:
-        warned.append((code, text))
+    def warn(told: ServerError) -> None:
+        warned.append((told.errno, told.message))
 
     async with FakeUpstream() as upstream:
 

@@ -9,8 +9,7 @@ from binlog_protocol.gtid import Gtid, parse_gtid_list
 from binlog_storage.testing.memory_engine import MemoryEngine
 
 from binlog_server.commits.publisher import Publisher
-from binlog_server.relay.gate import Domains, Gate, HistoryBegunAnew
-from binlog_server.relay.upstream_history import UpstreamHistory
+from binlog_server.relay.gate import Domains, Gate, GroupRefused, UpstreamHistory
 from binlog_server.upstreams.master_info import GroupFilter
 from tests.binlog_server.lab import transaction
 
@@ -66,23 +65,21 @@ def test_a_history_that_goes_on() -> None:
 def test_nothing_has_come_and_a_file_begins_elsewhere(state: str, theirs: str) -> None:
     stream = Stream("0-1-5")
     stream.tells_place("0-1-5")
-    with pytest.raises(
-        HistoryBegunAnew, match=f"begins behind {theirs}, but 0-1-5 is stored already"
-    ):
+    with pytest.raises(GroupRefused, match=f"begins behind {theirs}, but 0-1-5 is stored already"):
         stream.starts_file(state)
 
 
 def test_groups_have_come_and_a_file_begins_elsewhere() -> None:
     stream = Stream("0-1-5")
     stream.comes("0-1-6")
-    with pytest.raises(HistoryBegunAnew, match="begins behind 0-1-9, but 0-1-6 is stored already"):
+    with pytest.raises(GroupRefused, match="begins behind 0-1-9, but 0-1-6 is stored already"):
         stream.starts_file("0-1-9")
 
 
 def test_the_place_was_the_begin_of_a_file() -> None:
     stream = Stream("0-1-5")
     stream.starts_file("0-1-5")
-    with pytest.raises(HistoryBegunAnew):
+    with pytest.raises(GroupRefused, match="its binlog has begun anew"):
         stream.starts_file("0-1-9")
 
 

@@ -12,9 +12,14 @@ from typing import Final, get_args
 from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
+    ChangeUser,
     Command,
+    Debug,
+    FieldList,
     InitDatabase,
     Ping,
+    ProcessInfo,
+    ProcessKill,
     Query,
     Quit,
     Refresh,
@@ -22,19 +27,28 @@ from binlog_protocol.connection.commands import (
     ResetConnection,
     SetOption,
     StatisticsCommand,
+    StmtBulkExecute,
+    StmtClose,
+    StmtExecute,
+    StmtFetch,
+    StmtPrepare,
+    StmtReset,
+    StmtSendLongData,
     UnknownCommand,
     parse_command,
 )
 
+from binlog_server.accounts.privileges import BINLOG_REPLAY
 from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.assignments import SetVariables
-from binlog_server.sql.parser import MAIN, parse
+from binlog_server.sql.parser import BEYOND, MAIN, parse
 from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.sql_session import NEEDED_FOR_COMMANDS
 from binlog_server.sql.statement import ANYBODY, Statement
 from binlog_server.sql.statement_kind import Kind as CommitKind
 from binlog_server.sql.statement_kind import classify
-from binlog_server.sql.variables import VARIABLES
+from binlog_server.sql.table_shows import ShowWhere
+from binlog_server.sql.variables import VARIABLES, Variable
 
 VICTIM: Final = "victim"
 Subject = type[Statement] | type[Command] | CommitKind
@@ -110,6 +124,12 @@ class VariableExample(Example):
         return VARIABLES[self.variable].set_session or ANYBODY
 
 
+def is_on_the_page(variable: Variable, needs: tuple[str, ...] | None) -> bool:
+    """Those that mean something here, or that decide on a group. All others are kept, and need what they need in
+    11.8."""
+    return needs is not None and (not variable.is_kept or BINLOG_REPLAY in needs)
+
+
 SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
     "Looking": (
         Example("SELECT @@port, CONNECTION_ID()"),
@@ -120,9 +140,14 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("SHOW STATUS"),
         Example("SHOW DATABASES"),
         Example("SHOW TABLES"),
+        Example("CHECKSUM TABLE d.t"),
+        Example("SHOW OPEN TABLES"),
+        Example("SHOW CREATE DATABASE information_schema"),
+        Example("SHOW ENGINE INNODB STATUS"),
         Example("SHOW WARNINGS"),
         Example("SHOW ENGINES"),
         Example("SHOW PRIVILEGES"),
+        Example("HELP 'x'"),
         Example("SHOW PROCESSLIST", "SHOW PROCESSLIST: connections of others"),
         Example("SHOW FULL PROCESSLIST", "SHOW FULL PROCESSLIST: connections of others"),
         Example("SHOW MASTER STATUS"),
@@ -141,6 +166,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("PURGE BINARY LOGS TO 'binlog-000000.ibb'"),
         Example("FLUSH BINARY LOGS"),
         Example("FLUSH STATUS"),
+        Example("FLUSH SSL"),
         Example("FLUSH TABLES"),
         Example("FLUSH TABLES WITH READ LOCK"),
         Example("RESET MASTER"),
@@ -195,25 +221,32 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("XA COMMIT 'x'"),
         Example("XA ROLLBACK 'x'"),
         Example("USE test"),
+        Example("PREPARE s FROM 'SELECT 1'"),
+        Example("EXECUTE s"),
+        Example("EXECUTE IMMEDIATE 'SELECT 1'"),
+        Example("DEALLOCATE PREPARE s"),
     ),
     "SET GLOBAL": tuple(
         VariableExample(
             f"SET GLOBAL {name} = DEFAULT", f"GLOBAL {name}", variable=name, is_global=True
         )
         for name, variable in VARIABLES.items()
-        if variable.set_global is not None
+        if is_on_the_page(variable, variable.set_global)
     ),
     "SET of the session": (
         *(
             VariableExample(f"SET SESSION {name} = @@{name}", f"SESSION {name}", variable=name)
             for name, variable in VARIABLES.items()
-            if variable.set_session is not None
+            if is_on_the_page(variable, variable.set_session) and not variable.is_session_read_only
         ),
         Example("SET STATEMENT max_statement_time = 1 FOR SELECT 1"),
+        Example("SET ROLE NONE"),
+        Example("SET @x = 1 + 1"),
     ),
     "Commands": (
         Example(Ping().build(), "COM_PING"),
         Example(StatisticsCommand().build(), "COM_STATISTICS"),
+        Example(ProcessInfo().build(), "COM_PROCESS_INFO"),
         Example(ResetConnection().build(), "COM_RESET_CONNECTION"),
         Example(SetOption(0).build(), "COM_SET_OPTION"),
         Example(InitDatabase("test").build(), "COM_INIT_DB"),
@@ -221,19 +254,33 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example(RegisterSlave(77).build(), "COM_REGISTER_SLAVE"),
         Example(BinlogDump(77, 3).build(), "COM_BINLOG_DUMP"),
         Example(BinlogDumpGtid(77, 1).build(), "COM_BINLOG_DUMP_GTID"),
+        Example(StmtPrepare(b"SELECT 1").build(), "COM_STMT_PREPARE"),
+        Example(StmtExecute(1).build(), "COM_STMT_EXECUTE"),
+        Example(StmtBulkExecute(1, 0).build(), "COM_STMT_BULK_EXECUTE"),
+        Example(StmtFetch(1, 1).build(), "COM_STMT_FETCH"),
+        Example(StmtReset(1).build(), "COM_STMT_RESET"),
+        Example(FieldList("none").build(), "COM_FIELD_LIST"),
+        Example(ProcessKill(99999).build(), "COM_PROCESS_KILL"),
+        Example(Debug().build(), "COM_DEBUG"),
     ),
 }
 EXAMPLES: Final = tuple(example for section in SECTIONS.values() for example in section)
 
 # Of them there is nothing to show: they say what another one is, or that there is none.
-WITHOUT_EXAMPLE: Final = frozenset({CommitKind.OTHER, Query, Quit, UnknownCommand})
+WITHOUT_EXAMPLE: Final = frozenset(
+    {
+        *(CommitKind.OTHER, Query, Quit, UnknownCommand, ChangeUser, StmtClose, StmtSendLongData),
+        ShowWhere,
+        CommitKind.LOCKING_READ,  # a SELECT of a table here: tests of these have its rights
+    }
+)
 
 
 def everything() -> frozenset[Subject]:
     """Whatever the server's parsers can find, but for what needs no example."""
     grammars = (MAIN, REPLICATION, ACCOUNTS)
     statements = [s for grammar in grammars for s in grammar.statements.values()]
-    found = {*statements, *CommitKind, *get_args(Command)}
+    found = {*statements, *BEYOND, *CommitKind, *get_args(Command)}
     return frozenset(found - WITHOUT_EXAMPLE)
 
 

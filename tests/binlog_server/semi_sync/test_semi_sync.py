@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from binlog_protocol.events import EventType, FormatDescription, append_checksum, build_event
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.events.rotate import RotateEvent
-from binlog_protocol.groups.event_group import StartMarker, split_events
-from binlog_protocol.groups.statement_group import ddl_group
+from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import PacketReader
 from binlog_protocol.wire.semi_sync import Ack, PositionStep, ReplicaPlace
@@ -31,6 +33,7 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 from binlog_server.semi_sync.upstream_acks import UpstreamAcks
 from tests.binlog_server.lab import until, within
 from tests.binlog_server.relay.test_large_groups import large_group
+from tests.protocol.statement_groups import ddl_group
 
 
 @dataclass
@@ -343,7 +346,7 @@ def test_a_replica_that_counts_by_itself_is_understood(
         payload = ddl_group(gtid, "x" * size, timestamp=1)
         start, offset = offset, offset + distance
         end = Position(0, offset)
-        frames, overtaken = style.one(Position(0, start), PlacedGroup(payload, end))
+        frames, overtaken = style.some(Position(0, start), [PlacedGroup(payload, end)])
         acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
         acks.sent_all_before(end)
         reader = PacketReader(1 << 20)

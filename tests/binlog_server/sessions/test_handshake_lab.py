@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import pytest
-from binlog_protocol.events import EventType
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.accounts.replica_policy import StreamStyle
-from tests.binlog_server.compatibility.outcome import STYLES
+from tests.binlog_server.compatibility.fleet import FLEET, OF_HABIT, SCRIPTS
+from tests.binlog_server.compatibility.outcome import STYLES, Outcome
 from tests.binlog_server.compatibility.perform import perform
-from tests.binlog_server.compatibility.recordings import PacketsFromServer, recordings
+from tests.binlog_server.compatibility.recordings import (
+    PacketsFromServer,
+    Recording,
+    recordings,
+)
 from tests.binlog_server.compatibility.replay import GIVES_UP, replay
-from tests.binlog_server.compatibility.scripts import SCRIPTS
+from tests.binlog_server.compatibility.scripts import Script
 from tests.binlog_server.compatibility.stream import Follower
 
 RECORDINGS = recordings()
 
 
-@pytest.mark.parametrize("style", STYLES, ids=lambda style: style.value)
-@pytest.mark.parametrize("name", RECORDINGS)
-async def test_recorded(name: str, style: StreamStyle) -> None:
-    recording = RECORDINGS[name]
-    outcome = await replay(recording, style)
-    assert outcome.differences == []
+def require_served(recording: Recording, outcome: Outcome) -> None:
+    """Some give up by themselves, and some are refused: no stream of the engine begins at a file and position."""
     if outcome.refused is not None and not recording.scenario.startswith(GIVES_UP):
-        assert style is StreamStyle.ENGINE, "a classic stream can be had by file and position, too"
+        assert outcome.style is StreamStyle.ENGINE, recording.scenario
         assert recording.dump is not None
         assert recording.position is None
 
 
+# Each by itself in the slow suite: `test_compatibility_page.py` holds them all at once in every run, and asks the same.
+@pytest.mark.slow
+@pytest.mark.parametrize("style", STYLES, ids=lambda style: style.value)
+@pytest.mark.parametrize("name", RECORDINGS)
+async def test_recorded(name: str, style: StreamStyle) -> None:
+    outcome = await replay(RECORDINGS[name], style)
+    assert outcome.differences == []
+    require_served(RECORDINGS[name], outcome)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: style.value)
 @pytest.mark.parametrize("name", SCRIPTS)
 async def test_scripted(name: str, style: StreamStyle) -> None:
     assert (await perform(SCRIPTS[name], style)).differences == []
+
+
+@pytest.mark.parametrize("script", OF_HABIT, ids=lambda script: script.client)
+async def test_checks_by_habit(script: Script) -> None:
+    assert (await perform(script)).differences == []
+
+
+def test_each_step_of_the_fleet_says_what_follows() -> None:
+    silent = [(s.name, step) for s in FLEET for step, expected in s.steps if not expected.then]
+    assert {name for name, _ in silent} <= {s.name for s in FLEET if s.dump is not None}
 
 
 def test_all_recordings_are_there() -> None:

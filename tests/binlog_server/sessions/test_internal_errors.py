@@ -10,34 +10,22 @@ from binlog_protocol.connection.commands import Query
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import parse_error
 
-from binlog_server.accounts.users import Account
 from binlog_server.commits.publisher import Publisher
 from binlog_server.dumps.dump import Dump
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.sessions import conversation
 from binlog_server.sql import events, maintenance
-from binlog_server.sql.account_sql import AccountSql
+from binlog_server.sql.account_statements import AccountSql
 from binlog_server.sql.grammars import LOOP_CHARS_MAX
 from binlog_server.sql.replication_sql import StopSlave
 from binlog_server.sql.shows import ShowVariables
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import Deed, RowStream
 from binlog_server.sql_commit.session_transaction import SessionTransaction
-from tests.binlog_server.lab import PASSWORD as REPLICA_PASSWORD
-from tests.binlog_server.lab import REPLICA_AND_WATCHER, USER, Client, Lab, transaction
+from tests.binlog_server.lab import WITH_ROOT, Lab, transaction
 
-USERS = {
-    "root": Account("pw", frozenset({"ALL PRIVILEGES"})),
-    USER: Account(REPLICA_PASSWORD, REPLICA_AND_WATCHER),
-}
 THERE = Gtid.parse("0-1-99")
 LONG = " " * (LOOP_CHARS_MAX + 1)  # is parsed in a thread
-
-
-async def logged_in(lab: Lab) -> Client:
-    client = await lab.connect()
-    assert (await client.log_in("root", "pw"))[:1] == b"\0"
-    return client
 
 
 def broken(*_: Any, **__: Any) -> Any:
@@ -87,8 +75,8 @@ async def test_is_answered(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql, where, name, what = PLANTED[kind]
-    async with Lab(users=USERS) as lab:
-        client = await logged_in(lab)
+    async with Lab(users=WITH_ROOT) as lab:
+        client = await lab.root()
         await client.query("INSERT INTO t VALUES (0)")  # the next one can go the quick way
         with monkeypatch.context() as planted:
             planted.setattr(lab.engine if where is None else where, name, what)
@@ -110,8 +98,8 @@ async def test_in_the_midst_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         broken()
 
     monkeypatch.setattr(events, "_rows", rows)
-    async with Lab(users=USERS) as lab:
-        client = await logged_in(lab)
+    async with Lab(users=WITH_ROOT) as lab:
+        client = await lab.root()
         client.command(Query("SHOW BINLOG EVENTS").build())
         while (payload := await client.answer())[:1] != b"\xff":
             pass
@@ -123,8 +111,8 @@ async def test_of_semi_sync(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The commit is durable here: it is answered as one that no replica has acknowledged in time."""
-    async with Lab(users=USERS, rpl_semi_sync_master_enabled=True) as lab:
-        client = await logged_in(lab)
+    async with Lab(users=WITH_ROOT, rpl_semi_sync_master_enabled=True) as lab:
+        client = await lab.root()
         monkeypatch.setattr(SemiSyncMaster, "when_acknowledged", broken)
         assert (await client.ask(Query("CREATE TABLE d.t (a INT)").build()))[:1] == b"\0"
         assert "internal error, semi-sync of a commit" in caplog.text
@@ -133,7 +121,7 @@ async def test_of_semi_sync(
 async def test_of_a_dump(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A replica that hears 1815 connects again; 1236 would stop it for good."""
     monkeypatch.setattr(Dump, "run", broken_later)
-    async with Lab(users=USERS) as lab:
+    async with Lab(users=WITH_ROOT) as lab:
         replica = await lab.replica()
         assert (await replica.refused())[0] == 1815
         assert "internal error" in caplog.text

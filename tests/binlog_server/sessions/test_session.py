@@ -10,8 +10,10 @@ from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
+    FieldList,
     InitDatabase,
     Ping,
+    ProcessInfo,
     Query,
     Quit,
     Refresh,
@@ -24,12 +26,13 @@ from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.results import Column
 
 from binlog_server.accounts.users import Account
 from binlog_server.connections.channel import ANSWER_BUFFER_BYTES
 from binlog_server.process.logs import FORMATS, JsonFormatter, TextFormatter
 from binlog_server.sessions.host import new_salt
-from tests.binlog_server.lab import PASSWORD, USER, Client, Lab, Replica, until
+from tests.binlog_server.lab import PASSWORD, ROOT, USER, Client, Lab, Replica, until
 from tests.binlog_server.transport import Held
 
 
@@ -178,8 +181,7 @@ COMMANDS = {
     "reset": (ResetConnection().build(), b"\0\0\0\2\0\0\0"),
     "register": (RegisterSlave(5, "host", port=3306).build(), b"\0\0\0\2\0\0\0"),
     "unknown": (b"\xaa", b"\xff\x17\x04#08S01Unknown command"),
-    "change user is not served": (b"\x11x", b"\xff\x17\x04#08S01Unknown command"),
-    "prepare is not served": (b"\x16SELECT 1", b"\xff\x17\x04#08S01Unknown command"),
+    "change user cut short": (b"\x11x", b"\xff\x17\x04#08S01Unknown command"),
     "dump cut short": (b"\x12\0\0", b"\xff\x2b\x07#HY000Malformed communication packet"),
     "register cut short": (
         b"\x15\0\0",
@@ -206,6 +208,27 @@ async def test_refresh_is_a_flush() -> None:
 async def test_statistics(lab: Lab) -> None:
     client = await lab.client()
     assert (await client.ask(StatisticsCommand().build())).startswith(b"Uptime: ")
+
+
+async def test_process_info_is_the_process_list(lab: Lab) -> None:
+    client = await lab.client()
+    columns = await client.ask(ProcessInfo().build())
+    assert columns == b"\x09"
+
+
+async def test_fields_are_those_that_a_select_would_have(lab: Lab) -> None:
+    """In the session's character set, and of the names that are asked for."""
+    client = await lab.client()
+    await client.query("USE information_schema")
+    await client.query("SET NAMES utf8mb4 COLLATE utf8mb4_general_ci")
+    names, lengths = [], []
+    packet = await client.ask(FieldList("ENGINES", "S%").build())
+    while packet[:1] != b"\xfe":
+        column = Column.parse(packet)
+        names.append(column.name)
+        lengths.append(column.length)
+        packet = await client.answer()
+    assert (names, lengths) == (["SUPPORT", "SAVEPOINTS"], [32, 12])
 
 
 async def test_quit_closes(lab: Lab) -> None:
@@ -280,6 +303,9 @@ async def test_bytes_that_come_one_by_one(lab: Lab) -> None:
 async def test_bytes_that_are_no_utf8(lab: Lab) -> None:
     held = Held(lab.server)
     held.log_in()
+    held.ask(
+        Query("SET NAMES utf8mb4").build()
+    )  # in latin1, with which it logs in, they are two letters
     answer = held.ask(b"\x03SELECT '\xff\xfe'")
     assert answer[0] == b"\1"
     assert b"\x02??" in answer[1]
@@ -360,15 +386,12 @@ async def test_refused_dumps(lab: Lab, name: str) -> None:
 
 
 async def test_max_connections() -> None:
-    root = Account("pw", frozenset({"ALL PRIVILEGES"}))
-    async with Lab(max_connections=10, users={USER: PASSWORD, "root": root}) as lab:
+    async with Lab(max_connections=10, users={**ROOT, USER: PASSWORD}) as lab:
         clients = [await lab.client() for _ in range(10)]
         one_more = await lab.connect()
         assert await one_more.log_in() == b"\xff\x10\x04#08004Too many connections"
         assert await one_more.closed()
-        admin = await lab.connect()
-        assert (await admin.log_in("root", "pw"))[:1] == b"\0", "who is to mend it gets in"
-        admin.close()
+        (await lab.root()).close()  # who is to mend it gets in
         clients[0].close()
         await until(lambda: len(lab.server.connections) == 9)
         assert await (await lab.client()).query("SELECT 1") == [["1"]]
@@ -468,3 +491,50 @@ async def test_a_line_of_the_log_is_one_line(
     texts = [formatter.format(record) for record in caplog.records]
     assert any("forged" in text for text in texts)
     assert all(text.isprintable() for text in texts), texts
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "PURGE BINARY LOGS BEFORE '2000-01-01'",
+        "FLUSH BINARY LOGS",
+        "SET GLOBAL max_connections=100, @a=1",
+        "SET STATEMENT max_statement_time=9 FOR FLUSH TABLES",
+        "CREATE BINLOG LEASE etl FOR 1 HOUR",
+        "STOP SLAVE",
+        "KILL 4711",
+        "RESET MASTER",
+    ],
+)
+async def test_the_log_tells_who_changes_the_server(
+    sql: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Lab(users=ROOT) as lab:
+        client = await lab.root()
+        client.command(Query(sql).build())
+        await client.answer()
+        (connection,) = lab.server.connections
+        assert f"connection 1 from {connection.address} (root): {sql}" in caplog.text
+
+
+async def test_of_accounts_it_tells_no_password_and_of_looks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Lab(users=ROOT) as lab:
+        client = await lab.root()
+        for sql in (
+            "CREATE USER ann IDENTIFIED BY 'geheim'",
+            "SELECT @@max_connections",
+            "SHOW BINARY LOGS",
+            "SET @a=1, max_statement_time=3",
+            "EXPLAIN PURGE",
+            "INSERT INTO t VALUES (1)",
+        ):
+            client.command(Query(sql).build())
+            await client.answer()
+    told = [r.getMessage() for r in caplog.records if "(root)" in r.getMessage()]
+    assert len(told) == 1
+    assert told[0].endswith("(root): CREATE USER: 'ann'@'%'")
+    assert "geheim" not in caplog.text

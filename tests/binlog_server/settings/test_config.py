@@ -69,6 +69,7 @@ def test_options_of_a_mariadb_that_mean_nothing_here(tmp_path: Path) -> None:
 WRONG_IN_FILE = [
     ('log_bin="mysql-bin"', "log_bin: log_bin=mysql-bin is not available when --binlog-storage"),
     ("log_bin=false", "log_bin: log_bin=OFF is not available"),
+    (r'log_bin="a\u001eb"', r"log_bin: log_bin='a.x1eb' is not available"),
     ('binlog_storage_engine="rocksdb"', "binlog_storage_engine: binlog_storage_engine=rocksdb"),
     ('tc_heuristic_recover="COMMIT"', "tc_heuristic_recover: tc_heuristic_recover=COMMIT"),
     ("encrypt_binlog=true", "encrypt the disk under binlog_directory"),
@@ -161,6 +162,8 @@ WRONG_IN_FILE = [
     ("expire_logs_days=-1", "expire_logs_days: -1 is not between"),
     ("expire_logs_days='1'", "expire_logs_days: '1' is not float"),
     ("expire_logs_days=true", "expire_logs_days: True is not float"),
+    ("replica_slot_seconds=-1", "replica_slot_seconds: -1 is not between 0 and 8553600"),
+    ("replica_slot_bytes=-1", "replica_slot_bytes: -1 is not between"),
     ("slave_connections_needed_for_purge=-1", "slave_connections_needed_for_purge: -1 is not"),
     (
         "slave_connections_needed_for_purge=1.0",
@@ -197,6 +200,10 @@ WRONG_IN_FILE = [
     ("innodb_log_buffer_size=1", "innodb_log_buffer_size: 1 is not between"),
     ("innodb_force_recovery=7", "innodb_force_recovery: 7 is not between 0 and 6"),
     (
+        "rollback_at_start='NEVER'",
+        "rollback_at_start: 'NEVER' is none of BACKGROUND, SYNCHRONOUS",
+    ),
+    (
         "binlog_error_action='IGNORE'",
         "binlog_error_action: 'IGNORE' is none of READ_ONLY, ABORT_SERVER",
     ),
@@ -211,6 +218,7 @@ WRONG_IN_FILE = [
         "require_secure_transport: with ssl = false nobody",
     ),
     ("read_only=1", "read_only: 1 is not bool"),
+    ("local_tables='ON'", "local_tables: 'ON' is not bool"),
     ("gtid_strict_mode='ON'", "gtid_strict_mode: 'ON' is not bool"),
     (
         "max_session_mem_used=8191",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from decimal import Decimal
+from typing import cast
 
 import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
@@ -26,24 +26,15 @@ from binlog_server.sql.expressions import (
     Value,
 )
 from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.inquiries import Inquiry, SetComputed
 from binlog_server.sql.kills import Kill, KillQueryId, KillUser
 from binlog_server.sql.lease_sql import AlterLease, CreateLease, DropLease, ShowBinlogLeases
 from binlog_server.sql.maintenance import FlushLogs, FlushNothing, Purge, ResetMaster
 from binlog_server.sql.moments import Moment
-from binlog_server.sql.parser import parse
-from binlog_server.sql.row_filter import (
-    EVERYTHING,
-    AllOf,
-    AnyOf,
-    Condition,
-    Not,
-    Operator,
-    Test,
-    filtered,
-    may_hold,
-)
+from binlog_server.sql.parser import parse as parse_text
 from binlog_server.sql.selects import Select, SelectItem
 from binlog_server.sql.shows import (
+    Help,
     ShowBinaryLogs,
     ShowBinlogReplicas,
     ShowDatabases,
@@ -56,9 +47,21 @@ from binlog_server.sql.shows import (
     ShowVariables,
 )
 from binlog_server.sql.slave_status import ShowAllSlavesStatus, ShowSlaveStatus
+from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement import Statement
+from binlog_server.sql.view import Unfinished
 
 GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT
+
+
+def parse(text: str) -> Statement:
+    """The statement in a text, as a whole: of what the grammars do not take the rest is read, too."""
+    statement = parse_text(text)
+    if type(statement) in (Inquiry, SetComputed):
+        left = statement.described(cast(SqlSession, None))  # up to here no session is asked
+        assert isinstance(left, Unfinished)
+        statement = left.run()
+    return statement
 
 
 def user(name: str, value: Expression | Value) -> Assignment:
@@ -86,17 +89,8 @@ def select(*items: tuple[str, Expression], limit: int | None = None) -> Select:
     return Select(tuple(SelectItem(label, value) for label, value in items), limit)
 
 
-def variables(*listed: str, scope: Scope = DEFAULT) -> ShowVariables:
-    return ShowVariables(False, where("variable_name", Operator.IN, *listed), scope)
-
-
-def where(column: str, operator: Operator, *values: str | int) -> Condition:
-    return Condition(column, operator, values)
-
-
-def like(pattern: str | None, scope: Scope = DEFAULT, *, status: bool = False) -> ShowVariables:
-    shown = EVERYTHING if pattern is None else where("", Operator.LIKE, pattern)
-    return ShowVariables(status, shown, scope)
+def like(pattern: str, scope: Scope = DEFAULT, *, status: bool = False) -> ShowVariables:
+    return ShowVariables(status, pattern, scope)
 
 
 def at(name: str, scope: Scope = DEFAULT) -> tuple[str, Expression]:
@@ -163,16 +157,6 @@ CLIENTS: dict[str, Statement] = {
     "SET @mariadb_slave_capability='4'": sets(user("mariadb_slave_capability", "4")),
     "set @slave_uuid=uuid()": sets(user("slave_uuid", Function("UUID", ()))),
     "SHOW VARIABLES LIKE 'BINLOG_ROW_METADATA';": like("BINLOG_ROW_METADATA"),
-    "SHOW VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'X')": variables(
-        "rpl_semi_sync_master_enabled", "X"
-    ),
-    "SHOW VARIABLES WHERE Variable_name = 'sql_mode'": ShowVariables(
-        False, where("variable_name", Operator.EQUAL, "sql_mode")
-    ),
-    "SHOW GLOBAL VARIABLES WHERE VARIABLE_NAME IN ('a')": variables("a", scope=GLOBAL),
-    "SHOW VARIABLES WHERE Variable_name LIKE 'gtid%'": ShowVariables(
-        False, where("variable_name", Operator.LIKE, "gtid%")
-    ),
     "select @@server_id": select(at("server_id")),
     "set net_write_timeout=7200": sets(system("net_write_timeout", 7200)),
     "set wait_timeout=9999999": sets(system("wait_timeout", 9999999)),
@@ -213,7 +197,7 @@ CLIENTS: dict[str, Statement] = {
     "# first\nSET @`A b` = 1": sets(user("a b", 1)),
     "SHOW STATUS LIKE 'Uptime'": like("Uptime", status=True),
     "SHOW SESSION STATUS LIKE 'Ssl_version'": like("Ssl_version", SESSION, status=True),
-    "SHOW VARIABLES": like(None),
+    "SHOW VARIABLES": like("%"),
     "SHOW MASTER STATUS": ShowMasterStatus(),
     "show binlog status": ShowMasterStatus(),
     "SHOW BINARY LOGS": ShowBinaryLogs(),
@@ -239,51 +223,10 @@ ADMIN: dict[str, Statement] = {
     "SHOW STORAGE ENGINES": ShowEngines(),
     "SHOW BINLOG REPLICAS": ShowBinlogReplicas(),
     "SHOW BINLOG LEASES": ShowBinlogLeases(),
-    "SHOW DATABASES LIKE 'my%'": ShowDatabases(where("", Operator.LIKE, "my%"), "my%"),
+    "SHOW DATABASES LIKE 'my%'": ShowDatabases("my%"),
     "SHOW SCHEMAS": ShowDatabases(),
     "SHOW ERRORS LIMIT 1": ShowDiagnostics(errors_only=True, limit=Limit(0, 1)),
     "SHOW COUNT(*) WARNINGS": ShowDiagnostics(count=True),
-    "SHOW VARIABLES WHERE a='x' AND b NOT LIKE 'y' OR c <> 5": ShowVariables(
-        False,
-        AnyOf(
-            (
-                AllOf(
-                    (
-                        where("a", Operator.EQUAL, "x"),
-                        Not(where("b", Operator.LIKE, "y")),
-                    )
-                ),
-                Not(where("c", Operator.EQUAL, 5)),
-            )
-        ),
-    ),
-    "SHOW VARIABLES WHERE (a='x' || `b`>=-5) && !(c IS NULL)": ShowVariables(
-        False,
-        AllOf(
-            (
-                AnyOf(
-                    (
-                        where("a", Operator.EQUAL, "x"),
-                        Not(where("b", Operator.LESS, -5)),
-                    )
-                ),
-                Not(where("c", Operator.IS_NULL)),
-            )
-        ),
-    ),
-    "SHOW VARIABLES WHERE NOT a BETWEEN 1 AND 'z'": ShowVariables(
-        False,
-        Not(
-            Not(
-                AnyOf(
-                    (
-                        where("a", Operator.LESS, 1),
-                        where("a", Operator.GREATER, "z"),
-                    )
-                )
-            )
-        ),
-    ),
     "SHOW SLAVE STATUS": ShowSlaveStatus(),
     "SHOW REPLICA 'c' STATUS": ShowSlaveStatus("c"),
     "SHOW SLAVE STATUS FOR CHANNEL 'c'": ShowSlaveStatus("c"),
@@ -300,9 +243,7 @@ ADMIN: dict[str, Statement] = {
         ShowAllSlavesStatus(),
     ),
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY": sets(
-        system("tx_isolation", "READ-COMMITTED", SESSION),
         system("transaction_isolation", "READ-COMMITTED", SESSION),
-        system("tx_read_only", 1, SESSION),
         system("transaction_read_only", 1, SESSION),
     ),
     "/*!999999 never */ SHOW BINARY LOGS": ShowBinaryLogs(),
@@ -337,7 +278,10 @@ ADMIN: dict[str, Statement] = {
     "FLUSH LOCAL BINARY LOGS": FlushLogs(),
     "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS DELETE_DOMAIN_ID=(1,2)": FlushLogs(("1", "2")),
     "FLUSH BINARY LOGS DELETE_DOMAIN_ID=()": FlushLogs(),
-    "FLUSH STATUS": FlushNothing(),
+    "FLUSH STATUS": FlushNothing((False,)),
+    "FLUSH GLOBAL STATUS": FlushNothing((True,)),
+    "HELP 'x'": Help(),
+    "help select": Help(),
     "RESET MASTER": ResetMaster(),
     "RESET MASTER TO 5": ResetMaster(5),
     "CREATE BINLOG LEASE 'etl'": CreateLease("etl"),
@@ -405,15 +349,11 @@ def test_syntax_error_names_its_line() -> None:
 
 # Valid in MariaDB, and not served here.
 NOT_SERVED = [
-    "SELECT * FROM mysql.user",
-    "SELECT 1 + 1",
     "INSERT INTO t VALUES (1)",
     "FLUSH TABLES FOR EXPORT",
     "SET STATEMENT max_statement_time=1 FOR SET @a=1",
     "SET STATEMENT @a=1 FOR SELECT 1",
-    "SHOW VARIABLES WHERE " + "NOT " * 900 + "a=1",
     "KILL USER",
-    "SELECT 1, 2 FROM INFORMATION_SCHEMA.FILES",
 ]
 
 
@@ -482,13 +422,13 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, max_size=30).map(" ".join))
 @example("SELECT @@global . x")
 @example("SELECT ٣")
-@settings(max_examples=300, deadline=5000)
+@settings(max_examples=300)
 def test_random_words(text: str) -> None:
     assert isinstance(outcome(text), Statement | int)
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 def test_random_text(text: str) -> None:
     assert isinstance(outcome(text), Statement | int)
 
@@ -499,76 +439,11 @@ def test_random_text(text: str) -> None:
     st.integers(0, 5),
     st.text(max_size=3),
 )
-@settings(max_examples=300, deadline=5000)
+@settings(max_examples=300)
 def test_mutated_statements(text: str, position: int, cut: int, inserted: str) -> None:
     found = outcome(text[:position] + inserted + text[position + cut :])
     # What a name means is looked at, too: 1054 for a column, 1253 for a collation of another character set.
-    assert isinstance(found, Statement) or found in (SqlSyntaxError.errno, 1054, 1253)
-
-
-LEAVES = st.builds(
-    "{} {} {}".format,
-    st.sampled_from(["a", "`b`"]),
-    st.sampled_from(["=", "<=>", "<>", "!=", "<", ">", "<=", ">="]),
-    st.integers(-2, 2),
-)
-NESTED = st.recursive(
-    LEAVES,
-    lambda part: (
-        st.builds("({} {} {})".format, part, st.sampled_from(["AND", "OR", "&&", "||"]), part)
-        | st.builds("{}({})".format, st.sampled_from(["NOT ", "!", ""]), part)
-    ),
-    max_leaves=12,
-)
-IN_PYTHON = {
-    "<=>": "==",
-    "<>": "!=",
-    "&&": "and",
-    "||": "or",
-    "AND": "and",
-    "OR": "or",
-    "!": "not ",
-}
-
-
-@given(NESTED, st.integers(-2, 2), st.integers(-2, 2))
-@settings(max_examples=300, deadline=5000)
-def test_conditions_hold_as_they_would_in_python(text: str, a: int, b: int) -> None:
-    statement = parse(f"SHOW VARIABLES WHERE {text}")
-    assert isinstance(statement, ShowVariables)
-    words = re.sub(
-        r"<=>|<>|!=|<=|>=|&&|\|\||AND|OR|=|!",
-        lambda m: IN_PYTHON.get(m[0], "==" if m[0] == "=" else m[0]),
-        text,
-    )
-    expected = eval(words.replace("`", "").replace("NOT", "not"), {"a": a, "b": b})
-    assert bool(filtered([(a, b)], ["a", "b"], statement.filter)) is expected
-
-
-CONDITIONS = st.builds(
-    Condition,
-    st.sampled_from(["", "a", "b"]),
-    st.sampled_from([Operator.EQUAL, Operator.LIKE, Operator.LESS]),
-    st.sampled_from(["x", "y", "%"]).map(lambda value: (value,)),
-)
-TESTS = st.recursive(
-    CONDITIONS,
-    lambda parts: (
-        st.builds(Not, parts)
-        | st.builds(AllOf, st.lists(parts, max_size=3).map(tuple))
-        | st.builds(AnyOf, st.lists(parts, max_size=3).map(tuple))
-    ),
-    max_leaves=6,
-)
-
-
-@given(TESTS)
-def test_what_may_hold_of_a_row_whose_value_is_not_known(test: Test) -> None:
-    for a in ("x", "y"):
-        found = {b: bool(filtered([(a, b)], ["a", "b"], test)) for b in ("x", "y", "z")}
-        assert may_hold(test, ["a", "b"], (a,)) or not any(found.values())
-        for b, holds in found.items():
-            assert may_hold(test, ["a", "b"], (a, b)) is holds
+    assert isinstance(found, Statement) or found in (1064, 1054, 1253)
 
 
 def test_what_monitoring_repeats_is_parsed_once() -> None:

@@ -9,30 +9,25 @@ from binlog_storage.errors import DiskFull
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from binlog_server.accounts.users import Account
 from binlog_server.sql.runner import THREADS
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import RowStream
-from tests.binlog_server.lab import PASSWORD, REPLICA_AND_WATCHER, USER, Client, Lab, until, within
+from tests.binlog_server.lab import (
+    REPLICA_AND_WATCHER,
+    WITH_ROOT,
+    Lab,
+    until,
+    within,
+)
 from tests.storage.groups import append_all, simple
 from tests.storage.sizes import small
 
 PREFIX = "Rpl_semi_sync_master_"
-USERS = {
-    "root": Account("pw", frozenset({"ALL PRIVILEGES"})),
-    USER: Account(PASSWORD, REPLICA_AND_WATCHER),
-}
-
-
-async def logged_in(lab: Lab) -> Client:
-    client = await lab.connect()
-    assert (await client.log_in("root", "pw"))[:1] == b"\0"
-    return client
 
 
 async def test_of_a_wait() -> None:
-    async with Lab(users=USERS) as lab:
-        dba, waits = await logged_in(lab), await logged_in(lab)
+    async with Lab(users=WITH_ROOT) as lab:
+        dba, waits = await lab.root(), await lab.root()
         waits.command(Query("SELECT MASTER_GTID_WAIT('0-1-99')").build())
         waiting = max(lab.server.connections, key=lambda connection: connection.id)
         number = waiting.id
@@ -45,8 +40,8 @@ async def test_of_a_wait() -> None:
 
 
 async def test_of_a_dump() -> None:
-    async with Lab(users=USERS) as lab:
-        dba, replica = await logged_in(lab), await lab.replica()
+    async with Lab(users=WITH_ROOT) as lab:
+        dba, replica = await lab.root(), await lab.replica()
         await replica.opening()
         (number,) = [c.id for c in lab.server.connections if c.dump_server_id]
         await dba.query(f"KILL QUERY {number}")
@@ -60,9 +55,9 @@ WAITING = "Waiting for semi-sync ACK from slave"
 async def test_of_a_commit_that_waits_for_replicas(quick: bool) -> None:
     """As MariaDB: it is committed, so it is OK, without a warning; semi-sync stays ON, and others go on waiting."""
     async with Lab(
-        users=USERS, rpl_semi_sync_master_enabled=True, rpl_semi_sync_master_timeout=3_600_000
+        users=WITH_ROOT, rpl_semi_sync_master_enabled=True, rpl_semi_sync_master_timeout=3_600_000
     ) as lab:
-        dba, killed, other = [await logged_in(lab) for _ in range(3)]
+        dba, killed, other = [await lab.root() for _ in range(3)]
         numbers = [connection.id for connection in lab.server.connections]
         if not quick:
             await killed.query("BEGIN")
@@ -91,8 +86,8 @@ async def test_of_a_commit_that_waits_for_replicas(quick: bool) -> None:
 
 
 async def test_time_of_who_commits_counts_from_the_last_statement() -> None:
-    async with Lab(users=USERS) as lab:
-        dba, busy = await logged_in(lab), await logged_in(lab)
+    async with Lab(users=WITH_ROOT) as lab:
+        dba, busy = await lab.root(), await lab.root()
         connection = max(lab.server.connections, key=lambda connection: connection.id)
         for statement in ("INSERT INTO t VALUES (1)", "BEGIN", "SELECT 1"):
             connection.since -= 1000
@@ -104,7 +99,7 @@ async def test_time_of_who_commits_counts_from_the_last_statement() -> None:
 
 def test_rows_that_are_skipped_are_steps_too() -> None:
     """So that KILL QUERY, or a client that goes, ends a long way to the first row."""
-    lab = Lab(users=USERS)
+    lab = Lab(users=WITH_ROOT)
     lab.publish(",".join(f"0-1-{number}" for number in range(1, 301)))
     sql = SqlSession(lab.server, 1, "", grants=REPLICA_AND_WATCHER)
     result = sql.execute("SHOW BINLOG EVENTS LIMIT 890, 2")
@@ -115,9 +110,9 @@ def test_rows_that_are_skipped_are_steps_too() -> None:
 
 
 async def test_a_client_sees_no_step_without_rows() -> None:
-    async with Lab(users=USERS) as lab:
+    async with Lab(users=WITH_ROOT) as lab:
         lab.publish(",".join(f"0-1-{number}" for number in range(1, 301)))
-        dba = await logged_in(lab)
+        dba = await lab.root()
         assert len(await dba.query("SHOW BINLOG EVENTS LIMIT 890, 2")) == 2
         assert await dba.query("SHOW BINLOG EVENTS LIMIT 5000, 2") == []
 
@@ -128,10 +123,10 @@ async def test_of_a_wait_for_room_on_the_disk() -> None:
     engine = IbbEngine(disk, small(slave_connections_needed_for_purge=0), background=True)
     append_all(engine, simple(30, size=5000))
     engine.flush()
-    async with Lab(engine, users=USERS) as lab:
-        dba = await logged_in(lab)
+    async with Lab(engine, users=WITH_ROOT) as lab:
+        dba = await lab.root()
         disk.fault = no_files
-        clients = [await logged_in(lab) for _ in range(THREADS + 2)]
+        clients = [await lab.root() for _ in range(THREADS + 2)]
         numbers = sorted(connection.id for connection in lab.server.connections)[1:]
         for client in clients:
             client.command(Query("FLUSH BINARY LOGS").build())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.errors import ServerError
-from binlog_protocol.events import EventType
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.groups.statement_group import Origin
 from binlog_protocol.gtid import Gtid
@@ -20,7 +20,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.sql_commit.xid import xid_of
 from tests.binlog_server.lab import Lab
-from tests.binlog_server.sql_commit.test_sql_commit import GRANTED, connect, ok, refused
+from tests.binlog_server.sql_commit.test_sql_commit import GRANTED, ok, refused
 from tests.storage.vectors import VECTORS
 
 
@@ -57,10 +57,11 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_names(name: str) -> None:
     text, xid, shown = NAMES[name]
-    assert xid_of(b" " + text + b" ") == (xid, False)
-    assert xid_of(text + b" ONE  phase") == (xid, True)
+    assert xid_of(b" " + text + b" ") == (xid, "")
+    assert xid_of(text + b" ONE  phase", "COMMIT") == (xid, "ONE PHASE")
+    assert xid_of(text + b" suspend FOR migrate", "END") == (xid, "SUSPEND FOR MIGRATE")
     assert xid.sql() == shown
-    assert xid_of(shown.encode()) == (xid, False), "it can be pasted"
+    assert xid_of(shown.encode()) == (xid, ""), "it can be pasted"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_is_no_name(text: bytes, errno: int) -> None:
 
 
 async def test_recover(lab: Lab) -> None:
-    client = await connect(lab)
+    client = await lab.client("sql")
     assert await client.query("XA RECOVER") == []
     for xid in (Xid(7, b"gb", b"r"), Xid(1, b"a.b")):
         prepare(lab, xid)
@@ -107,7 +108,7 @@ async def test_commit(lab: Lab) -> None:
     lab.publish("0-1-1")
     prepare(lab, Xid(1, b"q"))
     replica = await lab.replica("0-1-1")
-    client = await connect(lab)
+    client = await lab.client("sql")
     await ok(client, "SET gtid_domain_id = 3, server_id = 9")
     await ok(client, "XA COMMIT 'q'")
     assert lab.engine.prepared() == []
@@ -123,7 +124,7 @@ async def test_commit(lab: Lab) -> None:
 async def test_rollback_lets_the_files_go(lab: Lab) -> None:
     lab.publish("0-1-1")
     prepare(lab, Xid(1, b"q"))
-    client = await connect(lab)
+    client = await lab.client("sql")
     await ok(client, "FLUSH BINARY LOGS")
     await ok(client, "SET GLOBAL slave_connections_needed_for_purge = 0")
     held = (await client.query("EXPLAIN PURGE TO 'binlog-000001.ibb'"))[0]
@@ -150,13 +151,13 @@ REFUSED = {
 @pytest.mark.parametrize("sql", REFUSED)
 async def test_refused(lab: Lab, sql: str) -> None:
     prepare(lab, Xid(1, b"q"))
-    assert await refused(await connect(lab), sql) == REFUSED[sql]
+    assert await refused(await lab.client("sql"), sql) == REFUSED[sql]
     assert lab.engine.prepared() == [Xid(1, b"q")]
 
 
 async def test_not_inside_a_transaction(lab: Lab) -> None:
     prepare(lab, Xid(1, b"q"))
-    client = await connect(lab)
+    client = await lab.client("sql")
     await ok(client, "BEGIN")
     assert await refused(client, "XA ROLLBACK 'q'") == (
         1400,
@@ -168,7 +169,7 @@ async def test_read_only(lab: Lab) -> None:
     """Nothing is committed then; what is rolled back is no group, and lets the files go."""
     prepare(lab, Xid(1, b"q"))
     lab.server.publisher.read_only = True
-    client = await connect(lab)
+    client = await lab.client("sql")
     assert (await refused(client, "XA COMMIT 'q'"))[0] == 1290
     await ok(client, "XA ROLLBACK 'q'")
     assert lab.engine.prepared() == []

@@ -14,7 +14,7 @@ from binlog_protocol.events.checksum import EventChecksumError
 from binlog_storage.errors import StorageError
 
 from binlog_server.relay.failure import RelayFailure
-from binlog_server.relay.gate import DomainTaken
+from binlog_server.relay.gate import GroupRefused
 from binlog_server.relay.guard import CandidateBehind
 from binlog_server.upstreams.client_tls import TlsFailed
 from binlog_server.upstreams.master_info import MasterInfo
@@ -23,7 +23,7 @@ from binlog_server.upstreams.password import KeyFile, Password, PasswordUnavaila
 INFO = MasterInfo("h", 3306, "u", ignore_domain_ids=(9,))
 
 
-def ignored(_: int, __: str) -> None:
+def ignored(_: ServerError) -> None:
     """Of warnings."""
 
 
@@ -82,7 +82,9 @@ def test_candidates() -> None:
 )
 def test_heartbeats(period: float, kept: float, warning: list[int], silence: float) -> None:
     warnings: list[int] = []
-    info = INFO.changed("", {"heartbeat_period": period}, 60, lambda code, _: warnings.append(code))
+    info = INFO.changed(
+        "", {"heartbeat_period": period}, 60, lambda told: warnings.append(told.errno)
+    )
     assert (info.heartbeat_s(60), warnings) == (kept, warning)
     assert info.silence_s(60) == pytest.approx(silence)
 
@@ -153,7 +155,7 @@ FAILURES: list[tuple[Exception, bool, int, str]] = [
     (TlsFailed("no"), True, 2026, "SSL connection error: no"),
     (PasswordUnavailable("gone"), True, 1593, "message: gone"),
     (UpstreamRefused("same id"), True, 1593, "Fatal error: same id"),
-    (DomainTaken("it sends"), False, 1593, "Fatal error: it sends"),
+    (GroupRefused("it sends"), False, 1593, "Fatal error: it sends"),
     (
         RemoteError(1236, "HY000", "purged"),
         False,

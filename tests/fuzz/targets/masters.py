@@ -25,8 +25,8 @@ from binlog_protocol.connection.auth import certificate_proof, native_password_h
 from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
 from binlog_protocol.connection.server import LoginReceived, ServerConnection, TlsRequested
-from binlog_protocol.events import append_checksum
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.binlog.store import IbbEngine
@@ -39,6 +39,7 @@ from binlog_server.commits.syncer import Syncer
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.gate import Domains
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
@@ -272,7 +273,7 @@ async def _follow(engine: IbbEngine, how: int, streams: list[_Heard]) -> None:
     )  # fmt: skip
     follower = Follower(
         info, into, UpstreamStatus(info.address), Ring(info.addresses, "", info.connect_retry),
-        SlavePosition([Gtid(0, 1, 4)]) if how & _UNTIL else None,
+        Incidents(), SlavePosition([Gtid(0, 1, 4)]) if how & _UNTIL else None,
     )  # fmt: skip
     with mock.patch.object(ByteStream, "connect", connect):
         following = asyncio.ensure_future(follower.run())

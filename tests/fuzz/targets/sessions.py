@@ -28,7 +28,6 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
 )
 from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
-from binlog_protocol.groups.statement_group import transaction_group
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.compressed import compressed, framed
 from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
@@ -53,6 +52,7 @@ from tests.fuzz.readers import require_sound
 from tests.fuzz.sentences import Sentences
 from tests.fuzz.target import Wrong
 from tests.protocol.conversation import CAPTURES, conversations_in, packets
+from tests.protocol.statement_groups import transaction_group
 
 ROOT: Final = Path(__file__).parents[3]
 CORPUS: Final = Path(__file__).parents[1] / "corpus"
@@ -78,6 +78,8 @@ class Sessions:
     name = ""
     time_s = 0.25
     per_life = 500
+    told: tuple[str, ...] = ()
+    """Statements before anything else; with them it is a server with tables."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop
@@ -122,8 +124,13 @@ class Sessions:
 
     async def _start(self) -> None:
         users = {USER: Account(PASSWORD, ALL), POOR: PASSWORD, KEEPER: Account(PASSWORD, ALL)}
-        self._lab = Lab(users=users, max_connect_errors=10**6)
+        self._lab = Lab(users=users, max_connect_errors=10**6, local_tables=bool(self.told))
         await self._lab.server.start()
+        if self.told:
+            keeper = await self._lab.client(KEEPER, PASSWORD)
+            for text in self.told:
+                await keeper.query(text)
+            keeper.close()
         self._lab.publish("0-1-1,0-1-2")
         large = Gtid(0, 1, 3)
         rows = [f"INSERT INTO t VALUES ('{'x' * _STATEMENT_BYTES}')"] * _LARGE_STATEMENTS

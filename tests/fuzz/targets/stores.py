@@ -17,7 +17,7 @@ from typing import Final
 from unittest import mock
 
 import google_crc32c
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.state import STATE_NAME, StateStore
@@ -299,12 +299,24 @@ class Stores:
     """Of which alone; empty for all."""
 
     def __init__(self) -> None:
-        self._bases: list[Base] = []
+        self._bases: Sequence[Base] = ()
         self._patches = contextlib.ExitStack()
+
+    def bases(self) -> Sequence[Base]:
+        """The stores that are damaged."""
+        return bases()
+
+    def reseal(self, contents: Contents) -> None:
+        """Make checksums right again."""
+        reseal(contents)
+
+    def check(self, base: Base, contents: Mapping[str, bytes], *, made_right: bool) -> None:
+        """What must be true. Raises `Wrong`, and whatever should not come out of the code."""
+        check(base, contents, made_right=made_right)
 
     def open(self) -> None:
         if not self._bases:
-            self._bases = bases()
+            self._bases = self.bases()
         # Nobody writes meanwhile: what is read again is the same, sooner or later.
         self._patches.enter_context(
             mock.patch.object(pages, "time", SimpleNamespace(sleep=lambda seconds: None))
@@ -324,9 +336,10 @@ class Stores:
         contents = damaged(base, instructions, self.files or _names(_copy(base.contents)))
         made_right = bool(how[1] & 1)
         if made_right:
-            reseal(contents)
+            self.reseal(contents)
         made_right = made_right or _has_sound_strangers(base, contents)
-        check(base, {name: bytes(data) for name, data in contents.items()}, made_right=made_right)
+        content = {name: bytes(data) for name, data in contents.items()}
+        self.check(base, content, made_right=made_right)
 
 
 def _has_sound_strangers(base: Base, contents: Contents) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, cast
 from unittest import mock
 
@@ -17,9 +18,10 @@ from binlog_protocol.connection.client import ClientConnection
 from binlog_protocol.connection.commands import BinlogDump
 from binlog_protocol.connection.server import LoginReceived, ServerConnection
 from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
-from binlog_protocol.events import EventType, XidEvent, append_checksum
-from binlog_protocol.events.header import TYPE_OFFSET
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import TYPE_OFFSET, split_events
+from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.group_stream import PIECE_BYTES
 from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.binlog.store import IbbEngine
@@ -32,10 +34,13 @@ from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.relay import ingest
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.gate import Domains, Gate, GroupRefused
+from binlog_server.relay.gate import Domains, Gate, GroupRefused, UpstreamHistory
+from binlog_server.relay.incidents import Incidents
 from binlog_server.relay.ingest import Ingest
+from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.relay.upstream_history import UpstreamHistory
+from binlog_server.semi_sync.master import SemiSyncMaster
+from binlog_server.settings.config import Config
 from binlog_server.upstreams.master_info import GroupFilter
 from tests.binlog_server.upstream import OPENING, groups
 from tests.fuzz import frames
@@ -144,15 +149,21 @@ class Upstream:
             engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
         )
         wanted = GroupFilter(ignore_server_ids=frozenset({2})) if how & 4 else GroupFilter()
-        gate = Gate("upstream", Domains(engine, publisher), wanted)
+        domains = Domains(engine, publisher)
+        gate = Gate("upstream", domains, wanted)
         syncer = Syncer(engine)
+        config = Config(Path("/nowhere"), server_id=10, max_event_group_size=1 << 20)
+        into = Into(
+            lambda: config, engine, syncer, AppendRoom(engine), domains, _heard_version,
+            SemiSyncMaster(lambda: config),
+        )  # fmt: skip
         taking = Ingest(
-            "upstream", engine, syncer, AppendRoom(engine), gate, _CRC32,
-            status=UpstreamStatus("upstream"), group_bytes_max=1 << 20,
-            history=UpstreamHistory(engine, gate) if how & 2 else None,
+            cast(ClientLink, _Link(machine, chunks)), into, gate, UpstreamStatus("upstream"),
+            Incidents(), _CRC32,
+            acks=None, history=UpstreamHistory(engine, gate) if how & 2 else None,
         )  # fmt: skip
         try:
-            await taking.run(cast(ClientLink, _Link(machine, chunks)))
+            await taking.run()
         except (
             ProtocolError,
             RemoteError,
@@ -165,6 +176,10 @@ class Upstream:
         finally:
             gate.release()
             await syncer.close()
+
+
+async def _heard_version(version: str) -> None:
+    """Nobody else hears of it."""
 
 
 def _dumping() -> ClientConnection:

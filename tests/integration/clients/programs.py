@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.load import insert, make_table, until
+from tests.integration.load import insert
 from tests.kit import process
 from tests.kit.install import Install
 from tests.kit.local import LocalMariaDB
@@ -113,7 +113,7 @@ class Relay:
     def write(self, rows: int = 4) -> list[str]:
         """A table, rows, an update, a statement; the GTIDs. Returns when our server has them."""
         upstream = self.upstream
-        make_table(upstream)
+        upstream.make_table()
         insert(upstream, rows)
         upstream.script(
             "UPDATE d.t SET a = 'changed' WHERE id = 1",
@@ -126,5 +126,4 @@ class Relay:
 
     def wait(self) -> None:
         """Until our server has what the upstream has."""
-        position = self.upstream.gtid_binlog_pos
-        until(lambda: self.server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"] == position, position)
+        self.server.wait_position(self.upstream.gtid_binlog_pos)

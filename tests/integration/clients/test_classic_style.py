@@ -12,8 +12,9 @@ from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, XidEvent
 from tests.integration.clients.programs import Programs, Relay, install_of, server_version
 from tests.integration.clients.test_mariadb_binlog import ROWS, groups, gtids
 from tests.integration.clients.test_python_replication import changes, stream
-from tests.integration.load import insert, until
+from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.waiting import until
 
 # python-mysql-replication calls pymysql by names of arguments that pymysql has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning")
@@ -195,3 +196,23 @@ def test_resumes_by_position(relay: Relay) -> None:
                     break
             place = {"log_file": reader.log_file, "log_pos": reader.log_pos}
     assert seen == first + second
+
+
+@pytest.mark.parametrize("style", ["engine", "classic"])
+def test_a_version_for_the_account(
+    style: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer, tmp_path: Path
+) -> None:
+    """mariadb-binlog of 10.11 ends at a server of 11: an account may be told an older one."""
+    upstream = make_upstream(version="10.11")
+    account = {"password": "a secret", "grants": ["ALL PRIVILEGES"], "stream_style": style}
+    old = {**account, "server_version": "10.11.16-MariaDB"}
+    server = binlog_server(upstream=upstream, users={"dba": old, "other": account})
+    relay = Relay(upstream, server, Programs(install_of(upstream), server, tmp_path))
+    written = relay.write()
+    remote = ("--read-from-remote-server", *ROWS)
+    start, skipped = ((f"--start-position={written[0]}",), 1) if style == "engine" else ((), 0)
+    said = relay.programs.run("mariadb-binlog", *remote, *start, FIRST)
+    assert gtids(said) == written[skipped:]
+    other = ("--user=other", "--password=a secret")
+    said = relay.programs.fail("mariadb-binlog", *remote, *other, FIRST)
+    assert "unknown" in said.lower() or "version" in said.lower(), said

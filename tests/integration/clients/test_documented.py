@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients.programs import TIMEOUT_S, Programs, server_version
-from tests.integration.load import insert, make_table, until
+from tests.integration.load import insert
 from tests.kit import process
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.local import LocalMariaDB
+from tests.kit.waiting import until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
 
@@ -49,7 +50,7 @@ def programs(
         server_id=10,
         server_version=server_version(version),
     )
-    make_table(upstream)
+    upstream.make_table()
     position = insert(upstream, 7)
     assert server.q(f"SELECT MASTER_GTID_WAIT('{position}', 20) AS waited") == [{"waited": 0}]
     programs = Programs(upstream.install, server, tmp_path)

@@ -10,7 +10,8 @@ import re
 import pytest
 
 from tests.integration.clients.programs import Relay
-from tests.integration.load import insert, until
+from tests.integration.load import insert
+from tests.kit.waiting import until
 
 ANY_FILE = "binlog.000001"
 REMOTE = ("--read-from-remote-server", ANY_FILE)

@@ -23,7 +23,7 @@ class Read(NamedTuple):
     place: tuple[int, int]
 
 
-def address_of(server: Source, account: Account | None = None, **options: str) -> ServerAddress:
+def options_of(server: Source, account: Account | None = None, **options: str) -> SourceOptions:
     account = account or server.account
     given = {
         "host": server.host,
@@ -33,21 +33,16 @@ def address_of(server: Source, account: Account | None = None, **options: str) -
         "tls": "disabled",
         **options,
     }
-    return ServerAddress.of(SourceOptions.parse(given))
+    return SourceOptions.parse(given)
+
+
+def address_of(server: Source, account: Account | None = None, **options: str) -> ServerAddress:
+    return ServerAddress.of(options_of(server, account, **options))
 
 
 def source_of(server: Source, account: Account | None = None, **options: str) -> ServerSource:
     """Through the options that a user gives."""
-    account = account or server.account
-    given = {
-        "host": server.host,
-        "port": str(server.port),
-        "user": account.user,
-        "password": account.password,
-        "tls": "disabled",
-        **options,
-    }
-    found = open_source(SourceOptions.parse(given))
+    found = open_source(options_of(server, account, **options))
     assert isinstance(found, ServerSource)
     return found
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.admission import BatchLimits, next_end
-from binlog_pipeline.sources.server_feed import ServerFeed
-from binlog_protocol.groups.event_group import split_events
+from binlog_pipeline.sources.server import ServerFeed
+from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import SlavePosition
 
 from tests.kit.backends import Backend

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.binlog_server.cli import command
-from tests.integration.load import make_table, until
 from tests.integration.test_statements import FORMATS, ddl, dml, objects
 from tests.kit.backends import Backend
-from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.local import LocalMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
@@ -56,13 +55,7 @@ def apply(target: MariaDB, script: bytes) -> None:
 
 def stored(server: BinlogServer, upstream: MariaDB) -> Path:
     """The directory, once all of the upstream is in it and the server has stopped."""
-    position = upstream.gtid_binlog_pos
-    target = set(position.split(","))
-
-    def there() -> bool:
-        return set(str(server.q("SELECT @@gtid_binlog_pos AS p")[0]["p"]).split(",")) == target
-
-    until(there, f"the server at {position}")
+    server.wait_position(upstream.gtid_binlog_pos)
     server.stop()
     return server.directory
 
@@ -122,7 +115,7 @@ def test_piece_by_piece_each_group_once(
 ) -> None:
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
-    make_table(upstream)
+    upstream.make_table()
     for n in range(400):
         upstream.q(f"INSERT INTO d.t (a) VALUES (REPEAT('x', {n % 190}))")
     domain = upstream.server_id
@@ -152,7 +145,7 @@ def test_large_group_and_large_event(
     """Several BINLOG statements of one statement, and one too long for a packet."""
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, max_binlog_size=4 << 20)
-    make_table(upstream)
+    upstream.make_table()
     upstream.script(
         "USE d",
         "CREATE TABLE d.big (id INT PRIMARY KEY, a LONGBLOB)",
@@ -176,7 +169,7 @@ def test_over_a_restart_of_the_upstream(
 ) -> None:
     """What a server start ends, the start marker ends in the target's session as well."""
     upstream = make_upstream("--binlog-format=STATEMENT")
-    make_table(upstream)
+    upstream.make_table()
     with upstream.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE d.tmp (a INT)")
         cursor.execute("INSERT INTO d.tmp VALUES (1), (2)")
@@ -206,8 +199,8 @@ def test_choices(
 ) -> None:
     upstream = make_upstream()
     server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
-    make_table(upstream, "d.t")
-    make_table(upstream, "e.t")
+    upstream.make_table("d.t")
+    upstream.make_table("e.t")
     upstream.script(
         "USE e",
         "INSERT INTO d.t (a) VALUES ('in d')",
@@ -249,7 +242,7 @@ def test_choices(
     script = cli("events", directory, "--table", "e.t", "-v")
     assert b"CREATE" not in script
     target = make_upstream(server_id=upstream.server_id + 1000)
-    make_table(target, "e.t")
+    target.make_table("e.t")
     apply(target, script)
     assert target.checksum(["e.t"]) == upstream.checksum(["e.t"])
 
@@ -262,7 +255,7 @@ def test_load_data_and_two_phase_alter(
 ) -> None:
     upstream = make_upstream("--local-infile=1")
     server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
-    make_table(upstream)
+    upstream.make_table()
     data = tmp_path / "data.txt"
     data.write_text("".join(f"{n}\trow {n}\n" for n in range(5000)))
     with upstream.connect(local_infile=True) as connection, connection.cursor() as cursor:
@@ -284,13 +277,9 @@ def test_load_data_and_two_phase_alter(
     assert "--local-load" in refused.err
 
 
-def test_beside_a_running_server(
-    backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
-) -> None:
+def test_beside_a_running_server(backend: Backend, make_relay: MakeRelay) -> None:
     """Of a server at work what it has written out is seen, and nothing is in its way."""
-    upstream = make_upstream()
-    server = binlog_server(upstream=upstream, max_binlog_size=SMALL)
-    make_table(upstream)
+    upstream, server = make_relay(max_binlog_size=SMALL)
     for _ in range(10):
         for _ in range(40):
             upstream.q("INSERT INTO d.t (a) VALUES (REPEAT('x', 190))")

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql.cursors
 import pytest
 from binlog_protocol.events.rows import ABSENT, ChangeKind, Value
-from binlog_protocol.events.table_map import Kind
+from binlog_protocol.events.table_map import ColumnKind
 
 from tests.integration.rows import type_cases
 from tests.integration.rows.type_cases import FULL, MINIMAL, NO_LOG, TypeCase, cases_of
@@ -243,11 +243,11 @@ def test_format_of_mariadb_53(
 def test_kinds(backend: Backend, make_upstream: MakeMariaDB) -> None:
     """What only a schema tells: UUID, INET4, INET6 and VECTOR."""
     upstream = make_upstream("--binlog-row-metadata=MINIMAL")
-    kinds = [Kind.UUID, Kind.INET4, Kind.INET6]
+    kinds = [ColumnKind.UUID, ColumnKind.INET4, ColumnKind.INET6]
     types, values = ["UUID", "INET4", "INET6"], ["UUID()", "'10.0.0.0'", "'2001:db8::'"]
     if backend.version != "10.11":
         kinds, types, values = (
-            [*kinds, Kind.VECTOR],
+            [*kinds, ColumnKind.VECTOR],
             [*types, "VECTOR(2)"],
             [*values, "VEC_FromText('[0.5,2]')"],
         )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.header import split_events
 from binlog_protocol.events.rows import ROWS_TYPES, ChangeKind, RowChange, RowsEvent
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, split_events
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
 
 from tests.integration.raw_client import RawClient
 from tests.kit.mariadb import MariaDB

@@ -20,7 +20,7 @@ from binlog_pipeline.tasks import WorkFailed
 
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.exports import folded, rows_of
-from tests.pipeline.stores import make_store, store_of_upstream
+from tests.pipeline.stores import MakeLoggedStore, make_store, store_of_upstream
 from tests.storage.groups import simple
 
 Capture = pytest.CaptureFixture[str]
@@ -255,15 +255,15 @@ def test_a_running_server(
     ]
 
 
-def test_an_archive(capsys: Capture, tmp_path: Path, make_upstream: MakeMariaDB) -> None:
-    upstream = make_upstream("--binlog-row-metadata=FULL")
-    upstream.script(
-        "CREATE DATABASE d",
-        "CREATE TABLE d.t (id INT PRIMARY KEY)",
-        "INSERT INTO d.t SELECT seq FROM d.seq_1_to_500",
-        "DELETE FROM d.t WHERE id > 400",
+def test_an_archive(capsys: Capture, tmp_path: Path, make_logged_store: MakeLoggedStore) -> None:
+    store = str(
+        make_logged_store(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY)",
+            "INSERT INTO d.t SELECT seq FROM d.seq_1_to_500",
+            "DELETE FROM d.t WHERE id > 400",
+        )
     )
-    store = str(store_of_upstream(tmp_path / "store", upstream))
     archive = str(tmp_path / "archive")
     output(capsys, "archive", store, archive, "--include-tail", "--workers", "1")
     for number, source in enumerate((store, archive)):

@@ -16,7 +16,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.errors import NotAStore
-from binlog_storage.intake.errors import DoesNotContinue
+from binlog_storage.intake.intake import DoesNotContinue
 
 from tests.pipeline.archives import grow, log_of, payloads, replayed, rows, run, stored
 from tests.pipeline.stores import leave_half

@@ -23,8 +23,8 @@ from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.any_ddl import BETWEEN, AnyDdl
 from tests.pipeline.ddl_corpus import DATABASES, EXECUTED, OF_11_8, UNKNOWN
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of
+from tests.pipeline.stores import FULL, store_of_upstream
+from tests.pipeline.view_rows import rows_of
 
 NO_LOG = "--binlog-row-metadata=NO_LOG"
 ROW_TIMES = [("row_start", "timestamp(6)", None), ("row_end", "timestamp(6)", None)]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pytest
 from binlog_pipeline.cli import main
 from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from binlog_pipeline.jobs import typed_files
-from binlog_pipeline.jobs.cutting import cut
+from binlog_pipeline.jobs.cutting import over_slices
 from binlog_pipeline.jobs.export import Exported, export
 from binlog_pipeline.jobs.manifest import ExportManifest
 from binlog_pipeline.jobs.workers import Engine
@@ -28,15 +29,15 @@ from binlog_pipeline.tasks import WorkFailed
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.kit.waiting import until
 from tests.pipeline.exports import folded, gtid, manifest_of, rows_of
-from tests.pipeline.stores import store_of_binlog, store_of_upstream
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_binlog, store_of_upstream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDED = Path(__file__).parents[2] / "protocol" / "data"
 HERE = Engine("local", 1)
-FULL = ("--binlog-row-metadata=FULL",)
 
 
 def run(store: Path, target: Path, engine: Engine = HERE, **options: str) -> Exported:
@@ -65,7 +66,7 @@ def fill(upstream: MariaDB) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path, make_upstream: MakeMariaDB) -> Path:
-    upstream = make_upstream(*FULL)
+    upstream = make_upstream(FULL)
     fill(upstream)
     return store_of_upstream(tmp_path / "store", upstream)
 
@@ -74,7 +75,7 @@ def store(tmp_path: Path, make_upstream: MakeMariaDB) -> Path:
 def test_what_is_read_back_is_what_the_server_has(
     backend: Backend, tmp_path: Path, make_upstream: MakeMariaDB
 ) -> None:
-    upstream = make_upstream(*FULL)
+    upstream = make_upstream(FULL)
     fill(upstream)
     store, target = store_of_upstream(tmp_path / "store", upstream), tmp_path / "out"
     done = run(store, target)
@@ -239,9 +240,9 @@ def test_one_run_at_a_time(store: Path, tmp_path: Path, monkeypatch: pytest.Monk
     def meanwhile(*arguments: Any) -> Any:
         with pytest.raises(PipelineError, match="another export"):
             run(store, target)
-        return cut(*arguments)
+        return over_slices(*arguments)
 
-    monkeypatch.setattr("binlog_pipeline.jobs.export.cut", meanwhile)
+    monkeypatch.setattr("binlog_pipeline.jobs.export.over_slices", meanwhile)
     run(store, target)
 
 
@@ -301,10 +302,7 @@ def test_kill_9_anywhere(store: Path, tmp_path: Path, rng: random.Random) -> Non
     argv += ["--option", "nonRow=skip"]  # a default of a new column is not in the log
     for attempt in range(2):
         child = subprocess.Popen([*argv, "--workers", "2"], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while not (target / "_staging").exists() and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(partial(begun_or_ended, target, child), "files that are being written", 60)
         time.sleep(rng.random() * (0.2 + attempt))
         child.kill()
         child.wait()
@@ -316,7 +314,7 @@ def test_kill_9_anywhere(store: Path, tmp_path: Path, rng: random.Random) -> Non
 def test_what_changes_rows_without_rows_is_told(
     make_upstream: MakeMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    upstream = make_upstream(*FULL)
+    upstream = make_upstream(FULL)
     upstream.script(
         "CREATE DATABASE d", "USE d", "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT)",
         "INSERT INTO t VALUES (1)", "CREATE INDEX i ON t (id)", "TRUNCATE t", "ALTER TABLE t ADD a INT",
@@ -360,18 +358,15 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     child = subprocess.Popen([sys.executable, str(script), *map(str, files)], env=environment)
-    wait_for(lambda: all(file.exists() and file.read_text() for file in files))
+    until(lambda: all(file.exists() and file.read_text() for file in files), "workers", 60)
     child.kill()
     child.wait()
     pids = [int(file.read_text()) for file in files]
-    wait_for(lambda: not any(map(is_alive, pids)))
+    until(lambda: not any(map(is_alive, pids)), "their ends", 60)
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def begun_or_ended(target: Path, child: subprocess.Popen[bytes]) -> bool:
+    return (target / "_staging").exists() or child.poll() is not None
 
 
 def is_alive(pid: int) -> bool:
@@ -400,7 +395,7 @@ def test_few_open_files_and_small_row_groups(
 
 
 def test_changes_that_are_not_logged_as_rows(tmp_path: Path, make_upstream: MakeMariaDB) -> None:
-    upstream = make_upstream(*FULL, "--binlog-format=STATEMENT")
+    upstream = make_upstream(FULL, "--binlog-format=STATEMENT")
     upstream.script(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT)",
@@ -416,7 +411,7 @@ def test_changes_that_are_not_logged_as_rows(tmp_path: Path, make_upstream: Make
 
 def test_text_of_another_database_is_told(tmp_path: Path, make_upstream: MakeMariaDB) -> None:
     """Its trigger writes to a table that is exported."""
-    upstream = make_upstream(*FULL, server_id=1)
+    upstream = make_upstream(FULL, server_id=1)
     upstream.script(
         "CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "INSERT INTO d.t VALUES (1)", "CREATE DATABASE e", "USE e",
         "CREATE TABLE s (id INT)", "CREATE TRIGGER g AFTER INSERT ON s FOR EACH ROW INSERT INTO d.t VALUES (NEW.id)",
@@ -473,14 +468,12 @@ def test_columns_that_share_a_number_are_told(
         assert metadata != "FULL" or listed == {"t"}, case
 
 
-def test_names_that_readers_pass_over(tmp_path: Path, make_upstream: MakeMariaDB) -> None:
-    upstream = make_upstream(*FULL)
-    upstream.script(
+def test_names_that_readers_pass_over(tmp_path: Path, make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         "CREATE DATABASE `_d/b`",
         "CREATE TABLE `_d/b`.`.t ä` (id INT)",
         "INSERT INTO `_d/b`.`.t ä` VALUES (1)",
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     target = tmp_path / "out"
     run(store, target)
     (table,) = manifest_of(target).tables

@@ -14,8 +14,13 @@ import pytest
 from binlog_pipeline.cli import main
 from binlog_pipeline.cli.stats import as_object
 from binlog_pipeline.jobs.amounts import Amount, Rates, Sizes
-from binlog_pipeline.jobs.gtid_gaps import DomainNumbers, Gap
-from binlog_pipeline.jobs.stats import LogStatistics, slice_statistics, statistics
+from binlog_pipeline.jobs.stats import (
+    DomainNumbers,
+    Gap,
+    LogStatistics,
+    slice_statistics,
+    statistics,
+)
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source

@@ -57,6 +57,13 @@ def told(catalog: DdlCatalog, name: TableName = T) -> list[str]:
     ]
 
 
+def seed_of(catalog: DdlCatalog) -> Seed:
+    tables = [
+        since.layout.entry(name, since.gtid) for name, past in catalog.known() for since in past
+    ]
+    return Seed.parse({"version": 1, "tables": tables})
+
+
 def test_a_temporary_table_that_is_renamed() -> None:
     """RENAME TABLE says of none that it is one. What has a name already is no base table's new name."""
     other = "CREATE TABLE tmp (a INT, c TEXT)"
@@ -92,8 +99,9 @@ def test_layouts_the_newest_first() -> None:
         "c int(11), id int(11), a varchar(5) utf8mb4, b uuid (id)",
         "id int(11), a varchar(5) utf8mb4, b uuid (id)",
     ]
-    assert [entry["since"] for entry in catalog.entries()] == ["0-1-5", "0-1-3", "0-1-2"]
-    seed = Seed.parse({"version": 1, "tables": [*catalog.entries()]})
+    ((_, past),) = catalog.known()
+    assert [since.gtid for since in past] == ["0-1-5", "0-1-3", "0-1-2"]
+    seed = seed_of(catalog)
     assert [len(table.columns) for table in seed.tables["d", "t"]] == [3, 4, 3]
 
 
@@ -394,14 +402,14 @@ def test_no_statement_raises(mode: int, data: st.DataObject) -> None:
         st.sampled_from(("", "CREATE TABLE t (", "ALTER TABLE t ", "CREATE TABLE t (a INT) "))
     )
     catalog = after(DATABASE, TABLE, logged(begin + " ".join(pieces), mode))
-    Seed.parse({"version": 1, "tables": [*catalog.entries()]})
+    seed_of(catalog)
 
 
 @pytest.mark.parametrize("sql", SQL)
 def test_statements_that_are_cut_off(sql: str) -> None:
     for end in range(0, len(sql), max(1, len(sql) // 40)):
         catalog = after(DATABASE, TABLE, sql[:end])
-        Seed.parse({"version": 1, "tables": [*catalog.entries()]})
+        seed_of(catalog)
 
 
 def test_long_statements_are_read_in_linear_time() -> None:

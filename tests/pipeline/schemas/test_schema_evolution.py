@@ -25,8 +25,8 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.logs import SMALL_FILES
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, MINIMAL, rows_of
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import MINIMAL, rows_of
 
 CREATE = ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a SMALLINT, b VARCHAR(5))")
 FIRST = "INSERT INTO d.t VALUES (1, 2, 'x')"
@@ -157,11 +157,9 @@ NOTHING_RENAMED = [
 
 @pytest.mark.parametrize("alter", NOTHING_RENAMED)
 def test_what_finds_its_columns_there_renames_nothing(
-    make_upstream: MakeMariaDB, tmp_path: Path, alter: str
+    make_logged_store: MakeLoggedStore, alter: str
 ) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script(*CREATE, FIRST, *f"ALTER TABLE d.t {alter}".split(";"), SECOND)
-    store = store_of_upstream(tmp_path / "store", upstream)
+    store = make_logged_store(*CREATE, FIRST, *f"ALTER TABLE d.t {alter}".split(";"), SECOND)
     assert [row["b"] for row in after(store)] == ["x", "y"]
 
 
@@ -336,17 +334,17 @@ def test_without_names_nothing_is_guessed(make_upstream: MakeMariaDB, tmp_path: 
     ],
 )
 def test_a_column_under_the_number_of_another(
-    make_upstream: MakeMariaDB, tmp_path: Path, alter: str, shifts: bool
+    make_logged_store: MakeLoggedStore, alter: str, shifts: bool
 ) -> None:
-    upstream = make_upstream("--binlog-row-metadata=NO_LOG", server_id=1)
-    upstream.script(
+    store = make_logged_store(
         "CREATE DATABASE d CHARACTER SET latin1",
         "CREATE TABLE d.t (f VARCHAR(4096), a INT, b INT, UNIQUE f (f))",
         "INSERT INTO d.t VALUES ('foo', 1, 2)",
         f"ALTER TABLE d.t {alter}",
         "INSERT INTO d.t () VALUES ()",
+        flags=["--binlog-row-metadata=NO_LOG"],
+        server_id=1,
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     if shifts:
         with pytest.raises(IncompatibleSchema, match="the log has no names of them"):
             rows_of(store, table="d.t")
@@ -405,17 +403,17 @@ def test_a_log_that_has_names_at_its_end_only(make_upstream: MakeMariaDB, tmp_pa
 
 
 def test_layouts_that_a_seed_tells_apart_by_their_types(
-    make_upstream: MakeMariaDB, tmp_path: Path
+    make_logged_store: MakeLoggedStore, tmp_path: Path
 ) -> None:
-    upstream = make_upstream("--binlog-row-metadata=NO_LOG", server_id=1)
-    upstream.script(
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (a INT, b INT)",
         "INSERT INTO d.t VALUES (1, 2)",
         "ALTER TABLE d.t DROP b, ADD c BIGINT",
         "INSERT INTO d.t VALUES (3, 4)",
+        flags=["--binlog-row-metadata=NO_LOG"],
+        server_id=1,
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     seed = tmp_path / "seed.json"
     write_ddl_seed(SourceOptions.parse({"path": str(store)}), seed, Engine("local", workers=1))
     for more in ({"schemaEvolution": "ignore"}, {"columns": "a"}):

@@ -50,13 +50,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DirectorySource, Arc
     return source, ArchiveSource(str(folder / "archive"))
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.slow)])
 def test_any_part_of_it_is_the_same_as_of_the_directory(
-    made: tuple[DirectorySource, ArchiveSource],
+    made: tuple[DirectorySource, ArchiveSource], count: int
 ) -> None:
     source, archived = made
     everything = rows(source)
     rng = random.Random(1)
-    for _ in range(8):
+    for _ in range(count):
         first, last = sorted(rng.sample(range(len(everything)), 2))
         start = SlavePosition(_position(everything[: first + 1]))
         stop = SlavePosition(_position(everything[: last + 1]))

@@ -79,6 +79,18 @@ def test_damaged_while_the_server_runs(
     all_or_said(seen, FILES[damage][0])
 
 
+@pytest.mark.parametrize("damage", [name for name in FILES if "link to another" in name])
+def test_nothing_is_written_through_a_link(tmp_path: Path, damage: str) -> None:
+    """What a running server writes into the last file is not written into another one."""
+    store = damaged_stores.make(tmp_path / "store", "closed")
+    others = [store / file_name(number) for number in (1, 2)]
+    before = [path.read_bytes() for path in others]
+    dumped(store, LIVE, lambda: DAMAGES[damage](store))
+    assert [path.read_bytes() for path in others if not path.is_symlink()] == [
+        data for path, data in zip(others, before, strict=True) if not path.is_symlink()
+    ]
+
+
 @pytest.mark.parametrize("classic", [False, True], ids=["engine", "classic"])
 @pytest.mark.parametrize("damage", FILES)
 def test_damaged_before_the_server_starts(tmp_path: Path, damage: str, classic: bool) -> None:

@@ -36,6 +36,8 @@ from tests.storage.groups import (
     gtid_event,
     history,
     payloads,
+    run_dry,
+    settle,
     simple,
     state_after,
 )
@@ -358,9 +360,7 @@ def test_published_within_a_group_that_is_open(tmp_path: Path, ends: str) -> Non
     source = DirectorySource(str(tmp_path / "store"))
 
     def publish() -> None:
-        engine.sync()
-        while engine.step():
-            pass
+        settle(engine)
 
     with closing(engine), closing(source.feed()) as feed:
         append_all(engine, made[:10])
@@ -493,14 +493,12 @@ def test_a_reset_at_any_step(tmp_path: Path) -> None:
         engine.flush()
         append_all(engine, made[700:])
         engine.flush()
-        while engine.step():
-            pass
+        run_dry(engine)
         planned = source.slices(Wanted(), 4 * PAGE_SIZE)
         disk.look = look
         engine.reset()
         look()
-        while engine.step():
-            pass
+        run_dry(engine)
         disk.look = lambda: None
         assert len(refusals) > 6
         assert all("begun anew (RESET MASTER)" in told for told in refusals), refusals

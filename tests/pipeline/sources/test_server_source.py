@@ -26,8 +26,10 @@ from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.server import ServerSlice, ServerSource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.errors import AccessDenied, MasterFatalError, ServerError
-from binlog_protocol.events import EventType, append_checksum, build_event
+from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidList, GtidListFlags
+from binlog_protocol.events.header import build_event
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange
@@ -45,7 +47,7 @@ from tests.binlog_server.upstream import (
     groups,
     rotate,
 )
-from tests.integration.load import until
+from tests.kit.waiting import until
 from tests.protocol.sample_events import row_body
 
 UNTIL_REACHED = append_checksum(GtidList.fake([], 1, flags=GtidListFlags.UNTIL_REACHED).build())
@@ -118,7 +120,7 @@ async def test_never_less_than_asked_for() -> None:
 async def test_other_errors_are_told_at_once() -> None:
     for refusal, kind, text in (
         (MasterFatalError("it is gone"), DataLost, "1236.*it is gone"),
-        (AccessDenied("u", "h", using_password=True), SourceError, "1045.*passwordFile"),
+        (AccessDenied("u", "h", "YES"), SourceError, "1045.*passwordFile"),
     ):
         assert isinstance(refusal, ServerError)
         async with FakeUpstream([Visit(OPENING + groups("0-1-1"), refusal)]) as upstream:

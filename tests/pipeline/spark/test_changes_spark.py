@@ -17,8 +17,9 @@ from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
-from tests.pipeline.stores import SMALL_FILES, store_of_upstream
-from tests.pipeline.view_rows import FULL, table_of
+from tests.pipeline.stores import FULL, SMALL_FILES, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import table_of
+from tests.storage.groups import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,18 +70,14 @@ def in_utc(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("layout", ["struct", "flat", "cdf", "debezium", "tables"])
-def test_every_layout(
-    spark: SparkSession, make_upstream: MakeMariaDB, tmp_path: Path, layout: str
-) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script(
+def test_every_layout(spark: SparkSession, make_logged_store: MakeLoggedStore, layout: str) -> None:
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT PRIMARY KEY, t TIME(3), s SET('a','b'))",
         "INSERT INTO d.t VALUES (1, '10:00:00.5', 'a'), (2, NULL, 'a,b')",
         "UPDATE d.t SET s = ''",
         "DELETE FROM d.t WHERE id = 1",
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     options = {"tables": "d.*"} if layout == "tables" else {"table": "d.t", "layout": layout}
     have = frame(spark, store, **options).toArrow()
     assert in_utc(have).equals(in_utc(table_of(store, **options)))
@@ -114,9 +111,7 @@ class Streaming:
         self._upstream.script(*statements)
         for group in groups_after(self._upstream, self._logged):
             self._engine.append(group.payload, group.gtid)
-        self._engine.sync()
-        while self._engine.step():
-            pass
+        settle(self._engine)
         self._logged = self._upstream.gtid_binlog_pos
 
     def started(self, **trigger: Any) -> StreamingQuery:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_pipeline.packaging import make_zip
+from binlog_pipeline.cli.package import make_zip
 from binlog_protocol.gtid import Gtid
 
 from tests.pipeline.stores import make_store

@@ -14,7 +14,6 @@ from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.spark.filtering_reader import FilteringReader
 from binlog_pipeline.views import open_view
 from binlog_pipeline.views.changes_tables import TablesView
-from binlog_pipeline.views.columns import ColumnSelection
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -43,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reader(store: Path, **given: str) -> FilteringReader:
     options = SourceOptions.parse({"path": str(store), "partitionBytes": "64k", **given})
     view = open_view(options, open_source(options))
-    return FilteringReader(options, view, ColumnSelection(tuple(view.schema.names)))
+    return FilteringReader(options, view, view.schema.names)
 
 
 def read(made: FilteringReader) -> list[dict[str, Any]]:

@@ -19,11 +19,10 @@ import pytest
 from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.delta import read_delta
 
-from tests.integration.load import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
-from tests.kit.server import BinlogServer
-from tests.pipeline.view_rows import FULL
+from tests.kit.waiting import until
+from tests.pipeline.stores import FULL
 
 JOB: Final = Path(__file__).parents[1] / "jobs" / "following.py"
 KILLS: Final = int(os.environ.get("BINLOG_TEST_KILLS", "20"))
@@ -136,7 +135,7 @@ def test_each_change_once(
     with Writer(upstream, rng) as writer:
         until(lambda: writer.transactions > 20, "a load")
         first = upstream.gtid_binlog_pos
-        until(lambda: number(stored(server)) >= number(first), "our server")
+        until(lambda: number(server.gtid_binlog_pos) >= number(first), "our server")
         for _ in range(KILLS):
             with following(*arguments, "forever") as job:
                 assert job.stdout is not None
@@ -150,7 +149,7 @@ def test_each_change_once(
                         os.kill(pid, signal.SIGKILL)
                 killed.append(victim)
                 time.sleep(rng.uniform(0, 1))  # what is left goes on for a moment
-    until(lambda: stored(server) == upstream.gtid_binlog_pos, "our server", 60)
+    server.wait_position(upstream.gtid_binlog_pos, 60)
     with following(*arguments, "once") as job:
         assert job.wait(200) == 0
     target = tmp_path / "target"
@@ -158,11 +157,6 @@ def test_each_change_once(
     have = [tuple(row.values()) for row in rows.sort_by("id").to_pylist()]
     want = [tuple(row.values()) for row in upstream.q(f"SELECT id, a, n FROM {TABLE} ORDER BY id")]
     assert have == want, f"behind {killed}, {writer.transactions} transactions"
-
-
-def stored(server: BinlogServer) -> str:
-    """The position of our server."""
-    return str(server.q("SELECT @@GLOBAL.gtid_binlog_pos AS p")[0]["p"] or "")
 
 
 def number(position: str) -> int:

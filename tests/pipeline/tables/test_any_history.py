@@ -21,9 +21,8 @@ from binlog_pipeline.tables.buckets import read_state
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
-from tests.pipeline.stores import store_of_upstream
+from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.any_history import History
-from tests.pipeline.view_rows import FULL
 
 LENGTH = 14
 """Of a history, in steps."""

@@ -34,9 +34,8 @@ from pymysql.constants import FIELD_TYPE
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
-from tests.pipeline.stores import store_of_upstream
+from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case
-from tests.pipeline.view_rows import FULL
 
 
 def database(name: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError
 from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read_state
 from binlog_pipeline.tables.delta import DeltaState, read_delta
-from binlog_pipeline.tables.landing import LandedDoubts, Landing, landed_parts
+from binlog_pipeline.tables.landing import LandedDoubts, landed_parts, open_landing
 from binlog_pipeline.tables.manifest import manifest_numbers
 from binlog_pipeline.tables.sinks import open_sink
 from binlog_pipeline.views.changes_layouts import STATEMENT
@@ -283,10 +283,12 @@ def test_one_writer(tmp_path: Path) -> None:
         open_parquet_state(tmp_path, TABLE, KEYS, START),
     ):
         pass
-    landing = Landing(tmp_path / "l")
-    with pytest.raises(PipelineError, match="another process"):
-        Landing(tmp_path / "l")
-    landing.close()
+    with (
+        open_landing(tmp_path / "l"),
+        pytest.raises(PipelineError, match="another process"),
+        open_landing(tmp_path / "l"),
+    ):
+        pass
 
 
 def test_a_file_that_is_damaged_or_gone(tmp_path: Path, rng: random.Random) -> None:

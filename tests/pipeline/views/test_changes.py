@@ -8,13 +8,12 @@ import pytest
 from binlog_pipeline.errors import BadOption, SourceError
 
 from tests.kit.fixtures import MakeMariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import rows_of
 
 
-def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script(
+def test_each_row_in_order(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (a INT, id INT PRIMARY KEY)",
         "CREATE TABLE d.other (id INT PRIMARY KEY)",
@@ -27,7 +26,6 @@ def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
         "DELETE FROM d.t WHERE id = 10",
         "COMMIT",
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     rows = rows_of(store, table="d.t")
     assert [(row["_op"], row["_key"]["id"], row["before"], row["after"]) for row in rows] == [
         ("c", 10, None, {"a": 1, "id": 10}),
@@ -50,17 +48,16 @@ def test_each_row_in_order(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
 SIZES = (("file", 8), ("offset", 8), ("event", 4), ("row", 4))
 
 
-def test_other_layouts(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL, server_id=7)
-    upstream.script(
+def test_other_layouts(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)",
         "SET timestamp=1700000000",
         "INSERT INTO d.t VALUES (1, 10), (2, 20)",
         "UPDATE d.t SET v = v + 1",
         "DELETE FROM d.t WHERE id = 1",
+        server_id=7,
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     struct = rows_of(store, table="d.t")
     flat = rows_of(store, table="d.t", layout="flat")
     kept = ("_op", "_gtid", "_ts", "_order", "_order_key")
@@ -95,10 +92,10 @@ def test_other_layouts(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_layout_with_the_name_of_a_column(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (_OP INT)", "INSERT INTO d.t VALUES (1)")
-    store = store_of_upstream(tmp_path / "store", upstream)
+def test_a_layout_with_the_name_of_a_column(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
+        "CREATE DATABASE d", "CREATE TABLE d.t (_OP INT)", "INSERT INTO d.t VALUES (1)"
+    )
     with pytest.raises(BadOption, match=r"layout=flat has a column _op itself"):
         rows_of(store, table="d.t", layout="flat")
     assert rows_of(store, table="d.t", layout="cdf")[0]["_OP"] == 1
@@ -106,10 +103,8 @@ def test_a_layout_with_the_name_of_a_column(make_upstream: MakeMariaDB, tmp_path
         rows_of(store, table="d.t", layout="cdf", ops="c,t")
 
 
-def test_unknown_table(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT)")
-    store = store_of_upstream(tmp_path / "store", upstream)
+def test_unknown_table(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store("CREATE DATABASE d", "CREATE TABLE d.t (id INT)")
     with pytest.raises(BadOption, match=r"no row of d\.t"):
         rows_of(store, table="d.t")
 

@@ -17,8 +17,8 @@ from binlog_protocol.gtid import SlavePosition
 
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, MINIMAL, rows_of
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import MINIMAL, rows_of
 
 ROWS = 3000
 CREATE = (
@@ -94,10 +94,9 @@ def _number(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) and value == value.to_integral() else value
 
 
-def test_long_rows(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+def test_long_rows(make_logged_store: MakeLoggedStore) -> None:
     """Some are longer than what is gathered, some events longer than what a piece of a large group has."""
-    upstream = make_upstream(FULL, "--max-allowed-packet=64M")
-    upstream.script(
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)",
         "BEGIN",
@@ -108,8 +107,8 @@ def test_long_rows(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
         "UPDATE d.t SET b = INSERT(b, 1, 1, 'z') WHERE id IN (1, 3)",
         "COMMIT",
         "DELETE FROM d.t",
+        flags=[FULL, "--max-allowed-packet=64M"],
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     have = [
         (
             row["_op"],

@@ -10,8 +10,8 @@ import pytest
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.kit.mariadb import MariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of, table_of
+from tests.pipeline.stores import FULL, store_of_upstream
+from tests.pipeline.view_rows import rows_of, table_of
 
 PLACES = ["_order", "_order_key"]
 

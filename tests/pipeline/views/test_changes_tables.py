@@ -21,8 +21,8 @@ from tests.integration.rows.test_values import SESSION, create, insert, raw_conn
 from tests.integration.rows.type_cases import cases_of
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of, table_of
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import rows_of, table_of
 
 
 def as_json(value: Any) -> Any:
@@ -125,9 +125,8 @@ def test_any_text(values: list[str | None], name: str) -> None:
     assert json_objects([], [], 2).to_pylist() == ["{}", "{}"]
 
 
-def test_which_tables_and_columns(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL, "--binlog-row-image=MINIMAL")
-    upstream.script(
+def test_which_tables_and_columns(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         "CREATE DATABASE d",
         "CREATE DATABASE e",
         'CREATE TABLE d.a (id INT PRIMARY KEY, `x "y` INT, b BLOB)',
@@ -141,8 +140,8 @@ def test_which_tables_and_columns(make_upstream: MakeMariaDB, tmp_path: Path) ->
         "DELETE FROM d.a",
         "COMMIT",
         "DROP DATABASE e",
+        flags=[FULL, "--binlog-row-image=MINIMAL"],
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     fields = ("_db", "_table", "_op", "_key", "_present", "before", "after")
 
     def rows(**options: str) -> list[tuple[Any, ...]]:

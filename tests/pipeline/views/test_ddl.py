@@ -14,17 +14,16 @@ from binlog_protocol.gtid import SlavePosition
 
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.pipeline.stores import store_of_upstream
-from tests.pipeline.view_rows import FULL, rows_of
+from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
+from tests.pipeline.view_rows import rows_of
 
 DATABASE = "CREATE DATABASE d"
 TABLE = "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)"
 
 
 @pytest.mark.each_version
-def test_ddl(backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script(
+def test_ddl(backend: Backend, make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         DATABASE,
         "USE d",
         "CREATE TABLE t (id INT PRIMARY KEY)",
@@ -36,7 +35,6 @@ def test_ddl(backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path) -> No
         "CREATE USER x@localhost",
         "DROP TABLE c, t",
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     found = rows_of(store, view="ddl")
     assert [(row["db"], row["kind"], row["affected"]) for row in found] == [
         ("d", "create", ["d.*"]),
@@ -52,10 +50,10 @@ def test_ddl(backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path) -> No
     assert found[3]["sql"] == "ALTER TABLE t ADD v INT, RENAME TO `t.2`"
 
 
-def test_alter_in_two_phases_counts_once(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL, "--binlog-alter-two-phase=1")
-    upstream.script(DATABASE, TABLE, "ALTER TABLE d.t ADD w INT")
-    store = store_of_upstream(tmp_path / "store", upstream)
+def test_alter_in_two_phases_counts_once(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
+        DATABASE, TABLE, "ALTER TABLE d.t ADD w INT", flags=[FULL, "--binlog-alter-two-phase=1"]
+    )
     assert [(row["kind"], row["gtid"]["seq"]) for row in rows_of(store, view="ddl")] == [
         ("create", 1),
         ("create", 2),
@@ -63,9 +61,8 @@ def test_alter_in_two_phases_counts_once(make_upstream: MakeMariaDB, tmp_path: P
     ]
 
 
-def test_emptied_tables_are_rows_if_asked_for(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
-    upstream = make_upstream(FULL)
-    upstream.script(
+def test_emptied_tables_are_rows_if_asked_for(make_logged_store: MakeLoggedStore) -> None:
+    store = make_logged_store(
         DATABASE,
         TABLE,
         "CREATE TABLE d.u (id INT)",
@@ -77,7 +74,6 @@ def test_emptied_tables_are_rows_if_asked_for(make_upstream: MakeMariaDB, tmp_pa
         "CREATE OR REPLACE TABLE d.t (id INT PRIMARY KEY, v INT) SELECT 3 AS id, 3 AS v",
         "DROP DATABASE d",
     )
-    store = store_of_upstream(tmp_path / "store", upstream)
     found = rows_of(store, table="d.t", ops="c,u,d,t")
     assert [(row["_op"], row["_key"] and row["_key"]["id"]) for row in found] == [
         ("c", 1),
@@ -108,11 +104,11 @@ NON_ROW = [
 
 @pytest.mark.parametrize(("statements", "text"), NON_ROW)
 def test_changes_that_are_not_rows(
-    make_upstream: MakeMariaDB, tmp_path: Path, statements: list[str], text: str
+    make_logged_store: MakeLoggedStore, statements: list[str], text: str
 ) -> None:
-    upstream = make_upstream(FULL, server_id=1)
-    upstream.script(DATABASE, TABLE, "INSERT INTO d.t VALUES (1, 1)", *statements)
-    store = store_of_upstream(tmp_path / "store", upstream)
+    store = make_logged_store(
+        DATABASE, TABLE, "INSERT INTO d.t VALUES (1, 1)", *statements, server_id=1
+    )
     with pytest.raises(NonRowChange, match=text):
         rows_of(store, table="d.t")
     assert rows_of(store, table="d.t", nonRow="skip")[0]["after"] == {"id": 1, "v": 1}

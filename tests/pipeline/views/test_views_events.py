@@ -12,9 +12,9 @@ from binlog_pipeline.views import event_batches, events
 from binlog_pipeline.views.events import EventsView
 from binlog_pipeline.views.transactions import TransactionsView
 from binlog_pipeline.views.view import View
-from binlog_protocol.events import build_event
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId
+from binlog_protocol.events.header import build_event
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.gtid import Gtid
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 from binlog_protocol.connection.commands import (
     BinlogDump,
     BinlogDumpGtid,
+    ChangeUser,
     Command,
     InitDatabase,
     Ping,
+    ProcessInfo,
     Query,
     Quit,
     Refresh,
@@ -16,6 +19,7 @@ from binlog_protocol.connection.commands import (
     ResetConnection,
     SetOption,
     StatisticsCommand,
+    StmtPrepare,
     UnknownCommand,
     parse_command,
 )
@@ -29,6 +33,7 @@ COMMANDS: list[tuple[str, Command]] = [
     ("03" + b"SELECT UNIX_TIMESTAMP()".hex(), Query("SELECT UNIX_TIMESTAMP()")),
     ("0702", Refresh(2)),
     ("09", StatisticsCommand()),
+    ("0a", ProcessInfo()),
     ("0e", Ping()),
     ("1204000000020002000000000"[:22], BinlogDump(2, 2, "", 4)),
     (
@@ -55,7 +60,7 @@ def test_parse_and_build(payload: str, command: Command) -> None:
     assert command.build().hex() == payload
 
 
-@pytest.mark.parametrize("code", [0x00, 0x04, 0x05, 0x11, 0x16, 0x19, 0x1A, 0x1C, 0xFE, 0xFF])
+@pytest.mark.parametrize("code", [0x00, 0x05, 0x06, 0x08, 0x0B, 0x1D, 0x20, 0xFE, 0xFF])
 def test_unknown_command(code: int) -> None:
     assert parse_command(bytes((code,)) + b"whatever") == UnknownCommand(code)
 
@@ -95,6 +100,26 @@ def _parse_all(payload: bytes) -> None:
 def test_empty_payload() -> None:
     with pytest.raises(ProtocolError):
         parse_command(b"")
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray])
+@pytest.mark.parametrize(("code", "kind"), [(0x03, Query), (0x16, StmtPrepare)])
+def test_nul_behind_a_statement(
+    make: Callable[[bytes], bytes], code: int, kind: type[Query | StmtPrepare]
+) -> None:
+    """mariadb-slap sends the end of C's strings as well. Inside it is part of the text."""
+    parsed = parse_command(make(bytes((code,)) + b"SELECT a\0b\0"))
+    assert isinstance(parsed, kind)
+    assert bytes(parsed.text) == b"SELECT a\0b"
+
+
+def test_change_user_of_a_client_without_plugins() -> None:
+    """As Node's `mysql` sends it: it ends behind the character set."""
+    parsed = parse_command(b"\x11repl\0\x02ab" + b"shop\0" + b"\x21\0")
+    assert isinstance(parsed, ChangeUser)
+    request = parsed.request
+    assert (request.user, request.auth_response, request.database) == ("repl", b"ab", "shop")
+    assert (request.charset, request.plugin, request.attributes) == (33, None, {})
 
 
 def test_file_name_ends_at_the_first_nul() -> None:

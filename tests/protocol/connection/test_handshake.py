@@ -67,7 +67,7 @@ def test_greeting_of_ours() -> None:
     greeting = Greeting("11.8.6-MariaDB-binlog-server", 9, SALT)
     assert Greeting.parse(greeting.build()) == greeting
     assert not greeting.capabilities & (Capability.SSL | Capability.MYSQL)
-    assert greeting.capabilities == SERVER_CAPABILITIES == 0x807FF7FE
+    assert greeting.capabilities == SERVER_CAPABILITIES == 0x81FFF7FE
     assert greeting.mariadb_capabilities == 0
 
 

@@ -28,12 +28,13 @@ from binlog_protocol.connection.handshake import Capability, LoginRequest
 from binlog_protocol.connection.server import (
     AuthSwitchAnswered,
     LoginReceived,
+    NextStatement,
     ServerConnection,
     TlsRequested,
 )
 from binlog_protocol.connection.server_states import ServerState
-from binlog_protocol.errors import MasterFatalError
-from binlog_protocol.events import EventHeader
+from binlog_protocol.errors import GtidDiverged, GtidMissing, GtidNotInBinlog, GtidPurged
+from binlog_protocol.events.header import EventHeader
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import Column, eof_payload, result_set_payloads
@@ -68,6 +69,7 @@ def as_server(conversation: Conversation, chunk: int) -> list[Command]:
                 server.accept_login()
                 continue
             assert not isinstance(event, UnknownCommand | AuthSwitchAnswered | TlsRequested)
+            assert not isinstance(event, NextStatement)
             commands.append(event)
             if isinstance(event, BinlogDump):
                 server.start_dump()
@@ -177,9 +179,9 @@ def errors_of(name: str) -> set[tuple[int, str]]:
 @pytest.mark.parametrize("version", ["1011", "118"])
 def test_texts_of_1236_are_those_of_the_masters(version: str) -> None:
     for name, make in (
-        ("19-err-future", MasterFatalError.unknown_position),
-        ("19b-err-diverged", MasterFatalError.diverged_position),
-        ("19e-err-hole-strict", MasterFatalError.hole),
+        ("19-err-future", GtidNotInBinlog),
+        ("19b-err-diverged", GtidDiverged),
+        ("19e-err-hole-strict", GtidMissing),
     ):
         ((errno, text),) = errors_of(f"{version}-{name}")
         assert errno == 1236
@@ -187,7 +189,7 @@ def test_texts_of_1236_are_those_of_the_masters(version: str) -> None:
         assert text == make(Gtid.parse(gtid)).message
     for name in ("19d-err-purged", "19d2-err-purged-empty"):
         ((errno, text),) = errors_of(f"{version}-{name}")
-        assert (errno, text) == (1236, MasterFatalError.purged_position().message)
+        assert (errno, text) == (1236, GtidPurged().message)
 
 
 def test_shutdown_ends_the_stream() -> None:

@@ -13,11 +13,10 @@ from binlog_protocol.dump.classic_positions import (
     position_of,
     sealed,
 )
-from binlog_protocol.events import EventHeader, build_event
 from binlog_protocol.events.checksum import normal_form, verify_checksum
 from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import EventHeader, build_event, split_events
 from binlog_protocol.events.rotate import RotateEvent
-from binlog_protocol.groups.event_group import split_events
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,9 +10,10 @@ import pytest
 from binlog_protocol.dump.classic_positions import sealed
 from binlog_protocol.dump.weaker_clients import SlaveCapability, client_events, understood
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import EventHeader, EventType, build_event
 from binlog_protocol.events.checksum import normal_form, verify_checksum
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, XaId
+from binlog_protocol.events.header import EventHeader, build_event
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.groups.stored_group import without_skipped
 from binlog_protocol.gtid import Gtid

@@ -12,19 +12,18 @@ from decimal import Decimal
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text import Choice, JsonForm, SqlForm, split_pieces, sql_form
+from binlog_protocol.event_text import Choice, JsonForm, SqlForm, sql_form
 from binlog_protocol.event_text.literals import JsonValue, json_value, sql_literal
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
-from binlog_protocol.events.header import HEADER_SIZE, build_event
+from binlog_protocol.events.header import HEADER_SIZE, build_event, split_events, split_pieces
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import EnumIndex, Geometry, RowsEvent, SetBits, Value, ZeroDate
 from binlog_protocol.events.statement_context import UserVarEvent
-from binlog_protocol.events.table_map import Column, TableMap
+from binlog_protocol.events.table_map import TableColumn, TableMap
 from binlog_protocol.events.xa_prepare import XaPrepareEvent
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.gtid import Gtid
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,7 +104,7 @@ def test_what_is_not_chosen_is_not_uncompressed(choice: Choice) -> None:
 
 DECIMAL = column(T.NEWDECIMAL, 0, 5, 2)
 EARLY = "0001-01-02 03:04:05.000"
-LITERALS: list[tuple[Column, Value, str, JsonValue]] = [
+LITERALS: list[tuple[TableColumn, Value, str, JsonValue]] = [
     (column(T.LONG, 4), None, "NULL", None),
     (column(T.LONG, 4), -5, "-5", -5),
     (column(T.BIT, 1, 4), 5, "b'0101'", 5),
@@ -132,7 +131,7 @@ LITERALS: list[tuple[Column, Value, str, JsonValue]] = [
 
 
 @pytest.mark.parametrize(("col", "value", "sql", "as_json"), LITERALS)
-def test_literals(col: Column, value: Value, sql: str, as_json: JsonValue) -> None:
+def test_literals(col: TableColumn, value: Value, sql: str, as_json: JsonValue) -> None:
     assert sql_literal(value, col) == sql
     assert json_value(value, col) == as_json
     assert "\n" not in sql
@@ -241,9 +240,9 @@ def test_a_long_statement_goes_in_several_blocks(monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_long_for_a_packet_goes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog_protocol.event_text import binlog_statement
+    from binlog_protocol.event_text import sql_form
 
-    monkeypatch.setattr(binlog_statement, "_STATEMENT_BYTES", 300)
+    monkeypatch.setattr(sql_form, "_STATEMENT_BYTES", 300)
     text = script([gtid(), MAP, rows_event(23, ROW * 90), XID])
     halves = re.findall(r"SET @binlog_fragment_[01]='(.*?)'", text, re.DOTALL)
     lines = "".join(halves[-2:]).split("\n")

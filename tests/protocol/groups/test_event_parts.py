@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import build_event
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.groups.event_parts import EventPart, EventRun, event_parts
 from binlog_protocol.wire import long_event, packets
 from binlog_protocol.wire.event_frames import frame_event

@@ -13,10 +13,9 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.info import event_info
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
-from binlog_protocol.events.header import build_event
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.group_comparison import Comparison, Likeness, compare, describe, outline
 from binlog_protocol.groups.group_content import PARTS_MAX, TABLES_MAX, GroupContent, shown
 from binlog_protocol.gtid import Gtid

@@ -16,19 +16,16 @@ from binlog_protocol.connection.client import (
 )
 from binlog_protocol.connection.machine import Machine
 from binlog_protocol.errors import ProtocolError, RemoteError
-from binlog_protocol.events import (
-    EventType,
-    FormatDescription,
-    GtidEvent,
-    HeartbeatEvent,
-    QueryEvent,
-    RotateEvent,
-    XidEvent,
-    append_checksum,
-    build_event,
-)
-from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.checksum import ChecksumAlgorithm, append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.header import build_event
+from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.rotate import RotateEvent
+from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups import group_runs
 from binlog_protocol.groups.event_group import (
     EventGroup,
@@ -36,7 +33,7 @@ from binlog_protocol.groups.event_group import (
     Incident,
     StartMarker,
 )
-from binlog_protocol.groups.group_runs import GroupRun, take_no_run
+from binlog_protocol.groups.group_runs import HAS_C, GroupRun
 from binlog_protocol.groups.group_stream import GroupStream
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.packets import frame_packet
@@ -48,7 +45,6 @@ from tests.protocol.groups.test_event_group import GROUPS
 from tests.protocol.replica_position import ReplicaPosition as ModelPosition
 from tests.protocol.sample_events import row_body
 
-HAS_C = group_runs.take_run is not take_no_run
 needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
 CRC32 = int(ChecksumAlgorithm.CRC32)
 

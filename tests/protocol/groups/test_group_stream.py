@@ -8,19 +8,15 @@ from typing import cast
 import pytest
 from binlog_protocol.connection.client import StreamEnded
 from binlog_protocol.errors import RemoteError
-from binlog_protocol.events import EventType, FormatDescription, RotateEvent, append_checksum
-from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.checksum import ChecksumAlgorithm, append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidFlags
-from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.header import EventHeader, split_events
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.query import QueryEvent
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    GroupTooLarge,
-    Incident,
-    StartMarker,
-    split_events,
-)
+from binlog_protocol.events.rotate import RotateEvent
+from binlog_protocol.groups.event_group import EventGroup, GroupTooLarge, Incident, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import (
     EventReceived,

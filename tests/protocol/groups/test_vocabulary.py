@@ -10,16 +10,13 @@ import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text import Choice, JsonForm
 from binlog_protocol.event_text.info import event_info
-from binlog_protocol.events import EventType, FormatDescription, GtidEvent, XidEvent
-from binlog_protocol.events.header import FLAG_IGNORABLE
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.header import FLAG_IGNORABLE, split_events
 from binlog_protocol.events.incident import IncidentEvent
-from binlog_protocol.groups.event_group import (
-    EventGroup,
-    EventGroupAssembler,
-    Incident,
-    ends_group,
-    split_events,
-)
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler, Incident, ends_group
 from binlog_protocol.groups.group_check import check_groups, checked_pieces
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.groups.vocabulary import (

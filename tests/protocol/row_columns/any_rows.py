@@ -12,8 +12,8 @@ from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.compressed import COMPRESSED_TYPES
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.numbers import decimal_groups
-from binlog_protocol.events.table_map import Column, Kind
-from binlog_protocol.row_columns.image import value_size
+from binlog_protocol.events.rows import value_size
+from binlog_protocol.events.table_map import ColumnKind, TableColumn
 
 from tests.protocol.row_columns.reference import rows_event, table_map
 
@@ -34,7 +34,7 @@ WORDS = ("", "a", "two words ", "\u00e9\u00f1", "\u20ac", "\U0001f600", "\u0436"
 class AnyColumn:
     """A column, and one more value of it in the bytes of the log."""
 
-    column: Column
+    column: TableColumn
     value: Callable[[], bytes]
 
 
@@ -197,9 +197,14 @@ class AnyRows:
         )
 
     def _kind(self) -> AnyColumn:
-        kinds = ((Kind.UUID, 16), (Kind.INET4, 4), (Kind.INET6, 16), (Kind.VECTOR, 8))
+        kinds = (
+            (ColumnKind.UUID, 16),
+            (ColumnKind.INET4, 4),
+            (ColumnKind.INET6, 16),
+            (ColumnKind.VECTOR, 8),
+        )
         kind, size = self.rng.choice(kinds)
-        if kind == Kind.VECTOR:
+        if kind == ColumnKind.VECTOR:
             return self._of(
                 T.VARCHAR, lambda: _prefixed(self.rng.randbytes(8), 1), size=8, kind=kind
             )
@@ -215,7 +220,7 @@ class AnyRows:
         self, type_: ColumnType, value: Callable[[], bytes] | None = None, **more: Any
     ) -> AnyColumn:
         layout = {name: more.pop(name) for name in ("size", "digits", "scale") if name in more}
-        column = Column(ColumnLayout(type_, **layout), True, **more)
+        column = TableColumn(ColumnLayout(type_, **layout), True, **more)
         size = value_size(column).fixed
         return AnyColumn(column, value or (lambda: self.fixed(size)))
 
@@ -271,7 +276,7 @@ class Table:
     of: tuple[AnyColumn, ...]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         return tuple(column.column for column in self.of)
 
     def group(

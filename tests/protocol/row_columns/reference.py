@@ -13,7 +13,7 @@ from binlog_protocol.events.charsets import UndecodedText, replaced_text
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import build_event
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.events.rows import (
     ABSENT,
     ROWS_TYPES,
@@ -26,8 +26,7 @@ from binlog_protocol.events.rows import (
     Value,
     ZeroDate,
 )
-from binlog_protocol.events.table_map import Column, TableMap
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.table_map import TableColumn, TableMap
 from binlog_protocol.row_columns import Changes, Prepare
 from binlog_protocol.values import lenenc_int
 
@@ -102,7 +101,7 @@ def _image(table: TableMap, image: Image | None) -> list[Any] | None:
     ]
 
 
-def as_arrow(value: Value, column: Column) -> Any:
+def as_arrow(value: Value, column: TableColumn) -> Any:
     """With the default options."""
     if isinstance(value, ZeroDate):
         return None
@@ -128,7 +127,7 @@ def as_arrow(value: Value, column: Column) -> Any:
     return value if isinstance(value, datetime.timedelta) else str(value)
 
 
-def _text(value: str, column: Column) -> str:
+def _text(value: str, column: TableColumn) -> str:
     """Halves of surrogate pairs, which ucs2 may hold, are no text in Arrow."""
     try:
         value.encode()
@@ -137,7 +136,7 @@ def _text(value: str, column: Column) -> str:
     return value
 
 
-def _is_wide(column: Column) -> bool:
+def _is_wide(column: TableColumn) -> bool:
     if column.type == T.BIT:
         return column.layout.digits == 64
     return column.type == T.LONGLONG and bool(column.unsigned)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import split_events
 from binlog_protocol.events.rows import RowsEvent
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.row_columns import Prepare, RowCounter, event_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st

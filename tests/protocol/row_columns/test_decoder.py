@@ -12,7 +12,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.table_map import Column, TableMap
+from binlog_protocol.events.table_map import TableColumn, TableMap
 from binlog_protocol.row_columns import (
     ColumnOptions,
     Prepare,
@@ -33,17 +33,17 @@ from tests.protocol.row_columns.reference import (
 )
 
 T = ColumnType
-INT = Column(ColumnLayout(T.LONG, 4), True, name="n")
+INT = TableColumn(ColumnLayout(T.LONG, 4), True, name="n")
 INSERT, DELETE = EventType.WRITE_ROWS_V1, EventType.DELETE_ROWS_V1
 
 
 def column(
     type_: ColumnType, size: int = 0, digits: int = 0, scale: int = 0, **more: Any
-) -> Column:
-    return Column(ColumnLayout(type_, size, digits, scale), True, name="c", **more)
+) -> TableColumn:
+    return TableColumn(ColumnLayout(type_, size, digits, scale), True, name="c", **more)
 
 
-def of(*columns: Column) -> Prepare:
+def of(*columns: TableColumn) -> Prepare:
     return lambda table: replace(table, columns=columns)
 
 
@@ -52,7 +52,7 @@ def inserted(value: bytes, type_: EventType = INSERT) -> bytes:
     return table_map(TABLE_ID, 1) + rows_event(type_, TABLE_ID, 1, [1], b"\0" + value)
 
 
-def one_value(col: Column, value: bytes, **options: Any) -> Any:
+def one_value(col: TableColumn, value: bytes, **options: Any) -> Any:
     decoder = RowDecoder(ColumnOptions(**options), of(col))
     decoder.add([inserted(value)])
     (changes,) = decoder.take()
@@ -255,7 +255,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("col", "value", "options", "expected"), CHOICES)
-def test_options(col: Column, value: bytes, options: dict[str, str], expected: Any) -> None:
+def test_options(col: TableColumn, value: bytes, options: dict[str, str], expected: Any) -> None:
     assert one_value(col, value, **options) == expected
 
 
@@ -270,7 +270,9 @@ def test_options(col: Column, value: bytes, options: dict[str, str], expected: A
         (column(T.SET, 1, labels=NO_TEXT), b"\2", {"bad_text": "error"}),
     ],
 )
-def test_errors_that_were_asked_for(col: Column, value: bytes, options: dict[str, str]) -> None:
+def test_errors_that_were_asked_for(
+    col: TableColumn, value: bytes, options: dict[str, str]
+) -> None:
     """They name the column, and what to choose instead."""
     (option,) = options
     with pytest.raises(UnrepresentableValue, match=rf"column d\.t\.c holds .*{option}="):

@@ -52,7 +52,7 @@ def test_a_beginning_without_an_end(text: str) -> None:
 def test_other_modes() -> None:
     text = r"""SELECT 'a\' /* b */ , "c\" -- '"""
     assert plain(text, backslash_escapes=False) == r"""SELECT 'a\\'         , "c\\"     """
-    assert plain('"a""b`" /* c */ \'\\\'\'', ansi_quotes=True) == "`a\"b``         '\\''"
+    assert plain('"a""b`" /* c */ \'\\\'\'', ansi_quotes=True) == "`a\"b```         '\\''"
     with pytest.raises(SqlSyntaxError):
         plain("'a", ansi_quotes=True)
 

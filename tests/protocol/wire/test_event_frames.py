@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import EventType, build_event
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
 from binlog_protocol.wire import event_frames as module
 from binlog_protocol.wire import semi_sync

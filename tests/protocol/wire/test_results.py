@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 def test_payloads_of_a_real_server() -> None:
     assert ok_payload().hex() == "00000002000000"
     assert eof_payload().hex() == "fe00000200"
-    denied = AccessDenied("repl", "127.0.0.1", using_password=True)
+    denied = AccessDenied("repl", "127.0.0.1", "YES")
     assert error_payload(denied)[:9].hex() == "ff1504233238303030"
     # SHOW VARIABLES LIKE 'SERVER_ID' of 10.11.
     column = Column(

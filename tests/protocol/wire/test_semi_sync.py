@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events import EventType, build_event
 from binlog_protocol.events.checksum import ChecksumAlgorithm
-from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import EventHeader, build_event
 from binlog_protocol.wire.event_frames import event_frames
 from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.semi_sync import (

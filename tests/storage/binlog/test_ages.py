@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from binlog_protocol.events import FormatDescription
+from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -33,9 +33,12 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from tests.storage.groups import (
     append_all,
     group,
+    opens_with,
     payloads,
     read_all,
     read_from,
+    run_dry,
+    settle,
     simple,
 )
 from tests.storage.sizes import small
@@ -539,44 +542,35 @@ def test_what_was_about_to_be_published_is_forgotten(disk: MemoryDisk) -> None:
     append_all(engine, simple(1, first=401))
     assert not engine._flusher.publish(), "it is noted, and waits to be durable"
     engine.reset()
-    while engine.step():
-        pass
+    run_dry(engine)
     told = read_published(disk)
     assert told is not None
     assert told.end <= engine.durable_end
     append_all(engine, simple(2))
     engine.sync()
     disk.crash()
-    engine = IbbEngine(disk, small())
-    assert read_all(engine) == payloads(simple(2))
-    engine.close()
+    opens_with(disk, small(), simple(2))
 
 
 def test_what_was_published_of_the_old_binlog_says_nothing_of_the_new_one(
     engine: IbbEngine, disk: MemoryDisk
 ) -> None:
     """A crash before the first publication of the new epoch."""
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     before = read_published(disk)
     engine.reset()
     append_all(engine, simple(2))
     engine.sync()
     assert read_published(disk) == before
     disk.kill()  # the publication is not synced, and stays
-    engine = IbbEngine(disk, small())
-    assert read_all(engine) == payloads(simple(2))
-    engine.close()
+    opens_with(disk, small(), simple(2))
 
 
 def test_the_new_epoch_is_published_though_it_ends_where_the_old_one_did(disk: MemoryDisk) -> None:
     engine = IbbEngine(disk, small())
     for state in ("0-1-7", "0-1-8"):
         engine.reset(BinlogState.parse(state))
-        engine.sync()
-        while engine.step():
-            pass
+        settle(engine)
         told = read_published(disk)
         assert told is not None
         assert told.state == state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from binlog_storage.binlog.durable_mark import PENDING_MAX, DurableMark
+from binlog_storage.binlog.durability import PENDING_MAX, DurableMark
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.testing.memory_disk import MemoryDisk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -198,20 +199,22 @@ def test_the_header_keeps_the_size_that_the_file_was_made_with() -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("way", ["kill", "cut"])
-def test_crash_at_every_operation_of_a_flush(way: str) -> None:
-    """Never happened, or happened; a group that goes on over it, too."""
+def crashes(
+    way: str, prepared: Callable[[], tuple[MemoryDisk, Callable[[], object]]]
+) -> Iterator[MemoryDisk]:
+    """A disk for each operation at which what is to be done may crash; it ends with the first that is done to the end.
+
+    Args:
+        way: "kill", or "cut": without what was not synced.
+        prepared: makes a disk anew, and says what is to be done.
+    """
     stop = 0
     while True:
         stop += 1
-        disk = MemoryDisk()
-        engine = IbbEngine(disk, SMALL)
-        append_all(engine, simple(3, size=9000))
-        engine.sync()
-        append_all(engine, simple(2, first=4, size=5000))
+        disk, act = prepared()
         disk.fail_at = disk.operations + stop
         try:
-            engine.flush()
+            act()
         except DiskError:
             if way == "kill":
                 disk.kill()
@@ -219,6 +222,23 @@ def test_crash_at_every_operation_of_a_flush(way: str) -> None:
                 disk.crash()
         else:
             break
+        yield disk
+    assert stop > 6
+
+
+@pytest.mark.parametrize("way", ["kill", "cut"])
+def test_crash_at_every_operation_of_a_flush(way: str) -> None:
+    """Never happened, or happened; a group that goes on over it, too."""
+
+    def prepared() -> tuple[MemoryDisk, Callable[[], object]]:
+        disk = MemoryDisk()
+        engine = IbbEngine(disk, SMALL)
+        append_all(engine, simple(3, size=9000))
+        engine.sync()
+        append_all(engine, simple(2, first=4, size=5000))
+        return disk, engine.flush
+
+    for disk in crashes(way, prepared):
         engine = IbbEngine(disk, SMALL)
         found = read_all(engine)
         everything = payloads([*simple(3, size=9000), *simple(2, first=4, size=5000)])
@@ -231,7 +251,6 @@ def test_crash_at_every_operation_of_a_flush(way: str) -> None:
         outcome = walk(disk)
         assert outcome.error is None
         assert len(outcome.groups) == len(found) + 1
-    assert stop > 6
 
 
 # --- DELETE_DOMAIN_ID ---
@@ -268,23 +287,16 @@ def test_a_domain_whose_files_were_purged_is_deleted() -> None:
 def test_crash_at_every_operation_of_a_reset(way: str) -> None:
     """The oldest files may have gone, or all; nothing in between is missing."""
     groups = simple(30, size=6000)
-    stop, seen = 0, set()
-    while True:
-        stop += 1
+    seen = set()
+
+    def prepared() -> tuple[MemoryDisk, Callable[[], object]]:
         disk = MemoryDisk()
         engine = IbbEngine(disk, SMALL)
         append_all(engine, groups)
         engine.sync()
-        disk.fail_at = disk.operations + stop
-        try:
-            engine.reset(BinlogState([Gtid(5, 1, 50)]))
-        except DiskError:
-            if way == "kill":
-                disk.kill()
-            else:
-                disk.crash()
-        else:
-            break
+        return disk, lambda: engine.reset(BinlogState([Gtid(5, 1, 50)]))
+
+    for disk in crashes(way, prepared):
         engine = IbbEngine(disk, SMALL)
         state = str(engine.binlog_state())
         seen.add(state)
@@ -296,7 +308,6 @@ def test_crash_at_every_operation_of_a_reset(way: str) -> None:
         assert (state == "0-1-30") == bool(found)
         append_all(engine, simple(3, domain=9))
         engine.close()
-    assert stop > 6
     assert {"0-1-30", ""} <= seen
 
 

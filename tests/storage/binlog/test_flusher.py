@@ -20,7 +20,7 @@ from binlog_storage.redo.format import (
 )
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.groups import append_all, payloads, read_all, simple
+from tests.storage.groups import append_all, opens_with, payloads, read_all, simple
 from tests.storage.redo.recording import Done, Recording
 from tests.storage.sizes import small
 
@@ -349,9 +349,7 @@ def test_in_the_background() -> None:
     assert read_all(engine) == payloads(groups)
     engine.close()
     disk.crash()
-    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
-    assert read_all(engine) == payloads(groups)
-    engine.close()
+    opens_with(disk, SMALL, groups, facts=StateStore(disk))
 
 
 @pytest.mark.parametrize("name", ["sync of a file", "write of a page"])

@@ -14,7 +14,7 @@ from binlog_storage.disk.state import StateStore
 from binlog_storage.log.publication import read_published
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.groups import append_all, payloads, read_all, simple
+from tests.storage.groups import append_all, opens_with, payloads, read_all, simple
 from tests.storage.sizes import small
 
 GROUPS = simple(60, size=5000)
@@ -106,6 +106,4 @@ def test_a_defect_while_the_redo_log_is_written(monkeypatch: pytest.MonkeyPatch)
     engine.sync()
     assert read_all(engine) == payloads(GROUPS[:6])
     disk.crash()
-    engine = IbbEngine(disk, small(8))
-    assert read_all(engine) == payloads(GROUPS[:6])
-    engine.close()
+    opens_with(disk, small(8), GROUPS[:6])

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from binlog_protocol.gtid import Gtid
-from binlog_storage.binlog.opening import REDO_KEY
 from binlog_storage.binlog.options import NO_LOG_REDO, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import REDO_KEY, StateStore
 from binlog_storage.errors import CorruptBinlog, CorruptRedo, DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
@@ -31,6 +30,8 @@ from tests.storage.groups import (
     group,
     payloads,
     read_all,
+    run_dry,
+    settle,
     simple,
     state_after,
 )
@@ -142,14 +143,10 @@ def test_an_older_copy_of_the_log() -> None:
     disk = MemoryDisk()
     engine = store(disk)
     append_all(engine, GROUPS[:5])
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     older = vectors.file_bytes(disk, REDO_NAME)
     append_all(engine, GROUPS[5:10])
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     disk.kill()
     disk.unlink(REDO_NAME)
     vectors.write_file(disk, REDO_NAME, older)
@@ -388,8 +385,7 @@ def test_what_is_published_of_another_start_is_no_promise() -> None:
     """After a new log the number of the start begins anew; what an earlier log told is of no account."""
     disk = crashed()
     engine = store(disk)
-    while engine.step():
-        pass
+    run_dry(engine)
     disk.kill()
     assert PUBLICATION_NAME in disk.names()
     disk.unlink(file_name(max(file_numbers(disk.names()))))
@@ -403,8 +399,7 @@ def test_what_is_published_of_another_start_is_no_promise() -> None:
 def test_forced_with_less_than_was_published(caplog: pytest.LogCaptureFixture) -> None:
     disk = crashed(simple(100, size=2000))
     engine = store(disk)
-    while engine.step():
-        pass
+    run_dry(engine)
     last = engine.durable_end.file_no
     disk.kill()
     for number in file_numbers(disk.names()):

@@ -126,6 +126,24 @@ def test_new_pages_stand_in_place_of_what_was_read(disk: MemoryDisk) -> None:
     assert found(store) == {number: number for number in range(9, 16)}
 
 
+def test_a_file_that_is_made_while_files_are_listed_is_among_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one file behind RESET MASTER: without it a replica would be told that what it needs was purged."""
+    store = PageStore(MemoryDisk(), 64)
+    store.add_file(7, FILE_PAGES * PAGE_SIZE)
+    store.add(7, 0, page(0), 1)
+    listed = store.files.numbers
+
+    def and_then_made() -> list[int]:
+        before = listed()
+        store.write(list(store.fifo))
+        return before
+
+    monkeypatch.setattr(store.files, "numbers", and_then_made)
+    assert store.numbers() == [7]
+
+
 def test_neighbours_are_one_write(store: PageStore, disk: MemoryDisk) -> None:
     add_all(store)
     store.add(0, 18, page(18), 4)

@@ -63,7 +63,7 @@ def test_each_part_is_made_from_those_before_it() -> None:
     [
         ("Durability(self._redo, self._writer)", "Durability(self._redo, lambda: self._writer)"),
         ("Durability(self._redo, self._writer)", "Durability(self._redo, self._flusher)"),
-        ("        self._first_file = FirstFile(facts)", "        self.fates = self.keeper.fates"),
+        ("        self._first_file = FirstFile(facts)", "        self.fates = self.keeper.explain"),
     ],
     ids=["a lambda", "a part that comes later", "a method of a part"],
 )

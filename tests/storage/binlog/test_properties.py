@@ -23,8 +23,7 @@ from binlog_storage.log.batch_reader import WINDOW_BYTES
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
-from binlog_storage.testing.memory_engine import MemoryEngine
-from binlog_storage.testing.memory_history import MemoryHistory
+from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from binlog_storage.binlog import store
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import FIRST_FILE_KEY, StateStore
 from binlog_storage.engine import GroupWriter, Position, Xid, purge
 from binlog_storage.engine.purge import (
     FileFacts,
@@ -30,7 +30,7 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
 from binlog_storage.log import log_file
-from binlog_storage.log.first_file import FIRST_FILE_KEY, lost_files_of
+from binlog_storage.log.first_file import lost_files_of
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (
@@ -142,6 +142,15 @@ PLANS: dict[str, Row] = {
         2,
         REFERS.format(5),
     ),
+    "the current file refers to what has gone": (
+        referring(f5=2)[5:],
+        before_file(9),
+        [],
+        0,
+        [],
+        5,
+        ACTIVE,
+    ),
     "a file in between that refers back and nobody reads": (
         referring(f4=1),
         before_file(5),
@@ -173,10 +182,10 @@ def test_plan(name: str) -> None:
     references = References()
     for reason, file_no in held:
         references.hold(reason, "holder", file_no)
-    found = purge.plan(
+    fates = purge.fates(
         files, wanted, first_open=5, holds=references.holds(), replicas_missing=missing
     )
-    assert found == PurgePlan(delete, kept, why)
+    assert purge.plan(fates) == PurgePlan(delete, kept, why)
 
 
 # --- on a store ---

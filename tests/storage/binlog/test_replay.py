@@ -23,6 +23,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from tests.storage.groups import (
     append_all,
     group,
+    opens_with,
     payloads,
     read_all,
     simple,
@@ -522,6 +523,4 @@ def test_files_that_have_gone_since_the_checkpoint_are_made_again() -> None:
     disk.kill()
     assert file_name(1) in disk.names()
     disk.unlink(file_name(1))
-    engine = IbbEngine(disk, small(8))
-    assert read_all(engine) == payloads(groups)
-    engine.close()
+    opens_with(disk, small(8), groups)

@@ -14,7 +14,7 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.groups import append_all, group, payloads, read_all, simple
+from tests.storage.groups import append_all, group, opens_with, read_all, simple
 from tests.storage.sizes import small
 
 LARGE = small(1024, 128, innodb_log_file_size=2 << 20)
@@ -205,9 +205,7 @@ def test_closing_while_the_disk_is_full() -> None:
     engine.close()
     waiting.disk.crash()
     waiting.disk.file_bytes_max = 1 << 40
-    engine = IbbEngine(waiting.disk, small(8))
-    assert read_all(engine) == payloads(simple(45, size=3000))
-    engine.close()
+    opens_with(waiting.disk, small(8), simple(45, size=3000))
 
 
 def test_a_log_too_small_for_the_state_says_so() -> None:

@@ -135,6 +135,29 @@ def test_savepoints_in_each_other() -> None:
     assert read_all(engine) == [gtid_event(ONE) + b"ae"]
 
 
+def test_a_released_savepoint_is_forgotten_and_cuts_no_piece() -> None:
+    engine = IbbEngine(MemoryDisk(), SMALL)
+    one = transaction(engine)
+    kept = one.savepoint()
+    for number in range(20):
+        inner = one.savepoint()
+        one.write(filler(60, f"{number}"))
+        one.release(inner)
+        assert one._savepoints == [kept]
+        with pytest.raises(ValueError, match="not in list"):
+            one.rollback_to(inner)
+    later = one.savepoint()
+    one.write(b"x" * 150)
+    one.release(kept)  # one that is spilled, in front of others
+    one.write(b"y" * 150)
+    one.rollback_to(later)
+    one.write(b"end")
+    one.commit(gtid_event(ONE), ONE)
+    engine.sync()
+    wanted = b"".join(filler(60, f"{number}") for number in range(20)) + b"end"
+    assert read_all(engine) == [gtid_event(ONE) + wanted]
+
+
 def test_a_group_that_was_spilled_and_taken_back_is_plain() -> None:
     engine = IbbEngine(MemoryDisk(), SMALL)
     one = transaction(engine)
@@ -240,7 +263,7 @@ def test_savepoints_do_not_let_go_of_the_first_file() -> None:
 steps = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["write", "write", "statement"]), st.integers(19, 500)),
-        st.tuples(st.sampled_from(["savepoint", "back"]), st.integers(0, 10)),
+        st.tuples(st.sampled_from(["savepoint", "back", "release"]), st.integers(0, 10)),
     ),
     max_size=40,
 )
@@ -266,6 +289,10 @@ def check_model(todo: list[tuple[str, int]], cache: int, statement_cache: int) -
             marks, data = savepoints[at]
             for one, mark in zip(both, marks, strict=True):
                 one.rollback_to(mark)
+        elif what == "release" and savepoints:
+            marks, _ = savepoints.pop(size % len(savepoints))
+            for one, mark in zip(both, marks, strict=True):
+                one.release(mark)
         elif what == "write":
             data += piece
             for one in both:

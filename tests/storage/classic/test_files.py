@@ -18,12 +18,10 @@ from binlog_protocol.groups import group_runs
 from binlog_protocol.groups.group_stream import PIECE_BYTES
 from binlog_protocol.groups.vocabulary import type_name
 from binlog_protocol.gtid import BinlogState, Gtid
-from binlog_storage.classic import event_reader
-from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.binlog import ClassicBinlog, read_head
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import in_order, of_index
-from binlog_storage.classic.head import read_head
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.intake.source import SourceGroup
 
@@ -35,7 +33,7 @@ from tests.storage.groups import Group
 def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both ways to read."""
     if request.param == "pure":
-        monkeypatch.setattr(event_reader, "take_bare_run", group_runs.take_no_bare_run)
+        monkeypatch.setattr(group_runs, "HAS_C", False)
     return bool(request.param == "with C")
 
 

@@ -1,4 +1,4 @@
-"""The promises of `binlog_storage.engine.interface.BinlogEngine`, as tests that any engine must pass.
+"""The promises of `binlog_storage.engine.BinlogEngine`, as tests that any engine must pass.
 
 To hold a new engine to them, write a `Bench` for it and a class:
 
@@ -40,6 +40,7 @@ from tests.storage.groups import (
     append_all,
     append_run,
     beginning,
+    events,
     group,
     gtid_event,
     gtid_of,
@@ -327,7 +328,7 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         assert engine.last_marker is None
         engine.append(*marker(3))
         writer = engine.begin()
-        writer.spill(b"open")
+        writer.spill(events(30, "open"))
         assert engine.last_marker == marker(3).payload
         writer.commit(gtid_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
         assert engine.last_marker is None

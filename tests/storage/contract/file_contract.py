@@ -23,7 +23,9 @@ from binlog_storage.errors import (
 
 from tests.storage.contract.bench import Bench, filled, position, received
 from tests.storage.groups import (
+    COMMIT_EVENT,
     append_all,
+    begin_event,
     beginning,
     events,
     group,
@@ -139,13 +141,13 @@ class FileContract:
         two.spill(events(30_000, "2"), statement=True)
         engine.flush()
         one.rewind(mark)
-        one.spill(events(19, "more"))
+        one.spill(COMMIT_EVENT)
         two.commit(gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
-        one.commit(gtid_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
+        one.commit(begin_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
         engine.flush()
         expected = [
             gtid_event(Gtid(0, 1, 1)) + events(30_000, "2"),
-            gtid_event(Gtid(0, 1, 2)) + events(1000, "1") + events(19, "more"),
+            begin_event(Gtid(0, 1, 2)) + events(1000, "1") + COMMIT_EVENT,
         ]
         assert read_all(engine) == expected
         engine.close()
@@ -267,7 +269,7 @@ class FileContract:
         engine = filled(bench, simple(3))
         writer = engine.begin()
         engine.reset()
-        writer.spill(b"after it")
+        writer.spill(events(30, "after it"))
         writer.commit(gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
         engine.sync()
         assert [gtid_of(p) for p in read_all(engine)] == [Gtid(0, 1, 1)]

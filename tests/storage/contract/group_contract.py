@@ -1,4 +1,4 @@
-"""The promises of `binlog_storage.engine.interface.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
+"""The promises of `binlog_storage.engine.GroupWriter`, and of XA transactions: a part of `EngineContract`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from binlog_storage.errors import DiskError, StoreFailed, XaStateError
 
 from tests.storage.contract.bench import FILE_BYTES, Bench, filled, pieces_of
 from tests.storage.groups import (
+    COMMIT_EVENT,
     GTID_EVENT_BYTES,
+    begin_event,
     events,
     filler,
     group,
@@ -78,9 +80,9 @@ class GroupContract:
         gtid = Gtid(0, 1, 1)
         writer = engine.begin()
         writer.spill(b"")
-        writer.commit(gtid_event(gtid), gtid)
+        writer.commit(group(gtid, 300).payload, gtid)  # all of it with its first event
         engine.sync()
-        assert read_all(engine) == [gtid_event(gtid)]
+        assert read_all(engine) == [group(gtid, 300).payload]
         engine.close()
 
     def test_no_use_after_the_end(self, bench: Bench) -> None:
@@ -127,9 +129,11 @@ class GroupContract:
                     piece = events(sizes[turn], f"{number} {turn}")
                     writer.spill(piece, statement=bool(number))
                     expected[number] += piece
-        writer.commit(gtid_event(ONE), ONE)
+        writer.spill(COMMIT_EVENT, statement=not transactional)
+        expected[not transactional] += COMMIT_EVENT
+        writer.commit(begin_event(ONE), ONE)
         engine.sync()
-        whole = [gtid_event(ONE) + expected[1] + expected[0]]
+        whole = [begin_event(ONE) + expected[1] + expected[0]]
         assert read_all(engine) == whole
         engine.close()
         engine = bench.open()
@@ -161,8 +165,9 @@ class GroupContract:
                     writer.rewind(mark)
                 assert writer.spilled == bool(statement or data)
             gtid = Gtid(0, 1, number)
-            writer.commit(gtid_event(gtid), gtid)
-            expected.append(gtid_event(gtid) + statement + data)
+            writer.spill(COMMIT_EVENT)
+            writer.commit(begin_event(gtid), gtid)
+            expected.append(begin_event(gtid) + statement + data + COMMIT_EVENT)
         engine.sync()
         assert read_all(engine) == expected
         engine.close()
@@ -174,10 +179,11 @@ class GroupContract:
         for turn in range(9):
             writer.spill(events(1000 * turn, f"lost {turn}"))
             writer.rewind(mark)
-        writer.spill(events(50, "more"))
-        writer.commit(gtid_event(ONE), ONE)
+        writer.spill(events(50, "more") + COMMIT_EVENT)
+        writer.commit(begin_event(ONE), ONE)
         engine.sync()
-        assert read_all(engine) == [gtid_event(ONE) + events(40, "kept") + events(50, "more")]
+        whole = begin_event(ONE) + events(40, "kept") + events(50, "more") + COMMIT_EVENT
+        assert read_all(engine) == [whole]
         engine.close()
 
     # --- XA ---
@@ -186,7 +192,7 @@ class GroupContract:
     @pytest.mark.parametrize("reopen", [False, True], ids=["at once", "after a restart"])
     def test_prepared_then_committed(self, bench: Bench, size: int, reopen: bool) -> None:
         engine = filled(bench, simple(2))
-        data = events(size, "xa")
+        data = events(size, "xa") + COMMIT_EVENT
         end = spilled_group(engine, data).prepare(NAME, 2)
         engine.sync()
         assert engine.durable_end >= end
@@ -197,14 +203,14 @@ class GroupContract:
             engine.close()
             engine = bench.open()
             assert engine.prepared() == [NAME]
-        engine.commit_prepared(NAME, gtid_event(TWO), TWO)
+        engine.commit_prepared(NAME, begin_event(TWO), TWO)
         assert engine.prepared() == []
         assert engine.last_marker is None
         engine.append(*group(Gtid(0, 1, 3), 200))
         engine.sync()
         expected = [
             *payloads(simple(2)),
-            gtid_event(TWO) + data,
+            begin_event(TWO) + data,
             group(Gtid(0, 1, 3), 200).payload,
         ]
         for _ in range(2):
@@ -233,7 +239,7 @@ class GroupContract:
     def test_many_prepared_in_any_order(self, bench: Bench, rng: random.Random) -> None:
         engine = bench.open()
         names = [Xid(number % 3, f"gtrid {number}".encode()) for number in range(30)]
-        data = {name: events(rng.choice((0, 40, 5000)), str(name)) for name in names}
+        data = {name: events(rng.choice((0, 40, 5000)), str(name)) + COMMIT_EVENT for name in names}
         for name in names:
             spilled_group(engine, data[name]).prepare(name)
         engine.close()
@@ -246,8 +252,8 @@ class GroupContract:
                 engine.rollback_prepared(name)
             else:
                 gtid = Gtid(0, 1, seq_no)
-                engine.commit_prepared(name, gtid_event(gtid), gtid)
-                expected.append(gtid_event(gtid) + data[name])
+                engine.commit_prepared(name, begin_event(gtid), gtid)
+                expected.append(begin_event(gtid) + data[name])
             if seq_no % 10 == 0:
                 engine.close()
                 engine = bench.open()
@@ -271,22 +277,22 @@ class GroupContract:
         engine.rollback_prepared(NAME)
         with pytest.raises(XaStateError):
             engine.rollback_prepared(NAME)
-        spilled_group(engine, b"again").prepare(NAME)
+        spilled_group(engine, events(30, "again")).prepare(NAME)
         engine.commit_prepared(NAME, gtid_event(ONE), ONE)
         with pytest.raises(XaStateError):
             engine.commit_prepared(NAME, gtid_event(TWO), TWO)
         engine.sync()
-        assert read_all(engine) == [gtid_event(ONE) + b"again"]
+        assert read_all(engine) == [gtid_event(ONE) + events(30, "again")]
         assert engine.prepared() == [Xid(NAME.format_id, NAME.gtrid)]
         engine.close()
 
     def test_a_group_is_open_until_it_is_prepared(self, bench: Bench) -> None:
         engine = bench.open()
-        writer = spilled_group(engine, b"x")
-        writer.spill(b"s", statement=True)
+        writer = spilled_group(engine, COMMIT_EVENT)
+        writer.spill(events(30, "s"), statement=True)
         with pytest.raises(ValueError, match="no statement list"):
             writer.prepare(NAME)
-        writer.commit(gtid_event(ONE), ONE)
+        writer.commit(begin_event(ONE), ONE)
         assert engine.prepared() == []
         writer = spilled_group(engine, b"y")
         writer.prepare(NAME)
@@ -304,18 +310,19 @@ class GroupContract:
 
     def test_a_crash_leaves_it_prepared_or_committed(self, bench: Bench) -> None:
         engine = bench.open()
-        spilled_group(engine, b"data").prepare(NAME)
+        data = events(30, "data")
+        spilled_group(engine, data).prepare(NAME)
         engine.sync()
-        spilled_group(engine, b"not durable").prepare(OTHER)
+        spilled_group(engine, events(30, "not durable")).prepare(OTHER)
         engine.commit_prepared(NAME, gtid_event(ONE), ONE)
         bench.crash()
         engine = bench.open()
-        committed = read_all(engine) == [gtid_event(ONE) + b"data"]
+        committed = read_all(engine) == [gtid_event(ONE) + data]
         assert (NAME in engine.prepared()) != committed
         if not committed:
             engine.commit_prepared(NAME, gtid_event(ONE), ONE)
         engine.sync()
-        assert read_all(engine) == [gtid_event(ONE) + b"data"]
+        assert read_all(engine) == [gtid_event(ONE) + data]
         engine.close()
 
     def test_prepared_on_a_broken_disk(self, bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""The promises of `binlog_storage.engine.interface.BinlogEngine.find_start`: a part of `EngineContract`."""
+"""The promises of `binlog_storage.engine.BinlogEngine.find_start`: a part of `EngineContract`."""
 
 from __future__ import annotations
 

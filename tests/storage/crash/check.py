@@ -16,7 +16,6 @@ from binlog_storage.engine import Position, Xid
 from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_payload
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.verify.verify import Finding, Severity, Verifier
 
@@ -25,7 +24,7 @@ from tests.storage.crash.model import Found, entries_of
 from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.crash.states import CrashState, Images, crash_points
 from tests.storage.crash.variants import Limits
-from tests.storage.groups import events, group, gtid_event
+from tests.storage.groups import events, group, group_payload, gtid_event
 
 THOROUGH_EVERY = 16  # states whose store is written on at length, closed and verified
 INNER_STATES = 8  # of each point inside a recovery

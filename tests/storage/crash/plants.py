@@ -14,7 +14,6 @@ from unittest import mock
 
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.binlog.durability import Durability
-from binlog_storage.binlog.file_keeper import FileKeeper
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageStore
@@ -22,7 +21,7 @@ from binlog_storage.binlog.replay import _Applier
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.engine import purge
-from binlog_storage.engine.purge import FileFacts, PurgePlan
+from binlog_storage.engine.purge import FileFate
 from binlog_storage.redo import format as redo_format
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.redo.reader import RedoReader
@@ -130,17 +129,10 @@ def _published_first(_: object, flusher: Flusher) -> bool:
 
 
 def _newest_first(
-    old: Callable[..., PurgePlan],
-    keeper: FileKeeper,
-    question: Callable[..., object],
-    wanted: purge.Wanted,
-    files: list[FileFacts] | None = None,
-) -> PurgePlan:
-    plan = old(keeper, question, wanted, files)
-    if files is not None:
-        going = len(plan.delete)
-        files[:going] = files[:going][::-1]
-    return plan
+    old: Callable[..., list[FileFate]], *given: object, **more: object
+) -> list[FileFate]:
+    fates = old(*given, **more)
+    return sorted(fates, key=lambda fate: -fate.file_no if fate.goes else 1)
 
 
 def _removed_first(old: Callable[..., None], engine: IbbEngine, state: BinlogState) -> None:
@@ -198,7 +190,7 @@ PLANTS = [
     Plant(
         "files are removed from the newest on",
         ("purge",),
-        _replaced(FileKeeper, "_ask", _newest_first),
+        _replaced(purge, "fates", _newest_first),
     ),
     Plant(
         "a reset removes files before it is noted",

@@ -21,11 +21,10 @@ from binlog_storage.errors import DiskError, PositionPurged, StorageError, Store
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_payload
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.test_crash import WAYS, go_down
-from tests.storage.groups import events, group, gtid_event, gtid_of, pick_size
+from tests.storage.groups import events, group, group_payload, gtid_event, gtid_of, pick_size
 from tests.storage.sizes import small
 
 TINY = small(slave_connections_needed_for_purge=0)

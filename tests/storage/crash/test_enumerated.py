@@ -18,9 +18,9 @@ from tests.storage.crash.scripts import BULK_SCRIPTS, SCRIPTS, random_steps
 from tests.storage.crash.variants import Limits
 
 # All together: more than 10,000 in a normal run, more than 100,000 in a slow one.
-STATES = 600
+STATES = 540
 STATES_SLOW = 4000
-RANDOM = 8
+RANDOM = 4
 RANDOM_SLOW = 30
 PASSES_MAX = 24  # a script may have hardly more states than are wanted
 

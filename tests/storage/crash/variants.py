@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from binlog_storage.testing.memory_disk import SECTOR_BYTES
+from binlog_storage.testing.memory_disk import SECTOR_BYTES, apply_to
 
 T = TypeVar("T")
 Pending = tuple[int, bytes] | int  # a write (offset, data), or a length set
@@ -42,21 +42,14 @@ class Limits:
     any_names: bool = False
 
 
-def apply(image: bytes, operation: Pending) -> bytes:
-    """The bytes of the file behind the operation."""
-    if isinstance(operation, int):
-        return image[:operation] + bytes(max(0, operation - len(image)))
-    offset, data = operation
-    if offset > len(image):
-        image += bytes(offset - len(image))
-    return b"".join((image[:offset], data, image[offset + len(data) :]))
-
-
 def apply_all(image: bytes, operations: Sequence[Pending]) -> bytes:
     """The bytes of the file behind all of them, in this order."""
+    if not operations:
+        return image
+    changed = bytearray(image)
     for operation in operations:
-        image = apply(image, operation)
-    return image
+        apply_to(changed, operation)
+    return bytes(changed)
 
 
 def file_variants(
@@ -102,10 +95,11 @@ def _makers(
     if limits.reorder and earlier:
         bases.append([])
         bases.append([op for op in pending[:-1] if rng.random() < 0.5])
-    for base in bases:
+    for operations in bases:
+        base = apply_all(durable, operations)
         for part in _parts(last, limits, rng):
-            yield partial(_with_part, durable, base, last, part, zeros=False)
-            yield partial(_with_part, durable, base, last, part, zeros=True)
+            yield partial(_with_part, base, last, part, zeros=False)
+            yield partial(_with_part, base, last, part, zeros=True)
     if limits.reorder:
         for _ in range(4):
             yield partial(_fates, durable, pending, limits, rng)
@@ -172,33 +166,33 @@ def _some(values: list[T], rng: random.Random, most: int = 5) -> list[T]:
     return [values[0], *rng.sample(values[1:-1], most - 2), values[-1]]
 
 
-def _with_part(
-    durable: bytes, base: Sequence[Pending], operation: Pending, part: Part, *, zeros: bool
-) -> bytes:
+def _with_part(base: bytes, operation: Pending, part: Part, *, zeros: bool) -> bytes:
     """`base`, and of `operation` only a part; with `zeros` the file has grown by all of it."""
+    image = bytearray(base)
+    _apply_part(image, operation, part, zeros=zeros)
+    return bytes(image)
+
+
+def _apply_part(image: bytearray, operation: Pending, part: Part, *, zeros: bool) -> None:
     assert not isinstance(operation, int)
-    image = apply_all(durable, base)
     offset, data = operation
-    if zeros and len(image) < offset + len(data):
-        image += bytes(offset + len(data) - len(image))
+    if zeros:
+        image.extend(bytes(max(0, offset + len(data) - len(image))))
     for begin, end in part:
-        image = apply(image, (offset + begin, data[begin:end]))
-    return image
+        apply_to(image, (offset + begin, data[begin:end]))
 
 
 def _fates(durable: bytes, pending: Sequence[Pending], limits: Limits, rng: random.Random) -> bytes:
     """A random fate for each operation."""
-    image = durable
     if not limits.reorder:
         return apply_all(durable, pending[: rng.randrange(len(pending) + 1)])
+    image = bytearray(durable)
     for operation in pending:
         fate = rng.random()
         if fate < 0.4:
-            image = apply(image, operation)
+            apply_to(image, operation)
         elif fate < 0.7:
             parts = list(_parts(operation, limits, rng))
             if parts:
-                image = _with_part(
-                    image, [], operation, rng.choice(parts), zeros=rng.random() < 0.5
-                )
-    return image
+                _apply_part(image, operation, rng.choice(parts), zeros=rng.random() < 0.5)
+    return bytes(image)

@@ -65,7 +65,7 @@ def test_round_trip(value: int, before: bytes, after: bytes) -> None:
 def test_every_cut_is_short(value: int) -> None:
     data = compressed_int.encode(value)
     for size in range(len(data)):
-        with pytest.raises(compressed_int.ShortInteger):
+        with pytest.raises(compressed_int.ShortChunk):
             compressed_int.decode(data[:size], 0)
 
 

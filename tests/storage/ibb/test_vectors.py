@@ -13,11 +13,11 @@ from binlog_storage.ibb import commit, gtid_state, xa
 from binlog_storage.ibb.chunk import Position, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.log.group_reader import group_payload
 from binlog_storage.log.log_file import read_state
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import vectors
+from tests.storage.groups import group_payload
 
 ALL = [pytest.param(v, id=v["name"]) for v in vectors.sets()]
 

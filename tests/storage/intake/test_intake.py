@@ -7,21 +7,19 @@ import random
 from pathlib import Path
 
 import pytest
+from binlog_protocol.events.header import split_events
 from binlog_protocol.groups import group_runs
-from binlog_protocol.groups.event_group import split_events
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.classic import event_reader
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.errors import DamagedBinlog
 from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import CorruptBinlog, PositionPurged
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.intake.errors import DoesNotContinue, FilesMissing
 from binlog_storage.intake.ibb_files import IbbFiles
-from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.intake.intake import DoesNotContinue, FilesMissing, Intake, Taken
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.binlog_server.cli.command import copy_to
@@ -122,7 +120,7 @@ def test_later_files(engine: BinlogEngine, tmp_path: Path) -> None:
 def test_in_pure_python(
     engine: BinlogEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_reader, "take_bare_run", group_runs.take_no_bare_run)
+    monkeypatch.setattr(group_runs, "HAS_C", False)
     paths = binlog_files.write_chain(tmp_path, *PARTS)
     take(engine, *paths[:2])
     take(engine, *paths)

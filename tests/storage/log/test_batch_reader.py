@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from binlog_protocol.events import build_event
+from binlog_protocol.events.header import build_event
 from binlog_storage.engine import LARGE_GROUP_BYTES
 from binlog_storage.errors import CorruptBinlog, StorageError
 from binlog_storage.ibb.chunk import Position, RecordType
@@ -19,10 +19,10 @@ from binlog_storage.log.batch_reader import (
     read_placed_batch,
     take_plain_commits_plainly,
 )
-from binlog_storage.log.group_reader import group_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.groups import group_payload
 from tests.storage.plain_pages import PlainPages, chunk
 
 HAS_C = batch_reader.take_plain_commits is not take_plain_commits_plainly

@@ -10,6 +10,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
 from tests.protocol.events.rows import samples
+from tests.storage.groups import settle
 from tests.storage.sizes import small
 
 DOCS = Path(__file__).parents[3] / "docs" / "rows.md"
@@ -19,9 +20,7 @@ def test_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     engine = IbbEngine(OsDisk(tmp_path), small(64))
     for group in samples.groups("118-row-full-metadata"):
         engine.append(group.payload, group.gtid)
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     engine.close()
     (program,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert "/var/lib/binlog-server" in program

@@ -19,6 +19,7 @@ from binlog_storage.log.partitions import batches_from
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import groups
+from tests.storage.groups import settle
 from tests.storage.sizes import small
 
 PAGES = 200
@@ -156,9 +157,7 @@ def test_files_made_ahead_are_no_data() -> None:
     disk = MemoryDisk()
     engine = IbbEngine(disk, small(8))
     groups.append_all(engine, groups.simple(300, size=500))
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     end = engine.durable_end
     engine.close()
     made = file_numbers(disk.names())
@@ -178,9 +177,7 @@ def test_batches_from_anywhere_up_to_anywhere(size: int) -> None:
     engine = IbbEngine(disk, small(8))
     made = groups.simple(120, size=size)
     groups.append_all(engine, made)
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     end = engine.durable_end
     engine.close()
     with LogPages(disk, end) as pages:

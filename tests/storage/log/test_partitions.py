@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage import groups, vectors
+from tests.storage.groups import settle
 from tests.storage.sizes import small
 
 SOUND = [pytest.param(v, id=v["name"]) for v in vectors.sets()]
@@ -80,9 +81,7 @@ def stored(made: list[groups.Group], interval: int = 2) -> OfflinePages:
     disk = MemoryDisk()
     engine = IbbEngine(disk, small(8, interval))
     groups.append_all(engine, made)
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     engine.close()
     return OfflinePages(disk)
 

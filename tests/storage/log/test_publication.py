@@ -19,7 +19,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.groups import append_all, simple
+from tests.storage.groups import append_all, run_dry, simple
 from tests.storage.sizes import small
 
 UUID = bytes(range(16))
@@ -30,11 +30,6 @@ def published(disk: MemoryDisk) -> Published:
     found = read_published(disk)
     assert found is not None
     return found
-
-
-def run_dry(engine: IbbEngine) -> None:
-    while engine.step():
-        pass
 
 
 def groups_in_files(disk: MemoryDisk, end: Position) -> int:

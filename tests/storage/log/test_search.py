@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.options import StoreOptions
-from binlog_storage.binlog.state_breaks import BREAKS_KEY
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.state import StateStore
+from binlog_storage.disk.state import BREAKS_KEY, KNOWS_BREAKS_KEY, StateStore
 from binlog_storage.errors import CorruptBinlog, DiskError, DomainInUse, PositionPurged, StoreFailed
 from binlog_storage.ibb import commit, gtid_state
 from binlog_storage.ibb.chunk import CHUNK_HEADER, LAST, Position, RecordType
@@ -22,6 +21,7 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.log import search
 from binlog_storage.log.log_file import first_record, read_state
+from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.disks import MortalDisk
@@ -139,7 +139,7 @@ def same_as_the_walk(rng: random.Random, rounds: int) -> tuple[int, int]:
         if rng.random() < 0.3:
             engine.close()
             engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
-        breaks = StateStore(disk).get(BREAKS_KEY)
+        breaks = engine._breaks.known()
         broken += bool(breaks)
         for at in positions:
             walked = plain_walk(engine, at)
@@ -193,16 +193,17 @@ def unnoted_breaks(engine: IbbEngine, breaks: Sequence[int]) -> list[int]:
 def test_breaks_are_durable_before_their_file(rng: random.Random) -> None:
     seed = rng.randrange(1 << 30)
 
-    def run(disk: MemoryDisk) -> None:
+    def run(disk: MemoryDisk) -> int:
         with contextlib.suppress(DiskError, StoreFailed):
-            strange_history(random.Random(seed), IbbEngine(disk, SMALL, facts=StateStore(disk)))
+            engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+            strange_history(random.Random(seed), engine)
+            return len(engine._breaks.known() or ())
+        return 0
 
     whole = MemoryDisk()
-    run(whole)
-    while len(StateStore(whole).get(BREAKS_KEY)) < 2:
+    while run(whole) < 2:
         seed += 1
         whole = MemoryDisk()
-        run(whole)
     for stop in range(1, whole.operations + 2, 3):
         disk = MemoryDisk()
         disk.fail_at = stop
@@ -210,7 +211,8 @@ def test_breaks_are_durable_before_their_file(rng: random.Random) -> None:
         disk.crash(rng if stop % 2 else None)
         facts = StateStore(disk)
         engine = IbbEngine(disk, SMALL, facts=facts)
-        breaks = facts.get(BREAKS_KEY)
+        breaks = engine._breaks.known()
+        assert breaks is not None
         assert unnoted_breaks(engine, breaks) == [], f"crash at {stop}, known {breaks}"
         engine.close()
 
@@ -222,13 +224,91 @@ def test_breaks_are_forgotten_with_their_files() -> None:
     for turn in range(4):
         append_all(engine, simple(3))  # from 1 again, each time
         engine.flush()
-        assert facts.get(BREAKS_KEY) == list(range(2, turn + 2))
+        assert engine._breaks.known() == list(range(2, turn + 2))
     engine.purge_to(4)
     append_all(engine, simple(1))
     engine.flush()
-    assert facts.get(BREAKS_KEY) == [5]
+    assert engine._breaks.known() == [5]
     engine.reset()
-    assert facts.get(BREAKS_KEY) == []
+    assert engine._breaks.known() == []
+    engine.close()
+
+
+def broken_store(disk: MemoryDisk) -> IbbEngine:
+    """Files 2 to 4 are breaks."""
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    for _ in range(4):
+        append_all(engine, simple(3))  # from 1 again, each time
+        engine.flush()
+    assert engine._breaks.known() == [2, 3, 4]
+    return engine
+
+
+def test_breaks_that_an_older_version_has_kept_become_rows(rng: random.Random) -> None:
+    old = MemoryDisk()
+    engine = IbbEngine(old, SMALL, facts=StateStore(old))
+    for seq_no in range(4):
+        append_all(engine, simple(3, first=1 + 3 * seq_no))
+        engine.flush()
+    engine.close()
+    StateStore(old).update({KNOWS_BREAKS_KEY: None, BREAKS_KEY: [2, 3]})
+    whole = MemoryDisk(old.contents())
+    IbbEngine(whole, SMALL, facts=StateStore(whole)).close()
+    facts = StateStore(whole)
+    assert (facts.get(KNOWS_BREAKS_KEY), facts.get(BREAKS_KEY)) == (True, None)
+    for stop in range(1, whole.operations + 2):
+        disk = MemoryDisk(old.contents())
+        disk.fail_at = stop
+        with contextlib.suppress(DiskError, StoreFailed):
+            IbbEngine(disk, SMALL, facts=StateStore(disk)).close()
+        disk.crash(rng if stop % 2 else None)
+        engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+        assert engine._breaks.known() == [2, 3], f"crash at {stop}"
+        engine.close()
+
+
+def test_reset_forgets_breaks_with_the_first_step_of_the_new_binlog(rng: random.Random) -> None:
+    old = MemoryDisk()
+    broken_store(old).close()
+    whole = MemoryDisk(old.contents())
+    engine = IbbEngine(whole, SMALL, facts=StateStore(whole))
+    engine.reset()
+    engine.close()
+    seen = set()
+    for stop in range(1, whole.operations + 2):
+        disk = MemoryDisk(old.contents())
+        disk.fail_at = stop
+        with contextlib.suppress(DiskError, StoreFailed):
+            engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+            engine.reset()
+            engine.close()
+        disk.crash(rng if stop % 2 else None)
+        engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+        known = engine._breaks.known()
+        assert known in ([], [2, 3, 4]), f"crash at {stop}"
+        if known:
+            assert engine.facts.binlog_age == 0
+        seen.add(len(known))
+        assert unnoted_breaks(engine, known) == []
+        engine.close()
+    assert seen == {0, 3}
+
+
+def test_without_their_redo_log_breaks_are_unknown() -> None:
+    disk = MemoryDisk()
+    broken_store(disk).close()
+    disk.unlink(REDO_NAME)
+    engine = IbbEngine(
+        disk,
+        small(8, slave_connections_needed_for_purge=0, innodb_force_recovery=6),
+        facts=StateStore(disk),
+    )
+    assert engine._breaks.known() is None
+    engine.close()
+    engine = IbbEngine(disk, SMALL, facts=StateStore(disk))
+    assert engine._breaks.known() is None
+    engine.reset()
+    assert engine._breaks.known() == []
     engine.close()
 
 
@@ -243,7 +323,7 @@ def test_a_directory_that_nobody_watched_has_unknown_breaks() -> None:
     engine = IbbEngine(disk, SMALL, facts=facts)
     append_all(engine, simple(3))
     engine.flush()
-    assert facts.get(BREAKS_KEY) is None, "one break that is known says nothing of the others"
+    assert engine._breaks.known() is None, "one break that is known says nothing of the others"
     engine.close()
 
 

@@ -9,17 +9,23 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.redo import format as redo_format
 from binlog_storage.redo.format import (
     BLOCK,
+    KIND_WRITE,
+    WRITE_HEAD,
+    Begun,
     Checkpoint,
     Cut,
     Flushed,
     LogHeader,
     RedoFormatError,
     RedoRecord,
+    Tables,
+    TablesFrom,
     Unlogged,
     Write,
     build_mtr,
     frame_mtr,
     parse_records,
+    tables_record,
 )
 
 HEADER = LogHeader(bytes(range(16)), 0x1122334455667788)
@@ -134,7 +140,7 @@ def test_no_records() -> None:
 
 WRONG = {
     "kind 0": "00",
-    "an unknown kind": "50 00000000",
+    "an unknown kind": "70 00000000",
     "no unlogged page": "40 02000000 00000000 03 83 00000000",
     "an empty write": "10 01000000 0000 0000",
     "a write behind the page": f"10 01000000 {u(PAGE_SIZE - 1, 2).hex()} 0200 6162",
@@ -156,3 +162,27 @@ def test_a_write_to_the_end_of_the_page() -> None:
 def test_a_mini_transaction_in_pieces() -> None:
     records = (b"one", b"", bytes(70_000), b"last")
     assert b"".join(frame_mtr(9, 77, records)) == build_mtr(9, 77, b"".join(records))
+
+
+def test_a_checkpoint_with_tables() -> None:
+    plain = Checkpoint(3, 2, 5000, Position(1, 16384))
+    tables = Checkpoint(3, 2, 5000, Position(1, 16384), TablesFrom(4711, 1, 9))
+    assert plain.build()[:8] == b"redo ckp"
+    assert tables.build()[:8] == b"redo ck2"
+    assert tables.build()[8:48] == plain.build()[8:48]
+    assert Checkpoint.parse(tables.build()) == tables
+    assert (plain.begin, tables.begin) == ((5000, 2), (4711, 1))
+    for at in range(64):
+        torn = bytearray(tables.build())
+        torn[at] ^= 1
+        assert Checkpoint.parse(bytes(torn)) is None
+
+
+def test_records_of_tables() -> None:
+    record = tables_record(b"any bytes")
+    write = WRITE_HEAD.pack(KIND_WRITE, 1, 0, 2) + b"ab"
+    assert list(parse_records(write + record)) == [Write(0, 1, 0, b"ab"), Tables(b"any bytes")]
+    assert list(parse_records(bytes.fromhex("60 07000000"))) == [Begun(7)]
+    for wrong in (record + b"x", record[:-1], record[:3]):
+        with pytest.raises(RedoFormatError):
+            list(parse_records(wrong))

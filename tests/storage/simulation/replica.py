@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.engine import Hold, Position
+from binlog_storage.engine import Pin, Position
 
 from tests.storage.groups import gtid_of
 
@@ -24,7 +24,7 @@ class Replica:
         self.index = index
         self._position = {gtid.domain_id: gtid for gtid in position}
         self._at: Position | None = None
-        self._hold: Hold | None = None
+        self._hold: Pin | None = None
         self._waiting: dict[int, Gtid] = {}
 
     @property

@@ -11,7 +11,7 @@ from binlog_storage.redo.format import REDO_NAME, RING_AT
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.verify.verify import Finding, Severity, Verifier
 
-from tests.storage.groups import append_all, simple
+from tests.storage.groups import append_all, settle, simple
 
 OPTIONS = StoreOptions(8 * PAGE_SIZE, 2 * PAGE_SIZE, innodb_log_file_size=256 << 10)
 NAME = "binlog-000000.ibb"
@@ -40,9 +40,7 @@ def killed() -> MemoryDisk:
     engine.checkpoint()
     assert engine.written_end.offset // PAGE_SIZE == 2
     append_all(engine, simple(40, first=21, size=1000))
-    engine.sync()
-    while engine.step():
-        pass
+    settle(engine)
     disk.kill()
     return disk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from binlog_protocol.gtid import U32_MAX
@@ -41,20 +41,7 @@ class ServerAddress:
 
     @classmethod
     def of(cls, options: SourceOptions) -> ServerAddress:
-        return cls(
-            options.host,
-            options.port,
-            options.user,
-            options.password,
-            options.password_file,
-            options.password_env,
-            options.server_id,
-            options.tls,
-            options.tls_ca,
-            options.tls_cert,
-            options.tls_key,
-            options.connect_timeout,
-        )
+        return cls(**{one.name: getattr(options, one.name) for one in fields(cls)})
 
     @property
     def name(self) -> str:

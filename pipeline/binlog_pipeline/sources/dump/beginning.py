@@ -11,10 +11,11 @@ by halves, 20 connections for a million.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from binlog_protocol.connection.client import ErrorReceived
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import RemoteError
+from binlog_protocol.errors import EngineBinlogNeedsGtid, RemoteError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.groups.event_group import OutsideGroup, StartMarker
@@ -25,12 +26,12 @@ from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
 from binlog_pipeline.sources.dump.link import ServerLink
 from binlog_pipeline.sources.dump.refusals import (
     CAUGHT,
-    ENGINE_BINLOG_NEEDS_GTID,
     EndedEarly,
     is_fatal_to_dump,
     source_error,
 )
 
+_LOOKING: Final = "looking for where its binlog begins"
 _NO_REPLICA = 0
 """The server_id of who only looks: it ends nobody's dump."""
 
@@ -41,11 +42,20 @@ def beginning(address: ServerAddress) -> SlavePosition:
         try:
             return _by_first_file(address)
         except RemoteError as error:
-            if error.errno != ENGINE_BINLOG_NEEDS_GTID:
+            if error.errno != EngineBinlogNeedsGtid.errno:
                 raise
-        return _by_trying(address)
+        return _beginning_of_state(address, state_of(address, _LOOKING))
     except CAUGHT as error:
-        raise source_error(address, error, "looking for where its binlog begins") from None
+        raise source_error(address, error, _LOOKING) from None
+
+
+def state_of(address: ServerAddress, doing: str) -> BinlogState:
+    """The GTID binlog state of a server. Raises `SourceError`; `doing`: see `source_error`."""
+    try:
+        with ServerLink.open(address) as link:
+            return link.binlog_state()
+    except CAUGHT as error:
+        raise source_error(address, error, doing) from None
 
 
 def _by_first_file(address: ServerAddress) -> SlavePosition:
@@ -72,12 +82,6 @@ def _first_list(link: ServerLink, stream: GroupStream) -> GtidList | None:
                 pass
             case _:
                 return None
-
-
-def _by_trying(address: ServerAddress) -> SlavePosition:
-    with ServerLink.open(address) as link:
-        state = link.binlog_state()
-    return _beginning_of_state(address, state)
 
 
 def _beginning_of_state(address: ServerAddress, state: BinlogState) -> SlavePosition:

@@ -10,7 +10,7 @@ from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.beginning import beginning
 from binlog_pipeline.telling import tell_gap
-from binlog_pipeline.wanted import Wanted
+from binlog_pipeline.wanted import Wanted, unreached
 
 _CUT_FROM: Final = 50_000
 """Numbers in a range from which on two connections read it: a second one has to pay for its search."""
@@ -23,12 +23,7 @@ def check_history(name: str, position: SlavePosition, state: BinlogState) -> Non
     """
     known = set(state.domains())
     unknown = [gtid for gtid in position if gtid.domain_id not in known]
-    ahead = [
-        gtid
-        for gtid in position
-        if gtid.domain_id in known
-        and ((seq_no := state.get(gtid.domain_id, gtid.server_id)) is None or seq_no < gtid.seq_no)
-    ]
+    ahead = [gtid for gtid in position if gtid.domain_id in known and not state.has(gtid)]
     # A domain may have been deleted there (FLUSH BINARY LOGS DELETE_DOMAIN_ID), but not all of them.
     missing = ahead or (unknown if len(unknown) == len(position) else [])
     if missing:
@@ -42,14 +37,12 @@ def check_history(name: str, position: SlavePosition, state: BinlogState) -> Non
 def without_gap(address: ServerAddress, position: SlavePosition) -> SlavePosition:
     """The position, or the beginning of what the server still has where that is later; it warns then."""
     oldest = beginning(address)
-    found = position
-    for gtid in oldest:
-        seen = position.get(gtid.domain_id)
-        if seen is None or seen.seq_no < gtid.seq_no:
-            found = found.with_gtid(gtid)
-    if found != position:
+    missed = unreached(oldest, position)
+    if missed:
         tell_gap(address.name, position, BinlogState(oldest))
-    return found
+    for gtid in missed:
+        position = position.with_gtid(gtid)
+    return position
 
 
 def ends_of(name: str, wanted: Wanted, start: SlavePosition, state: BinlogState) -> list[Gtid]:
@@ -57,10 +50,11 @@ def ends_of(name: str, wanted: Wanted, start: SlavePosition, state: BinlogState)
 
     Raises `SourceError` if the log ends before what is wanted does.
     """
+    stop = state.position() if wanted.gtids.stop is None else wanted.gtids.stop
     found = []
-    for domain_id, end in _wanted_ends(wanted, state).items():
-        seen = start.get(domain_id)
-        if seen is not None and seen.seq_no >= end.seq_no:
+    for end in unreached(stop, start):
+        domain_id = end.domain_id
+        if wanted.domains is not None and domain_id not in wanted.domains:
             continue
         last = state.last(domain_id)
         if last is None or last.seq_no < end.seq_no:
@@ -72,15 +66,6 @@ def ends_of(name: str, wanted: Wanted, start: SlavePosition, state: BinlogState)
         reached = state.get(domain_id, end.server_id)
         found.append(end if reached is not None and reached >= end.seq_no else last)
     return found
-
-
-def _wanted_ends(wanted: Wanted, state: BinlogState) -> dict[int, Gtid]:
-    stop = state.position() if wanted.gtids.stop is None else wanted.gtids.stop
-    return {
-        gtid.domain_id: gtid
-        for gtid in stop
-        if wanted.domains is None or gtid.domain_id in wanted.domains
-    }
 
 
 def middle_of(start: list[Gtid], until: list[Gtid], state: BinlogState) -> Gtid | None:

@@ -62,16 +62,12 @@ class LargeGroups:
     def __init__(self, again: Again | None = None) -> None:
         self._again = again
         self._spilled: SpilledGroup | None = None
-        self._is_large = False
-
-    @property
-    def is_large(self) -> bool:
+        self.is_large = False
         """Whether some of the group that is coming was taken out of memory."""
-        return self._is_large
 
     def add(self, events: bytes | bytearray) -> None:
         """Keep events of the group that is coming, from behind its GTID event on; none if it can be asked for again."""
-        self._is_large = True
+        self.is_large = True
         if self._again is not None:
             return
         if self._spilled is None:
@@ -80,7 +76,7 @@ class LargeGroups:
 
     def finish(self, head: bytes, before: SlavePosition, gtid: Gtid, end: Position) -> LargeGroup:
         """The whole large group; `head` is its GTID event."""
-        spilled, self._spilled, self._is_large = self._spilled, None, False
+        spilled, self._spilled, self.is_large = self._spilled, None, False
         if self._again is not None:
             return LargeGroup(head, end, partial(self._again, before, gtid))
         assert spilled is not None
@@ -90,4 +86,4 @@ class LargeGroups:
         """Drop the group that was begun: its stream has ended in the middle."""
         if self._spilled is not None:
             self._spilled.discard()
-        self._spilled, self._is_large = None, False
+        self._spilled, self.is_large = None, False

@@ -15,13 +15,13 @@ from binlog_storage.log.ranges import GtidRange
 
 from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
-from binlog_pipeline.sources.dump.beginning import beginning
+from binlog_pipeline.sources.dump.beginning import beginning, state_of
 from binlog_pipeline.sources.dump.file_places import FilePlace
 from binlog_pipeline.sources.dump.large_group import LargeGroups
 from binlog_pipeline.sources.dump.link import ServerLink
 from binlog_pipeline.sources.dump.refusals import CAUGHT, is_fatal_to_dump, may_pass, source_error
 from binlog_pipeline.sources.dump.stream import DumpStream
-from binlog_pipeline.wanted import Wanted
+from binlog_pipeline.wanted import Wanted, unreached
 
 _HEARTBEAT_NS: Final = 5_000_000_000
 # Of our session there: reading stands still for as long as rows are made of what was read. The default is 60 s.
@@ -199,12 +199,8 @@ class DumpReader:
 
     def _left(self) -> SlavePosition | None:
         """The part of the end that is not reached: its GTIDs in domains where reading has not come so far."""
-        if self._until is None:
-            return None
-        return SlavePosition(
-            gtid
-            for gtid in self._until
-            if (seen := self._position.get(gtid.domain_id)) is None or seen.seq_no < gtid.seq_no
+        return (
+            None if self._until is None else SlavePosition(unreached(self._until, self._position))
         )
 
     def _falls_back(self) -> bool:
@@ -214,11 +210,7 @@ class DumpReader:
         oldest = beginning(self._address)
         if GtidRange(start=self._position).misses(BinlogState(oldest)) is not None:
             return False
-        try:
-            with ServerLink.open(self._address) as link:
-                state = link.binlog_state()
-        except CAUGHT as error:
-            raise source_error(self._address, error, "asking what is in its binlog") from None
+        state = state_of(self._address, "asking what is in its binlog")
         for gtid in self._position:
             seq_no = state.get(gtid.domain_id, gtid.server_id)
             if state.last(gtid.domain_id) is not None and (seq_no or -1) < gtid.seq_no:

@@ -6,20 +6,39 @@ import socket
 from typing import Final
 
 from binlog_protocol.connection.replica import UpstreamRefused
-from binlog_protocol.errors import MasterFatalError, ProtocolError, RemoteError
+from binlog_protocol.errors import (
+    AccessDenied,
+    ConnectionKilled,
+    HostNotAllowed,
+    MasterFatalError,
+    PrivilegeRequired,
+    ProtocolError,
+    QueryInterrupted,
+    RemoteError,
+    SecureTransportRequired,
+    ServerShutdown,
+    TooManyConnections,
+    TooManyUserConnections,
+)
 
 from binlog_pipeline.errors import DataLost, PipelineError, SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 
-ENGINE_BINLOG_NEEDS_GTID: Final = 4246
-
-# Too many connections, shutdown, interrupted, and the connection or its dump killed: 1040, 1053, 1203, 1317, 1927.
-_PASSING: Final = frozenset({1040, 1053, 1203, 1317, 1927})
+_PASSING: Final = frozenset(
+    kind.errno
+    for kind in (
+        TooManyConnections,
+        ServerShutdown,
+        TooManyUserConnections,
+        QueryInterrupted,
+        ConnectionKilled,
+    )
+)
 _ADVICE: Final = {
-    1045: "is the user right, and the password (passwordFile, passwordEnv)?",
-    1227: "GRANT REPLICATION SLAVE ON *.* TO the account",
-    1130: "the account must be allowed from this machine",
-    3159: "say tls=required",
+    AccessDenied.errno: "is the user right, and the password (passwordFile, passwordEnv)?",
+    PrivilegeRequired.errno: "GRANT REPLICATION SLAVE ON *.* TO the account",
+    HostNotAllowed.errno: "the account must be allowed from this machine",
+    SecureTransportRequired.errno: "say tls=required",
 }
 
 CAUGHT: Final = (OSError, ProtocolError, RemoteError, UpstreamRefused)

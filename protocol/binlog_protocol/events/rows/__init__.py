@@ -1,4 +1,4 @@
-"""Row events, and one plain decoder per value of them.
+"""Row events, and one plain decoder and encoder per value of them.
 
 =====================================  ======================================================================
 column                                 Python value (NULL is None)
@@ -18,8 +18,8 @@ ENUM                                   str, bytes if its character set is binary
 SET                                    the same, members joined by commas; `SetBits` when no labels were logged, and
                                        for members that are no text in their character set
 GEOMETRY                               `Geometry`: SRID and WKB
-column of `Kind` UUID, INET4, INET6    uuid.UUID, ipaddress.IPv4Address, ipaddress.IPv6Address (bytes without it)
-column of `Kind` VECTOR                tuple of float (bytes without it)
+column of `ColumnKind` UUID, INET4, INET6    uuid.UUID, ipaddress.IPv4Address, ipaddress.IPv6Address (bytes without it)
+column of `ColumnKind` VECTOR                tuple of float (bytes without it)
 COMPRESSED columns                     as the plain type
 =====================================  ======================================================================
 """
@@ -37,7 +37,7 @@ from binlog_protocol.events.rows.rows_event import (
 )
 from binlog_protocol.events.rows.strings import EnumIndex, Geometry, SetBits
 from binlog_protocol.events.rows.temporal import ZeroDate
-from binlog_protocol.events.rows.value import Value, read_value
+from binlog_protocol.events.rows.value import Value, read_value, value_size, write_value
 
 __all__ = [
     "ABSENT",
@@ -55,4 +55,6 @@ __all__ = [
     "Value",
     "ZeroDate",
     "read_value",
+    "value_size",
+    "write_value",
 ]

@@ -18,7 +18,7 @@ blobs only where they changed. Version 2 (30..32, 169..171) is MySQL's; MariaDB 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Final, NamedTuple
@@ -26,11 +26,11 @@ from typing import Final, NamedTuple
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, parse_whole
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, build_event, parse_whole
 from binlog_protocol.events.rows.value import Value, read_value
 from binlog_protocol.events.table_map import COLUMNS_MAX, TableMap
 from binlog_protocol.limits import EVENT_BYTES_MAX
-from binlog_protocol.values import Cursor
+from binlog_protocol.values import Cursor, lenenc_int
 
 
 class RowsFlags(IntFlag):
@@ -76,6 +76,11 @@ _KINDS: Final[dict[int, ChangeKind]] = {
     EventType.WRITE_ROWS_COMPRESSED_V1: ChangeKind.INSERT,
     EventType.UPDATE_ROWS_COMPRESSED_V1: ChangeKind.UPDATE,
     EventType.DELETE_ROWS_COMPRESSED_V1: ChangeKind.DELETE,
+}
+_TYPES: Final = {
+    ChangeKind.INSERT: EventType.WRITE_ROWS_V1,
+    ChangeKind.UPDATE: EventType.UPDATE_ROWS_V1,
+    ChangeKind.DELETE: EventType.DELETE_ROWS_V1,
 }
 _VERSION_2: Final = (
     EventType.WRITE_ROWS,
@@ -139,6 +144,33 @@ class RowsEvent:
         kind, table_id, flags, width, present, present_after, end = head
         return cls(kind, table_id, flags, width, present, present_after, event[end:])
 
+    def build(self, server_id: int, *, timestamp: int = 0, header_flags: int = 0) -> bytes:
+        """The event without checksum, version 1, not compressed."""
+        return build_event(
+            _TYPES[self.kind],
+            self.head_bytes() + self.body,
+            server_id=server_id,
+            timestamp=timestamp,
+            flags=header_flags,
+        )
+
+    def head_bytes(self) -> bytes:
+        """The fields in front of the rows."""
+        size = (self.width + 7) // 8
+        bitmaps = (
+            (self.present, self.present_after)
+            if self.kind is ChangeKind.UPDATE
+            else (self.present,)
+        )
+        return b"".join(
+            (
+                self.table_id.to_bytes(6, "little"),
+                self.flags.to_bytes(2, "little"),
+                lenenc_int(self.width),
+                *(bitmap.to_bytes(size, "little") for bitmap in bitmaps),
+            )
+        )
+
     @property
     def ends_statement(self) -> bool:
         return bool(self.flags & RowsFlags.STMT_END)
@@ -183,3 +215,21 @@ def _image(table_map: TableMap, present: int, cursor: Cursor) -> Image:
         values.append(None if nulls & 1 else read_value(column, cursor))
         nulls >>= 1
     return tuple(values)
+
+
+def image_bytes(values: Sequence[bytes | None], present: int) -> bytes:
+    """An image of the columns in the bitmap `present`: of their values as bytes, None for NULL, one for each column."""
+    nulls = count = 0
+    found = []
+    for i, value in enumerate(values):
+        if present >> i & 1:
+            if value is None:
+                nulls |= 1 << count
+            else:
+                found.append(value)
+            count += 1
+    size = (count + 7) // 8
+    nulls |= (1 << 8 * size) - (
+        1 << count
+    )  # the bits behind the last one are 1, as servers have them
+    return nulls.to_bytes(size, "little") + b"".join(found)

@@ -21,13 +21,20 @@ from __future__ import annotations
 import ipaddress
 import struct
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText, decode_text
+from binlog_protocol.errors import BadValue, ProtocolError
+from binlog_protocol.events.charsets import (
+    BINARY_COLLATION,
+    UndecodedText,
+    decode_text,
+    encode_text,
+)
 from binlog_protocol.events.compressed import inflate
+from binlog_protocol.events.numbers import float4_bytes
 from binlog_protocol.events.table_map import Label
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.values import Cursor
@@ -41,6 +48,7 @@ _ALGORITHM_MASK: Final = 0xF0
 _ZLIB: Final = 0x80
 _RAW_DEFLATE: Final = 0x08
 _LENGTH_BYTES: Final = 0x07
+_COMPRESSION_THRESHOLD: Final = 100  # bytes: column_compression_threshold
 
 Text = str | bytes | UndecodedText
 
@@ -188,3 +196,89 @@ def _padded(raw: bytes, size: int) -> bytes:
     if len(raw) > size:
         raise ProtocolError(f"row event: {len(raw)} bytes where {size} are the most")
     return raw.ljust(size, b"\0")
+
+
+# --- the same values into bytes: each raises `BadValue` for one that its column does not hold ---
+
+
+def length_prefixed_bytes(raw: bytes, size_max: int) -> bytes:
+    if len(raw) > size_max:
+        raise BadValue(f"{len(raw)} bytes in a column of {size_max}")
+    return len(raw).to_bytes(1 if size_max <= _SHORT_MAX else 2, "little") + raw
+
+
+def blob_bytes(raw: bytes, length_bytes: int) -> bytes:
+    try:
+        return len(raw).to_bytes(length_bytes, "little") + raw
+    except OverflowError:
+        raise BadValue(f"{len(raw)} bytes, whose length has {length_bytes}") from None
+
+
+def text_bytes(value: object, collation: int | None) -> bytes:
+    """The bytes of a string column: text by its collation, bytes if that is binary or not known."""
+    if isinstance(value, UndecodedText):
+        return value.raw
+    if isinstance(value, bytes) and collation in (None, BINARY_COLLATION):
+        return value
+    if isinstance(value, str) and collation not in (None, BINARY_COLLATION):
+        assert collation is not None
+        return encode_text(value, collation)
+    raise BadValue(f"{type(value).__name__} in a column of collation {collation}")
+
+
+def enum_bytes(value: object, size: int, labels: tuple[Label, ...] | None) -> bytes:
+    """`value` as `enum` gives it; an `EnumIndex` always is one."""
+    if isinstance(value, EnumIndex):
+        index = value.index
+    elif labels is not None and value in labels:
+        index = labels.index(value) + 1
+    elif labels is not None and value == no_label(labels):
+        index = 0
+    else:
+        raise BadValue(f"{value!r} is no label of the ENUM")
+    if not 0 <= index <= (1 << 8 * size) - 1 or (labels is not None and index > len(labels)):
+        raise BadValue(f"label {index} of an ENUM with {len(labels or ())}")
+    return index.to_bytes(size, "little")
+
+
+def set_bytes(value: object, size: int, labels: tuple[Label, ...] | None) -> bytes:
+    """`value` as `set_` gives it; a `SetBits` always is one."""
+    if isinstance(value, SetBits):
+        bits = value.bits
+    elif labels is None or not isinstance(value, str | bytes):
+        raise BadValue(f"{value!r} in a SET")
+    else:
+        bits = 0
+        members: list[str] | list[bytes] = (
+            value.split(",") if isinstance(value, str) else value.split(b",")
+        )
+        for member in members if value else ():
+            if member not in labels:
+                raise BadValue(f"{member!r} is no label of the SET")
+            bits |= 1 << labels.index(member)
+    if bits < 0 or bits >> (8 * size if labels is None else len(labels)):
+        raise BadValue(f"bits {bits:#x} of a SET with {len(labels or ())} labels")
+    return bits.to_bytes(size, "little")
+
+
+def geometry_bytes(value: Geometry) -> bytes:
+    if not value.wkb and not value.srid:
+        return b""
+    return value.srid.to_bytes(_SRID_SIZE, "little") + value.wkb
+
+
+def compressed(plain: bytes) -> bytes:
+    """A value of a COMPRESSED column, shorter if it pays: what `decompressed` reads, and a server would log."""
+    if not plain:
+        return plain
+    if len(plain) >= _COMPRESSION_THRESHOLD:
+        size = (len(plain).bit_length() + 7) // 8
+        stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        data = stream.compress(plain) + stream.flush()
+        if 1 + size + len(data) < 1 + len(plain):
+            return bytes((_ZLIB | _RAW_DEFLATE | size,)) + len(plain).to_bytes(size, "big") + data
+    return b"\0" + plain
+
+
+def vector_bytes(value: tuple[float, ...]) -> bytes:
+    return b"".join(map(float4_bytes, value))

@@ -26,7 +26,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Final
 
-from binlog_protocol.errors import ProtocolError
+from binlog_protocol.errors import BadValue, ProtocolError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.values import Cursor
 
@@ -40,6 +40,16 @@ _OLD_DATETIME_SIZES: Final = (8, 6, 6, 7, 7, 7, 8)
 _OLD_FRACTION_SIZES: Final = (0, 1, 1, 2, 2, 3, 3)
 _OLD_TIME_ZERO_S: Final = 839 * 3600
 _HOURS_MAX: Final = 838
+_UNITS: Final = (
+    1_000_000,
+    100_000,
+    10_000,
+    1000,
+    100,
+    10,
+    1,
+)  # microseconds, by digits after the second
+_PARTS: Final = tuple(reversed(_UNITS))  # of a second, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +203,130 @@ def _checked_time(value: datetime.timedelta) -> datetime.timedelta:
     if abs(value) >= datetime.timedelta(hours=_HOURS_MAX + 1):
         raise ProtocolError(f"row event: a TIME of {value}")
     return value
+
+
+# --- the same values into bytes: each raises `BadValue` for one that its column does not hold, or not exactly ---
+
+
+def date_bytes(value: datetime.date | ZeroDate) -> bytes:
+    if isinstance(value, datetime.datetime):
+        raise BadValue(f"{value!r} in a DATE")
+    _check_day(value)
+    return (value.year << 9 | value.month << 5 | value.day).to_bytes(3, "little")
+
+
+def time2_bytes(value: datetime.timedelta, digits: int) -> bytes:
+    size = (digits + 1) // 2
+    negative, hours, minutes, seconds, microsecond = _clock(value)
+    number = (hours << 12 | minutes << 6 | seconds) << 8 * size
+    number |= _fraction_number(microsecond, digits)
+    zero = 0x80 << 8 * (_TIME2_SIZE + size - 1)
+    return (zero - number if negative else zero + number).to_bytes(_TIME2_SIZE + size, "big")
+
+
+def datetime2_bytes(value: datetime.datetime | ZeroDate, digits: int) -> bytes:
+    _check_moment(value)
+    day = (value.year * 13 + value.month) << 22 | value.day << 17
+    clock = value.hour << 12 | value.minute << 6 | value.second
+    whole = (day | clock) + (1 << 39)
+    return whole.to_bytes(_DATETIME2_SIZE, "big") + _fraction_bytes(value.microsecond, digits)
+
+
+def timestamp2_bytes(value: datetime.datetime | ZeroDate, digits: int) -> bytes:
+    seconds, microsecond = _since_epoch(value)
+    return seconds.to_bytes(_TIMESTAMP_SIZE, "big") + _fraction_bytes(microsecond, digits)
+
+
+def old_time_bytes(value: datetime.timedelta, digits: int | None) -> bytes:
+    """`digits` as for `old_time`."""
+    negative, hours, minutes, seconds, microsecond = _clock(value)
+    if not digits:
+        _in_units(microsecond, 0)
+        number = hours * 10000 + minutes * 100 + seconds
+        return (-number if negative else number).to_bytes(_OLD_TIME_SIZES[0], "little", signed=True)
+    clock = (hours * 60 + minutes) * 60 + seconds
+    number = clock * _PARTS[digits] + _in_units(microsecond, digits)
+    zero = _OLD_TIME_ZERO_S * _PARTS[digits]
+    return (zero - number if negative else zero + number).to_bytes(_OLD_TIME_SIZES[digits], "big")
+
+
+def old_datetime_bytes(value: datetime.datetime | ZeroDate, digits: int | None) -> bytes:
+    """`digits` as for `old_time`."""
+    _check_moment(value)
+    fraction = _in_units(value.microsecond, digits or 0)
+    if not digits:
+        day = (value.year * 100 + value.month) * 100 + value.day
+        clock = (value.hour * 100 + value.minute) * 100 + value.second
+        return (day * 1_000_000 + clock).to_bytes(_OLD_DATETIME_SIZES[0], "little")
+    number = ((value.year * 13 + value.month) * 32 + value.day) * 24 + value.hour
+    number = ((number * 60 + value.minute) * 60 + value.second) * _PARTS[digits] + fraction
+    return number.to_bytes(_OLD_DATETIME_SIZES[digits], "big")
+
+
+def old_timestamp_bytes(value: datetime.datetime | ZeroDate, digits: int | None) -> bytes:
+    """`digits` as for `old_time`."""
+    seconds, microsecond = _since_epoch(value)
+    fraction = _in_units(microsecond, digits or 0)
+    if not digits:
+        return seconds.to_bytes(_TIMESTAMP_SIZE, "little")
+    return seconds.to_bytes(_TIMESTAMP_SIZE, "big") + fraction.to_bytes(
+        _OLD_FRACTION_SIZES[digits], "big"
+    )
+
+
+def _in_units(microsecond: int, digits: int) -> int:
+    """In units of the last digit after the second."""
+    units, lost = divmod(microsecond, _UNITS[digits])
+    if lost:
+        raise BadValue(f"{microsecond} microseconds in a column with {digits} digits for them")
+    return units
+
+
+def _fraction_number(microsecond: int, digits: int) -> int:
+    """In the units of the bytes: an odd number of digits is logged as the next even one."""
+    _in_units(microsecond, digits)
+    number: int = microsecond // 100 ** (3 - (digits + 1) // 2)
+    return number
+
+
+def _fraction_bytes(microsecond: int, digits: int) -> bytes:
+    return _fraction_number(microsecond, digits).to_bytes((digits + 1) // 2, "big")
+
+
+def _check_day(value: datetime.date | ZeroDate) -> None:
+    if not (0 <= value.year <= 9999 and 0 <= value.month <= 12 and 0 <= value.day <= 31):
+        raise BadValue(f"{value!r}: no date")
+
+
+def _check_moment(value: datetime.datetime | ZeroDate) -> None:
+    _check_day(value)
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            raise BadValue(f"{value!r} in a DATETIME, which has no time zone")
+        return
+    is_clock = 0 <= value.hour <= 23 and 0 <= value.minute <= 59 and 0 <= value.second <= 59
+    if not (is_clock and 0 <= value.microsecond < _MICROSECONDS):
+        raise BadValue(f"{value!r}: no time of day")
+
+
+def _since_epoch(value: datetime.datetime | ZeroDate) -> tuple[int, int]:
+    """Seconds and microseconds; the zero timestamp is no seconds at all."""
+    if isinstance(value, ZeroDate):
+        if value != ZERO_TIMESTAMP:
+            raise BadValue(f"{value!r} in a TIMESTAMP")
+        return 0, 0
+    if value.tzinfo is None:
+        raise BadValue(f"{value!r} in a TIMESTAMP: its time zone is not said")
+    seconds = (value - _EPOCH) // datetime.timedelta(seconds=1)
+    if not 0 <= seconds < 1 << 8 * _TIMESTAMP_SIZE or value == _EPOCH:
+        raise BadValue(f"{value!r} in a TIMESTAMP")
+    return seconds, value.microsecond
+
+
+def _clock(value: datetime.timedelta) -> tuple[bool, int, int, int, int]:
+    """Whether it is negative; hours, minutes, seconds, microseconds."""
+    if abs(value) >= datetime.timedelta(hours=_HOURS_MAX + 1):
+        raise BadValue(f"{value!r} in a TIME")
+    whole, rest = divmod(abs(value), datetime.timedelta(seconds=1))
+    minutes, seconds = divmod(whole, 60)
+    return value < datetime.timedelta(), minutes // 60, minutes % 60, seconds, rest.microseconds

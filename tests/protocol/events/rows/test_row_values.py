@@ -20,7 +20,7 @@ from binlog_protocol.events.rows import (
     ZeroDate,
     read_value,
 )
-from binlog_protocol.events.table_map import Column, Kind
+from binlog_protocol.events.table_map import ColumnKind, TableColumn
 from binlog_protocol.values import Cursor
 
 T = ColumnType
@@ -32,11 +32,11 @@ NO_TEXT = UndecodedText(b"\xe9", UTF8MB4)
 
 def column(
     type_: ColumnType, size: int = 0, digits: int = 0, scale: int = 0, **more: object
-) -> Column:
-    return Column(ColumnLayout(type_, size, digits, scale), True, **more)  # type: ignore[arg-type]
+) -> TableColumn:
+    return TableColumn(ColumnLayout(type_, size, digits, scale), True, **more)  # type: ignore[arg-type]
 
 
-def read(col: Column, data: str | bytes) -> Value:
+def read(col: TableColumn, data: str | bytes) -> Value:
     raw = bytes.fromhex(data) if isinstance(data, str) else data
     cursor = Cursor(raw, "value")
     value = read_value(col, cursor)
@@ -68,7 +68,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("col", "data", "value"), NUMBERS)
-def test_numbers(col: Column, data: str, value: Value) -> None:
+def test_numbers(col: TableColumn, data: str, value: Value) -> None:
     found = read(col, data)
     assert found == value
     assert str(found) == str(value)
@@ -121,7 +121,7 @@ TEMPORALS = [
 
 
 @pytest.mark.parametrize(("col", "data", "value"), TEMPORALS)
-def test_temporals(col: Column, data: str, value: Value) -> None:
+def test_temporals(col: TableColumn, data: str, value: Value) -> None:
     assert read(col, data) == value
 
 
@@ -167,15 +167,19 @@ STRINGS = [
     (column(T.SET, 1, labels=("a", NO_TEXT)), b"\3", SetBits(3)),
     (column(T.GEOMETRY, 4), prefixed(b"\xe6\x10\0\0" + b"wkb", 4), Geometry(4326, b"wkb")),
     (column(T.GEOMETRY, 4), prefixed(b"", 4), Geometry(0, b"")),
-    (column(T.STRING, 16, collation=BINARY, kind=Kind.UUID), prefixed(b"\1" * 15), uuid.UUID(bytes=b"\1" * 15 + b"\0")),
-    (column(T.STRING, 4, kind=Kind.INET4), prefixed(b"\x0a"), ipaddress.IPv4Address("10.0.0.0")),
-    (column(T.STRING, 16, kind=Kind.INET6), prefixed(b""), ipaddress.IPv6Address("::")),
-    (column(T.VARCHAR, 8, kind=Kind.VECTOR), prefixed(bytes.fromhex("0000803f000020c0")), (1.0, -2.5)),
+    (
+        column(T.STRING, 16, collation=BINARY, kind=ColumnKind.UUID),
+        prefixed(b"\1" * 15),
+        uuid.UUID(bytes=b"\1" * 15 + b"\0"),
+    ),
+    (column(T.STRING, 4, kind=ColumnKind.INET4), prefixed(b"\x0a"), ipaddress.IPv4Address("10.0.0.0")),
+    (column(T.STRING, 16, kind=ColumnKind.INET6), prefixed(b""), ipaddress.IPv6Address("::")),
+    (column(T.VARCHAR, 8, kind=ColumnKind.VECTOR), prefixed(bytes.fromhex("0000803f000020c0")), (1.0, -2.5)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("col", "data", "value"), STRINGS)
-def test_strings(col: Column, data: bytes, value: Value) -> None:
+def test_strings(col: TableColumn, data: bytes, value: Value) -> None:
     assert read(col, data) == value
 
 
@@ -199,13 +203,13 @@ REFUSED = [
     (column(T.ENUM, 1, labels=("a",)), b"\2"),
     (column(T.SET, 1, labels=("a",)), b"\2"),
     (column(T.GEOMETRY, 4), prefixed(b"abc", 4)),
-    (column(T.STRING, 20, kind=Kind.UUID), prefixed(b"x" * 17)),
-    (column(T.VARCHAR, 8, kind=Kind.VECTOR), prefixed(b"abc")),
+    (column(T.STRING, 20, kind=ColumnKind.UUID), prefixed(b"x" * 17)),
+    (column(T.VARCHAR, 8, kind=ColumnKind.VECTOR), prefixed(b"abc")),
 ]
 
 
 @pytest.mark.parametrize(("col", "data"), REFUSED)
-def test_refused(col: Column, data: bytes) -> None:
+def test_refused(col: TableColumn, data: bytes) -> None:
     with pytest.raises(ProtocolError):
         read(col, data)
 

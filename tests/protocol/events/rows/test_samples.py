@@ -17,9 +17,9 @@ import pytest
 from binlog_protocol.event_text import Choice, SqlForm
 from binlog_protocol.event_text.literals import sql_literal
 from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import split_events
 from binlog_protocol.events.rows import ROWS_TYPES, Absent, ChangeKind, Image, RowsEvent, Value
-from binlog_protocol.events.table_map import Column, TableMap
-from binlog_protocol.groups.event_group import split_events
+from binlog_protocol.events.table_map import TableColumn, TableMap
 
 from tests.protocol.events.rows import samples
 from tests.protocol.events.rows.samples import Shown
@@ -32,7 +32,7 @@ HEADS = {
 TWO_PHASE = "118-alter-two-phase"
 
 
-def as_printed(value: Value, column: Column) -> bytes | None:
+def as_printed(value: Value, column: TableColumn) -> bytes | None:
     if isinstance(value, bytes):
         # The samples were kept as text, with U+FFFD for what is not UTF-8.
         return value.decode("utf-8", "replace").encode()

@@ -15,14 +15,13 @@ from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
 from binlog_protocol.events.compressed import plain_begin, uncompressed
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, build_event
+from binlog_protocol.events.header import HEADER_SIZE, build_event, split_events
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import ABSENT, ROWS_TYPES, ChangeKind, RowsEvent, RowsFlags
 from binlog_protocol.events.statement_context import IntvarEvent, RandEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.events.table_map import KeyPart, Label, TableMap
-from binlog_protocol.groups.event_group import split_events
 
 from tests.protocol.events.rows import samples
 

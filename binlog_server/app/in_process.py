@@ -1,0 +1,65 @@
+"""A server in a thread of this process: for programs and tests that want a master without a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from binlog_server.app.app import Server, call_soon
+from binlog_server.settings.config import Config
+from binlog_server.store.store_directory import StoreDirectory
+
+
+@contextlib.contextmanager
+def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
+    """A server on a store directory, with tables, until the end of the block; `server.master` changes its tables.
+
+    `options`: by the names of the configuration file; `listen_port` is any free one by default, `server.port` tells it.
+    Signals, the log and limits of the process stay as they are. Raises `ConfigError`, `StorageError`, `OSError`.
+    """
+    config = Config(
+        binlog_directory=Path(directory), **{"listen_port": 0, "local_tables": True, **options}
+    )
+    started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        store = StoreDirectory(config.binlog_directory, config.store_options(), background=False)
+        try:
+            server = Server(config, store)
+            store.start()  # not before the server has set its holds on files
+            await server.start()
+        except BaseException:
+            store.close()
+            raise
+        stop = asyncio.Event()
+        started.set_result((server, asyncio.get_running_loop(), stop))
+        await stop.wait()
+        await server.stop()
+
+    def run() -> None:
+        try:
+            uvloop.run(serve())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=run, name="binlog-server")
+    thread.start()
+    try:
+        server, loop, stop = started.result()
+    except BaseException:
+        thread.join()
+        raise
+    try:
+        yield server
+    finally:
+        call_soon(loop, stop.set)
+        thread.join()

@@ -1,0 +1,255 @@
+"""JSON texts as MariaDB's functions read them: places in a text, by a path. A value is the text that stands there.
+
+The standard library reads each value; it is only asked where it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from binlog_protocol.errors import NotSupportedYet
+
+CHARS_MAX: Final = 128 * 1024
+"""Characters of a text, at most: the library reads it in one go, while no other thread runs."""
+DEPTH_MAX: Final = 32
+"""Arrays and objects within each other, as in MariaDB."""
+_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_PIECES: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[,:]|[ \t\r\n]+', re.DOTALL)
+_PATH_CHARS_MAX: Final = 1024
+_STEP: Final = re.compile(
+    r"""\s*(?:(?P<any>\*\*)
+    |\.\s*(?:(?P<every>\*)|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<key>[^\s.\[\]"*]+))
+    |\[\s*(?:(?P<all>\*)|(?P<last>last)?\s*(?P<index>-?\s*[0-9]{1,9})?)\s*\])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One step of a path.
+
+    key: a member's name; "*" with `is_every` for all of them.
+    index: an element; from the end if below 0.
+    is_deep: `**`: this value and all within it.
+    """
+
+    key: str | None = None
+    index: int | None = None
+    is_every: bool = False
+    is_deep: bool = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is [0], which of a value that is no array is the value itself."""
+        return self.index == 0 and not self.is_every
+
+
+@lru_cache(maxsize=32)
+def path(text: str) -> tuple[PathStep, ...] | None:
+    """The steps of a path; None if it is none."""
+    text = text[:_PATH_CHARS_MAX].strip()
+    if not text.startswith("$"):
+        return None
+    at, steps = 1, []
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            return None
+        at = found.end()
+        if found["any"]:
+            steps.append(PathStep(is_deep=True))
+        elif found["every"]:
+            steps.append(PathStep(key="*", is_every=True))
+        elif found["all"]:
+            steps.append(PathStep(index=0, is_every=True))
+        elif found["quoted"] is not None:
+            steps.append(PathStep(key=re.sub(r"\\(.)", r"\1", found["quoted"])))
+        elif found["key"] is not None:
+            steps.append(PathStep(key=found["key"]))
+        elif found["index"] is None and found["last"] is None:
+            return None
+        else:
+            offset = int((found["index"] or "0").replace(" ", ""))
+            steps.append(PathStep(index=offset - 1 if found["last"] else offset))
+    return None if steps and steps[-1].is_deep else tuple(steps)
+
+
+def bounds(text: str) -> tuple[int, int] | None:
+    """Where the value of a text begins and ends; None if it is no JSON.
+
+    Raises `NotSupportedYet` (1235) for a long one.
+    """
+    if len(text) > CHARS_MAX:
+        raise NotSupportedYet(f"JSON of more than {CHARS_MAX} characters")
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth += (bracket[0] in "[{") - (bracket[0] in "]}")
+        if depth > DEPTH_MAX:
+            return None
+    begin = _blanks(text, 0)
+    try:
+        end = _end(text, begin)
+    except (ValueError, RecursionError):
+        return None
+    return (begin, end) if _blanks(text, end) == len(text) else None
+
+
+def _blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _end(text: str, at: int) -> int:
+    return _DECODER.raw_decode(text, at)[1]
+
+
+def members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+    """The members of the object, or the elements of the array, that begins there: name or index, begin and end."""
+    is_object, closing, count = text[at] == "{", "}" if text[at] == "{" else "]", 0
+    at = _blanks(text, at + 1)
+    while text[at] != closing:
+        name: str | int = count
+        if is_object:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _blanks(text, _blanks(text, at) + 1)
+        end = _end(text, at)
+        yield name, at, end
+        count += 1
+        at = _blanks(text, end)
+        if text[at] == ",":
+            at = _blanks(text, at + 1)
+
+
+def _nobody_looks() -> None:
+    """A `tick` of those who count nothing."""
+
+
+def is_container(text: str, at: int) -> bool:
+    """Whether an object or an array begins there."""
+    return text[at] in "{["
+
+
+def found(
+    text: str,
+    within: tuple[int, int],
+    steps: tuple[PathStep, ...],
+    tick: Callable[[], None] = _nobody_looks,
+) -> Iterator[tuple[int, int]]:
+    """Where the values of a path begin and end, in their order.
+
+    Args:
+        tick: called for each value that is looked at: of several ** in a path there are ever more. It may raise.
+    """
+    tick()
+    if not steps:
+        yield within
+        return
+    step, rest = steps[0], steps[1:]
+    begin = within[0]
+    if step.is_deep:
+        yield from _deep(text, within, rest, tick, DEPTH_MAX)
+    elif text[begin] == "{":
+        if step.key is None:
+            if step.is_first:
+                yield from found(text, within, rest, tick)
+            return
+        for name, start, end in members(text, begin):
+            if step.is_every or name == step.key:
+                yield from found(text, (start, end), rest, tick)
+    elif text[begin] == "[":
+        if step.index is None:
+            return
+        elements = list(members(text, begin))
+        at = step.index if step.index >= 0 else len(elements) + step.index
+        for i, start, end in elements:
+            if step.is_every or i == at:
+                yield from found(text, (start, end), rest, tick)
+    elif step.is_first:
+        yield from found(text, within, rest, tick)
+
+
+def _deep(
+    text: str,
+    within: tuple[int, int],
+    rest: tuple[PathStep, ...],
+    tick: Callable[[], None],
+    depth: int,
+) -> Iterator[tuple[int, int]]:
+    yield from found(text, within, rest, tick)
+    if is_container(text, within[0]) and depth:
+        for _, start, end in members(text, within[0]):
+            yield from _deep(text, (start, end), rest, tick, depth - 1)
+
+
+def is_plural(steps: tuple[PathStep, ...]) -> bool:
+    """Whether a path may have more than one value."""
+    return any(step.is_every or step.is_deep for step in steps)
+
+
+def loose(text: str) -> str:
+    """A text of JSON with a blank behind each comma and colon, and no other, as MariaDB's functions give it."""
+    return _PIECES.sub(_respaced, text)
+
+
+def _respaced(piece: re.Match[str]) -> str:
+    found = piece[0]
+    return f"{found} " if found in ",:" else "" if found.isspace() else found
+
+
+def unquoted(text: str) -> str:
+    """The text that a JSON string says; what is none stays as it is."""
+    if not text.startswith('"'):
+        return text
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return text
+    return _whole(str(value)) if end == len(text) else text
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, which JSON can say by \\u."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def quoted(text: str) -> str:
+    """A text as a JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def kind_of(text: str, at: int) -> str:
+    """The type of the value that begins there, as JSON_TYPE says it."""
+    first = text[at]
+    match first:
+        case "{":
+            return "OBJECT"
+        case "[":
+            return "ARRAY"
+        case '"':
+            return "STRING"
+        case "t" | "f":
+            return "BOOLEAN"
+        case "n":
+            return "NULL"
+    return "INTEGER" if re.fullmatch(r"-?[0-9]+", text[at : _end(text, at)]) else "DOUBLE"
+
+
+def depth_of(text: str, at: int) -> int:
+    """How deep the value that begins there is: 1 for a number."""
+    if not is_container(text, at):
+        return 1
+    return 1 + max((depth_of(text, start) for _, start, _ in members(text, at)), default=0)

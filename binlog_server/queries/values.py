@@ -1,0 +1,601 @@
+"""Values of expressions: as numbers, texts and times; compared and printed as MariaDB does.
+
+`Type.form` says what a value is in Python. NULL is None, and comes to none of these functions.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import sys
+import unicodedata
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from typing import Any, Final, Self
+
+from binlog_protocol.errors import NotSupportedYet
+from binlog_protocol.events.rows.strings import Inet6
+from binlog_protocol.tables.collation import collation_key
+from binlog_protocol.tables.row_format import uuid_order
+
+from binlog_server.queries.types import (
+    DECIMAL_DIGITS_MAX,
+    HEX,
+    HYBRID,
+    INET4,
+    LABEL,
+    NATIVE,
+    UUID,
+    YEAR,
+    Type,
+    ValueForm,
+)
+
+Value = int | Decimal | float | str | bytes | None
+
+
+class Single(float):
+    """A value of a FLOAT column: it is printed with six digits."""
+
+    def __str__(self) -> str:
+        return double_text(float(f"{self:.6g}"))
+
+
+class Year(int):
+    """A value of a YEAR column: it is printed with four digits."""
+
+    def __str__(self) -> str:
+        return f"{int(self):04d}"
+
+
+class Label(str):
+    """A value of an ENUM or SET column: a text, which is a number where one is wanted.
+
+    number: of the label, from 1; of a SET a bit for each label.
+    """
+
+    __slots__ = ("number",)
+    number: int
+
+    def __new__(cls, text: str, number: int) -> Self:
+        made = super().__new__(cls, text)
+        made.number = number
+        return made
+
+
+class Native(str):
+    """A value of a UUID, INET4 or INET6 column: a text, which is compared by its bytes."""
+
+    __slots__ = ("order",)
+    order: bytes
+
+    def __new__(cls, text: str, order: bytes) -> Self:
+        made = super().__new__(cls, text)
+        made.order = order
+        return made
+
+
+# Exact: no DECIMAL of MariaDB has more digits, and none of ours becomes longer on the way.
+EXACT: Final = Context(prec=200)
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,40}")
+_NUMBER: Final = re.compile(r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)")
+_NUMBER_ALONE: Final = re.compile(_NUMBER.pattern + r"\s*")
+_INTEGER_ALONE: Final = re.compile(r"[-+]?[0-9]+\s*")
+_NUMBER_CHARS_MAX: Final = 400
+_MOMENT_CHARS_MAX: Final = 256
+_DOUBLE_MAX: Final = sys.float_info.max  # no value of MariaDB is infinite
+_FIXED_DIGITS_MAX: Final = 15  # a DOUBLE with its point further off is printed with an exponent
+_DATETIME: Final = re.compile(
+    r"(\d{1,4})[-/.:](\d{1,2})[-/.:](\d{1,2})"
+    r"(?:(?:T|\s+)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
+    re.ASCII,
+)
+_DIGITS: Final = re.compile(r"(\d{6}|\d{8}|\d{12}|\d{14})(?:\.(\d*))?(?!\d)", re.ASCII)
+_TIME: Final = re.compile(
+    r"(-)?(?:(\d{1,2})\s+)?(\d{1,4}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII
+)
+_TIME_DIGITS: Final = re.compile(r"(-)?(\d{1,7})(?:\.(\d*))?(?!\d)", re.ASCII)
+_TIME_MAX: Final = timedelta(hours=838, minutes=59, seconds=59)
+I64_MIN, I64_MAX, U64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+# --- numbers ---
+
+
+def number_in(value: str) -> float:
+    """The number that a text begins with, else 0."""
+    found = _NUMBER.match(value.lstrip()[:_NUMBER_CHARS_MAX])
+    return max(-_DOUBLE_MAX, min(float(found[1]), _DOUBLE_MAX)) if found else 0.0
+
+
+def is_number(value: str) -> bool:
+    """Whether a text is a number and nothing else, but for blanks."""
+    return _NUMBER_ALONE.fullmatch(value.strip()[:_NUMBER_CHARS_MAX]) is not None
+
+
+def is_integer(value: str) -> bool:
+    """Whether a text is an integer and nothing else, but for blanks."""
+    return _INTEGER_ALONE.fullmatch(value.strip()[:_NUMBER_CHARS_MAX]) is not None
+
+
+def as_number(value: Any, kind: Type) -> int | Decimal | float:
+    """A value where a number is wanted; its type is then `types.numeric`."""
+    match kind.form:
+        case ValueForm.INT | ValueForm.DECIMAL | ValueForm.DOUBLE:
+            return value  # type: ignore[no-any-return]
+        case ValueForm.TEXT:
+            return value.number if isinstance(value, Label) else number_in(value)
+        case ValueForm.BYTES if kind.code == HYBRID:
+            return int.from_bytes(value[-8:], "big")
+        case ValueForm.BYTES if kind.code == HEX:
+            return as_integer(value, kind)
+        case ValueForm.BYTES:
+            return number_in(value.decode("latin-1"))
+        case ValueForm.NULL:
+            return 0
+    digits = re.sub(r"[^0-9.]", "", value)
+    sign = -1 if value[:1] == "-" else 1
+    return sign * (Decimal(digits) if "." in digits else int(digits))
+
+
+def as_double(value: Any, kind: Type) -> float:
+    """A value as a DOUBLE."""
+    return float(as_number(value, kind))
+
+
+def as_decimal(value: Any, kind: Type) -> Decimal:
+    """A value as a DECIMAL, the largest one for what is larger. 0 for what is no number."""
+    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code != HYBRID:
+        found = _NUMBER.match(as_text(value, kind).lstrip()[:_NUMBER_CHARS_MAX])
+        exact = EXACT.create_decimal(found[1]) if found else Decimal(0)
+    else:
+        number = as_number(value, kind)
+        exact = EXACT.create_decimal(repr(number) if isinstance(number, float) else number)
+    exact = max(-DECIMAL_MAX, min(exact, DECIMAL_MAX))
+    return exact if exact.adjusted() > -_SMALLEST else Decimal(0)
+
+
+DECIMAL_MAX: Final = Decimal(10) ** DECIMAL_DIGITS_MAX - 1
+"""The largest DECIMAL."""
+_SMALLEST: Final = 90  # places behind the point that a DECIMAL cannot have
+
+
+def rounded(value: Decimal, scale: int) -> Decimal:
+    """To so many digits behind the point; halves away from 0."""
+    return value.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, EXACT)
+
+
+def cut(value: Decimal, scale: int) -> Decimal:
+    """To so many digits behind the point, towards 0."""
+    return value.quantize(Decimal((0, (1,), -scale)), ROUND_DOWN, EXACT)
+
+
+def negated(number: Any) -> Any:
+    """A number with the other sign, with all its digits: Python's own minus would round a DECIMAL."""
+    return EXACT.minus(number) if isinstance(number, Decimal) else -number
+
+
+def as_integer(value: Any, kind: Type) -> int:
+    """A value as an integer; a text up to its first other character, other numbers rounded."""
+    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code != HYBRID:
+        found = _INTEGER.match(as_text(value, kind).lstrip()[:_NUMBER_CHARS_MAX])
+        return int(found[0]) if found else 0
+    number = as_number(value, kind)
+    if isinstance(number, int):
+        return number
+    if isinstance(number, float):
+        return round(max(min(number, U64_MAX), I64_MIN))
+    return int(rounded(number, 0))
+
+
+def is_true(value: Any, kind: Type) -> bool:
+    """Whether a condition holds."""
+    return as_number(value, kind) != 0
+
+
+# --- texts ---
+
+
+def double_text(value: float) -> str:
+    """A DOUBLE as MariaDB prints it: its shortest digits, with an exponent where the point is far off."""
+    if value == 0:
+        return "-0" if str(value)[0] == "-" else "0"
+    if value != value or value in (float("inf"), float("-inf")):
+        return "0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    point = len(digits) + exponent
+    shown = "".join(map(str, digits))
+    if -_FIXED_DIGITS_MAX < point <= _FIXED_DIGITS_MAX:
+        shown = f"{Decimal((0, digits, exponent)):f}"
+    else:
+        shown = shown[0] + ("." + shown[1:] if len(shown) > 1 else "") + f"e{point - 1}"
+    return "-" + shown if sign else shown
+
+
+def as_text(value: Any, kind: Type) -> str:
+    """A value as MariaDB prints it."""
+    match value:
+        case str():
+            return value
+        case bytes():
+            return value.decode("utf-8", "surrogateescape")
+    padded = kind.padded_to
+    return _number_text(value, kind).rjust(padded, "0") if padded else _number_text(value, kind)
+
+
+def _number_text(value: Any, kind: Type) -> str:
+    match value:
+        case Decimal() if kind.form is ValueForm.DECIMAL:
+            return f"{rounded(value, kind.decimals):f}"
+        case Decimal():
+            return f"{value:f}"
+        case float() if kind.form is ValueForm.DOUBLE and kind.decimals < _FIXED_DOUBLE:
+            return f"{value:.{kind.decimals}f}"
+        case float() if type(value) is float:
+            return double_text(value)
+    return str(value)
+
+
+_FIXED_DOUBLE: Final = 31  # decimals of a DOUBLE below this are printed as so many digits
+
+
+def as_bytes(value: Any, kind: Type) -> bytes:
+    """A value as the bytes of its text."""
+    if isinstance(value, bytes):
+        return value
+    return as_text(value, kind).encode("utf-8", "surrogateescape")
+
+
+@lru_cache(maxsize=4096)
+def _folded_before(value: str) -> str:
+    return _folded(value)
+
+
+def _folded(value: str) -> str:
+    plain = unicodedata.normalize("NFD", value.replace("\u00df", "s"))
+    kept = "".join(c for c in plain if not unicodedata.combining(c))
+    return kept.upper().rstrip(" ")
+
+
+def collated(value: str) -> str:
+    """What texts are compared by: no case, no accents, no blanks at the end."""
+    if value.isascii() or len(value) > _FOLDED_CHARS_MAX:
+        return upper(value).rstrip(" ")
+    return _folded_before(value) if len(value) <= _KEPT_CHARS_MAX else _folded(value)
+
+
+_FOLDED_CHARS_MAX: Final = 4096
+_KEPT_CHARS_MAX: Final = 64  # of a text that is folded once for many rows: what is kept is small
+
+
+def converted(value: Any, kind: Type, target: Type) -> Any:
+    """A value of one type as one of another: where CASE, COALESCE or UNION have several."""
+    if value is None or kind.form is target.form:
+        if target.form is ValueForm.DECIMAL and value is not None:
+            return rounded(value, target.decimals)
+        return value
+    match target.form:
+        case ValueForm.TEXT:
+            return as_text(value, kind)
+        case ValueForm.BYTES:
+            return as_bytes(value, kind)
+        case ValueForm.DOUBLE:
+            return as_double(value, kind)
+        case ValueForm.DECIMAL:
+            return rounded(as_decimal(value, kind), target.decimals)
+        case ValueForm.INT:
+            return as_integer(value, kind)
+        case ValueForm.DATETIME:
+            at = datetime_in(as_text(value, kind))
+            return None if at is None else datetime_text(at, target.decimals)
+    return value
+
+
+def upper(value: str) -> str:
+    """UPPER. In parts: for a long text that is not ASCII it takes 25 ms, in which no other thread runs."""
+    return "".join([part.upper() for part in _parts(value)])
+
+
+def lower(value: str) -> str:
+    """LOWER, as `upper`."""
+    return "".join([part.lower() for part in _parts(value)])
+
+
+def _parts(value: str) -> list[str]:
+    return [value[at : at + _PART_CHARS] for at in range(0, len(value), _PART_CHARS)]
+
+
+_PART_CHARS: Final = 32 * 1024
+
+# --- comparing ---
+
+Key = Callable[[Any], Any]
+
+
+def comparable(left: Type, right: Type) -> tuple[Key, Key]:
+    """What makes values of two types comparable with each other, by Python's operators."""
+    forms = {left.form, right.form}
+    if ValueForm.NULL in forms:
+        return _same, _same
+    native = left.code if left.code in NATIVE else right.code
+    if native in NATIVE:
+        return _native_of(left, native), _native_of(right, native)
+    if YEAR in (left.code, right.code) and not (left.is_time or right.is_time):
+        return _year_of(left), _year_of(right)
+    if forms <= {ValueForm.TEXT, ValueForm.BYTES}:
+        collation = left.collation or right.collation
+        if forms == {ValueForm.TEXT} and collation:
+            if right.collation not in (0, collation):
+                raise NotSupportedYet("texts of two collations, compared with each other")
+            return (_collated_as(collation),) * 2
+        if forms == {ValueForm.TEXT} and not (left.is_exact or right.is_exact):
+            return collated, collated
+        return _bytes_of(left), _bytes_of(right)
+    if left.is_time or right.is_time:
+        if left.form == right.form or not (left.is_number or right.is_number):
+            form = (
+                ValueForm.TIME
+                if ValueForm.TIME in forms and ValueForm.DATETIME not in forms
+                else ValueForm.DATETIME
+            )
+            form = left.form if left.form == right.form else form
+            return _time_of(left, form), _time_of(right, form)
+        return _number_of(left), _number_of(right)
+    if ValueForm.DOUBLE in forms or not (left.is_number and right.is_number):
+        return _double_of(left), _double_of(right)
+    return _same, _same
+
+
+def _collated_as(collation: int) -> Key:
+    """Texts of a column, by its collation; what is half a character stays as it is."""
+    return lambda value: collation_key(value.encode("utf-8", "replace"), collation)
+
+
+def sort_key(kind: Type) -> Key:
+    """What values of one type are ordered by."""
+    return _number_of(kind) if kind.code == LABEL else comparable(kind, kind)[0]
+
+
+def _native_of(kind: Type, native: int) -> Key:
+    """The bytes of a value as those of a UUID or address."""
+
+    def key(value: Any) -> bytes | _NoNative:
+        if isinstance(value, Native):
+            return value.order
+        read = native_in(native, value) if kind.form in (ValueForm.TEXT, ValueForm.BYTES) else None
+        return _NO_NATIVE if read is None else read.order
+
+    return key
+
+
+class _NoNative:
+    """What is no UUID or address: no comparison with it is true."""
+
+    def _false(self, other: object) -> bool:
+        return False
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _false
+    __hash__ = object.__hash__
+
+
+_NO_NATIVE: Final = _NoNative()
+
+
+def native_in(kind: int, given: str | bytes) -> Native | None:
+    """The UUID or address of a type of `NATIVE` that a text says; None if it says none."""
+    text = given.decode("utf-8", "surrogateescape") if isinstance(given, bytes) else given
+    if kind == UUID:
+        if not _UUID_TEXT.fullmatch(text):
+            return None
+        raw = bytes.fromhex(text.replace("-", ""))
+        if raw[6] >= _HIGH_BIT > raw[8] > 0:  # MariaDB could not tell its order in the row
+            return None
+        return native_of(kind, raw)
+    dotted = _DOTTED.fullmatch(text)
+    four = bytes(int(part) for part in dotted.groups()) if dotted and _is_dotted(dotted) else None
+    if kind == INET4:
+        return None if four is None else native_of(kind, four)
+    if four is not None:
+        return native_of(kind, _MAPPED + four)
+    try:
+        return None if "%" in text else native_of(kind, ipaddress.IPv6Address(text).packed)
+    except ValueError:
+        return None
+
+
+def _is_dotted(found: re.Match[str]) -> bool:
+    return all(int(part) < 256 for part in found.groups())
+
+
+def native_of(kind: int, raw: bytes) -> Native:
+    """The value of these bytes, in the order of the text."""
+    if kind == UUID:
+        return Native(str(uuid.UUID(bytes=raw)), uuid_order(raw))
+    if kind == INET4:
+        return Native(".".join(map(str, raw)), raw)
+    return Native(str(Inet6(raw)), raw)
+
+
+def native_hex(value: Native) -> str:
+    """The bytes of a UUID or address in the order of its text, as HEX() gives them."""
+    return value.replace("-", "").upper() if "-" in value else value.order.hex().upper()
+
+
+_UUID_TEXT: Final = re.compile(r"[0-9a-f](?:-*[0-9a-f]){31}", re.ASCII | re.IGNORECASE)
+_DOTTED: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+_HIGH_BIT: Final = 0x80
+
+
+def _year_of(kind: Type) -> Key:
+    """A year, as which a number of two digits that is written in the statement counts, too."""
+    is_written = kind.code != YEAR and kind.column is None
+
+    def key(value: Any) -> float:
+        number = as_double(value, kind)
+        if is_written and 0 < number < 100:
+            return number + (2000 if number < 70 else 1900)
+        return number
+
+    return key
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _bytes_of(kind: Type) -> Key:
+    if kind.form is ValueForm.TEXT:
+        return lambda value: value.encode("utf-8", "surrogateescape").rstrip(b" ")
+    return lambda value: value.rstrip(b" ")
+
+
+def _double_of(kind: Type) -> Key:
+    return lambda value: as_double(value, kind)
+
+
+def _number_of(kind: Type) -> Key:
+    return lambda value: as_number(value, kind)
+
+
+def _time_of(kind: Type, form: ValueForm) -> Key:
+    def key(value: Any) -> Any:
+        text = as_text(value, kind)
+        if form is ValueForm.TIME:
+            return time_in(text) or timedelta(0)
+        parts = moment_parts(text)
+        return _NO_MOMENT if parts is None or not _is_on_clock(parts) else parts
+
+    return key
+
+
+# --- times ---
+
+
+def as_moment(value: Any, kind: Type) -> datetime | None:
+    """A value as date and time; None for what is none."""
+    return None if kind.form is ValueForm.TIME else datetime_in(as_text(value, kind))
+
+
+def as_span(value: Any, kind: Type) -> timedelta | None:
+    """A value as a TIME, of a date its time of day; None for what is none."""
+    text = as_text(value, kind)
+    if kind.form in (ValueForm.DATE, ValueForm.DATETIME) or (len(text) > 10 and text[4:5] == "-"):
+        at = datetime_in(text)
+        if at is None:
+            return None
+        return at - at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return time_in(text)
+
+
+Moment = tuple[int, int, int, int, int, int, int]
+"""Year, month, day, hour, minute, second, microsecond."""
+_NO_MOMENT: Final[Moment] = (0, 0, 0, 0, 0, 0, 0)
+_MOST: Final[Moment] = (9999, 12, 31, 23, 59, 59, 999_999)
+
+
+def _is_on_clock(parts: Moment) -> bool:
+    return all(part <= most for part, most in zip(parts, _MOST, strict=True))
+
+
+def is_moment(value: str) -> bool:
+    """Whether a text is a date, or a date and time, and nothing else, but for blanks."""
+    text = value.strip()[:_MOMENT_CHARS_MAX]
+    parts = moment_parts(text)
+    is_whole = _DATETIME.fullmatch(text) or _DIGITS.fullmatch(text)
+    return parts is not None and is_whole is not None and _is_on_clock(parts)
+
+
+def is_time(value: str) -> bool:
+    """Whether a text begins with a TIME, or is a date and time."""
+    return time_in(value) is not None or is_moment(value)
+
+
+def datetime_in(value: str) -> datetime | None:
+    """The date and time that a text says; None if it says none."""
+    parts = moment_parts(value)
+    try:
+        return None if parts is None else datetime(*parts)
+    except ValueError:
+        return None
+
+
+def moment_parts(value: str) -> Moment | None:
+    """The numbers of a date and time in a text, which need not be one of the calendar; None for another text."""
+    value = value.lstrip()[:_MOMENT_CHARS_MAX]
+    found = _DATETIME.match(value)
+    if found:
+        year, month, day, *rest = found.groups()
+        hour, minute, second, fraction = (part or "0" for part in rest)
+        parts = [_year(year), int(month), int(day), int(hour), int(minute), int(second)]
+    else:
+        digits = _DIGITS.match(value)
+        if digits is None:
+            return None
+        text, fraction = digits[1], digits[2] or "0"
+        size = 4 if len(text) in (8, 14) else 2
+        parts = [_year(text[:size])]
+        parts += [int(text[at : at + 2]) for at in range(size, len(text), 2)]
+        parts += [0] * (6 - len(parts))
+    year_, month_, day_, hour_, minute_, second_ = parts
+    micro = int(fraction[:6].ljust(6, "0"))
+    return year_, month_, day_, hour_, minute_, second_, micro
+
+
+def _year(text: str) -> int:
+    year = int(text)
+    if len(text) > 2:
+        return year
+    return year + (2000 if year < 70 else 1900)
+
+
+def time_in(value: str) -> timedelta | None:
+    """The TIME that a text says; None if it says none."""
+    value = value.lstrip()[:_MOMENT_CHARS_MAX]
+    found = _TIME.match(value)
+    if found:
+        sign, days, hours, minutes, seconds, fraction = found.groups()
+        clock = [int(days or 0) * 24 + int(hours), int(minutes), int(seconds or 0)]
+    else:
+        digits = _TIME_DIGITS.match(value)
+        if digits is None:
+            return None
+        sign, text, fraction = digits[1], digits[2].rjust(7, "0"), digits[3]
+        clock = [int(text[:3]), int(text[3:5]), int(text[5:])]
+    if clock[1] > 59 or clock[2] > 59:
+        return None
+    micro = int((fraction or "0")[:6].ljust(6, "0"))
+    span = timedelta(hours=clock[0], minutes=clock[1], seconds=clock[2], microseconds=micro)
+    span = min(span, _TIME_MAX)
+    return -span if sign else span
+
+
+def datetime_text(value: datetime, decimals: int = 0) -> str:
+    """As MariaDB prints a DATETIME."""
+    return value.strftime(f"{value.year:04d}-%m-%d %H:%M:%S") + _fraction(
+        value.microsecond, decimals
+    )
+
+
+def date_text(value: datetime) -> str:
+    """As MariaDB prints a DATE."""
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def time_text(value: timedelta, decimals: int = 0) -> str:
+    """As MariaDB prints a TIME."""
+    sign = "-" if value < timedelta(0) else ""
+    value = min(abs(value), _TIME_MAX)
+    seconds = value.days * 86400 + value.seconds
+    hours, rest = divmod(seconds, 3600)
+    return f"{sign}{hours:02d}:{rest // 60:02d}:{rest % 60:02d}" + _fraction(
+        value.microseconds, decimals
+    )
+
+
+def _fraction(microseconds: int, decimals: int) -> str:
+    return f".{microseconds:06d}"[: 1 + decimals] if decimals else ""

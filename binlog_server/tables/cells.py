@@ -1,0 +1,793 @@
+"""Values of columns, as expressions have them and as rows hold them.
+
+A value that a column cannot hold is an error, with MariaDB's number and text; without a strict sql_mode it is a
+warning, and the column gets the nearest value that it holds. What is cut without harm is a note (1265).
+
+===================  =====================  ======================================================
+column               in expressions         in `RowFormat`
+===================  =====================  ======================================================
+integers             int                    int
+DECIMAL, DOUBLE      Decimal, float         the same
+FLOAT                `values.Single`        float, of four bytes
+YEAR                 `values.Year`          int
+BIT                  bytes                  int
+text                 str                    the same
+bytes                bytes                  the same
+ENUM, SET            `values.Label`         `EnumIndex`, `SetBits`
+DATE, DATETIME       text                   `datetime.date`, `datetime.datetime`, or a `ZeroDate`
+TIMESTAMP            text, session's zone   `datetime.datetime` in UTC, or a `ZeroDate`
+TIME                 text                   `datetime.timedelta`
+UUID, INET4, INET6   `values.Native`        `uuid.UUID`, `ipaddress` objects
+===================  =====================  ======================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import ipaddress
+import re
+import uuid
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+
+from binlog_protocol.errors import (
+    CannotCastInAssignment,
+    CheckFailed,
+    ColumnNotNull,
+    ColumnOutOfRange,
+    ColumnTooSmall,
+    ColumnTruncated,
+    ColumnWithoutDefault,
+    ErrorKind,
+    InvalidDefault,
+    InvalidOnUpdate,
+    NotSupportedYet,
+    ServerError,
+    TruncatedValue,
+    WrongColumnValue,
+    WrongTime,
+)
+from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.events.rows import Value
+from binlog_protocol.events.rows.strings import EnumIndex, SetBits
+from binlog_protocol.events.rows.temporal import ZERO_TIMESTAMP, ZeroDate
+from binlog_protocol.tables.collation import collation_key
+from binlog_protocol.tables.ddl_types import unquoted
+from binlog_protocol.tables.definition import StoredColumn, StoredTable
+
+from binlog_server.queries import documents, types, values
+from binlog_server.queries.catalog import ColumnDefinition
+from binlog_server.queries.terms import Asker
+from binlog_server.queries.types import Type, ValueForm
+from binlog_server.tables.definitions import now_text, quoted_text
+
+_INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_LONGEST: Final = {
+    "tinytext": 0xFF, "text": 0xFFFF, "mediumtext": 0xFFFFFF, "longtext": 0xFFFFFFFF,
+    "tinyblob": 0xFF, "blob": 0xFFFF, "mediumblob": 0xFFFFFF, "longblob": 0xFFFFFFFF,
+}  # fmt: skip
+_TIMES: Final = ("date", "time", "datetime", "timestamp")
+NATIVE: Final = {name: code for code, name in types.NATIVE.items()}
+"""Types whose values are compared by their bytes, with their codes in `types`."""
+_NATIVE_OF: Final[dict[str, Callable[[str], Any]]] = {
+    "uuid": uuid.UUID,
+    "inet4": ipaddress.IPv4Address,
+    "inet6": ipaddress.IPv6Address,
+}
+_ADDRESSES: Final = (types.INET4, types.INET6)
+_NO_NATIVE: Final = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
+_NUMBER: Final = re.compile(
+    r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)\s*", re.ASCII
+)
+_MOMENT: Final = re.compile(
+    r"\s*\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,2}(?:(?:T|\s+)\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?)?\s*"
+    r"|\s*(?:\d{14}|\d{12}|\d{8}|\d{6})(?:\.\d*)?\s*",
+    re.ASCII,
+)
+_CLOCK: Final = re.compile(
+    r"\s*-?(?:\d{1,2}\s+)?\d{1,4}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?\s*|\s*-?\d{1,7}(?:\.\d*)?\s*",
+    re.ASCII,
+)
+_TEXT: Final = types.text(0)
+_NOW: Final = re.compile(r"current_timestamp\((\d?)\)")
+_DEFAULT_BYTES: Final = re.compile(r"([bx])'([0-9a-fA-F]*)'")
+_SHOWN_CHARS: Final = 64
+_ENTRY_BYTES_MAX: Final = 64
+_SHOWN_BYTES: Final = 6
+_BAD: Final = re.compile("[\udc80-\udcff]")
+_BAD_IN_UTF8MB3: Final = re.compile("[\udc80-\udcff\U00010000-\U0010ffff]")
+_MORE: Final = "..."
+_UNSHOWN: Final = re.compile(r"[^ -~]")
+_NUMBER_OF_DAY_MIN: Final = 101  # the first day of 2000
+_NO_DATE: Final = "0000-00-00"
+_EPOCH_END: Final = 1 << 32  # of a TIMESTAMP
+_UTC: Final = datetime.UTC
+_CLOCK_MAX: Final = datetime.timedelta(hours=838, minutes=59, seconds=59)
+_LAST_SECOND: Final = re.compile(r"838:59:59|8385959|34 22:59:59", re.ASCII)
+_FLOAT_MAX: Final = float.fromhex("0x1.fffffep+127")
+_DOUBLE_MAX: Final = float.fromhex("0x1.fffffffffffffp+1023")
+_YEARS: Final = range(1901, 2156)
+_CASTS: Final = {ValueForm.INT: "int", ValueForm.DECIMAL: "decimal", ValueForm.DOUBLE: "double"}
+
+
+# --- from rows ---
+
+
+def shown(
+    column: StoredColumn, local: Callable[[float], datetime.datetime]
+) -> Callable[[Any], Any]:
+    """What makes a column's value one of an expression. `local`: the session's time, from seconds since 1970."""
+    name, digits = column.type.name, _digits(column)
+    if name == "time":
+        return lambda value: values.time_text(value, digits)
+    if name in ("date", "datetime"):
+        return lambda value: _moment_text(value, name, digits)
+    if name == "timestamp":
+
+        def text(value: Any) -> str:
+            if isinstance(value, ZeroDate):
+                return _moment_text(value, name, digits)
+            moment = local(int(value.replace(microsecond=0).timestamp()))
+            return values.datetime_text(moment.replace(microsecond=value.microsecond), digits)
+
+        return text
+    if name == "binary":
+        width = column.type.numbers[0]
+        return lambda value: value.ljust(width, b"\0")
+    if name in ("enum", "set"):
+        return _labels(column)
+    if name == "bit":
+        size = (column.type.numbers[0] + 7) // 8
+        return lambda value: value.to_bytes(size, "big")
+    if name in NATIVE:
+        code = NATIVE[name]
+        return lambda value: values.native_of(
+            code, value.bytes if isinstance(value, uuid.UUID) else value.packed
+        )
+    return _SHOWN.get(name, _same)
+
+
+_SHOWN: Final[dict[str, Callable[[Any], Any]]] = {"float": values.Single, "year": values.Year}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _labels(column: StoredColumn) -> Callable[[Any], values.Label]:
+    labels = column.type.labels or ()
+    is_set = column.type.name == "set"
+    numbers = {label: 1 << i if is_set else i + 1 for i, label in enumerate(labels)}
+    if not is_set:
+        by_number = [
+            values.Label("", 0),
+            *(values.Label(label, numbers[label]) for label in labels),
+        ]
+
+        def one(value: Any) -> values.Label:
+            number = value.index if isinstance(value, EnumIndex) else numbers.get(value, 0)
+            return by_number[number]
+
+        return one
+
+    def some(value: Any) -> values.Label:
+        if isinstance(value, SetBits):
+            value = ",".join(label for i, label in enumerate(labels) if value.bits >> i & 1)
+        return values.Label(value, sum(numbers[label] for label in value.split(",") if value))
+
+    return some
+
+
+def _moment_text(value: Any, name: str, digits: int) -> str:
+    if name == "date":
+        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+    if isinstance(value, ZeroDate):
+        fraction = f".{value.microsecond:06d}"[: 1 + digits] if digits else ""
+        return (
+            f"{value.year:04d}-{value.month:02d}-{value.day:02d} "
+            f"{value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}"
+        )
+    return values.datetime_text(value, digits)
+
+
+def _digits(column: StoredColumn) -> int:
+    return column.type.numbers[0] if column.type.name in _TIMES and column.type.numbers else 0
+
+
+# --- into rows ---
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The columns of a table, for one statement.
+
+    is_strict: a value that a column cannot hold is an error; else a warning of the session.
+    copies: the values are those of another table's columns, which ALTER TABLE copies: other errors are told of them.
+    """
+
+    table: StoredTable
+    session: Asker
+    is_strict: bool = True
+    copies: bool = False
+
+    def value(self, number: int, given: Any, kind: Type, row: int) -> Value:
+        """The value that a column takes for one of an expression. `row`: its number in the statement, from 1.
+
+        Raises `ServerError`: 1048, 1264, 1265, 1292, 1366, 1406, 4025, 4078.
+        """
+        column = self.table.columns[number]
+        if given is None:
+            if not column.nullable:
+                instead = implicit_default(column)
+                if self.copies and column.type.name == "enum":
+                    instead = EnumIndex(0)
+                error = (
+                    ColumnTruncated(column.name, row) if self.copies else ColumnNotNull(column.name)
+                )
+                return self.unfit(error, instead)
+            return None
+        name = column.type.name
+        if name in _INTEGER_BYTES:
+            return self._integer(column, given, kind, row)
+        if name in _TIMES:
+            return self._time(column, given, kind, row)
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, column, given, kind, row)
+        found = self._string(column, given, kind, row)
+        if self.table.checks and self.table.is_json(column) and not _is_json(found):
+            raise CheckFailed(
+                f"{self.table.name}.{column.name}", self.table.database, self.table.name
+            )
+        return found
+
+    def default(self, number: int, row: int) -> Value:
+        """The default of a column. Raises `ColumnWithoutDefault` (1364)."""
+        column = self.table.columns[number]
+        if column.default is None:
+            if column.type.name == "enum":
+                return EnumIndex(1)
+            return self.unfit(ColumnWithoutDefault(column.name), implicit_default(column))
+        return self._of_text(number, column.default, row)
+
+    def on_update(self, number: int) -> Value:
+        """The value of ON UPDATE CURRENT_TIMESTAMP."""
+        text = self.table.columns[number].on_update
+        assert text is not None
+        return self._of_text(number, text, 1)
+
+    def _of_text(self, number: int, text: str, row: int) -> Value:
+        now = _NOW.fullmatch(text)
+        if now is not None:
+            at = values.datetime_text(self.session.local_now(), 6)
+            return self.value(number, at, types.moment(ValueForm.DATETIME, 6), row)
+        return self.value(number, *literal_value(text), row)
+
+    def unfit(self, error: ServerError, instead: Value = None) -> Value:
+        """The value in the place of one that the column does not hold. Raises it in a strict sql_mode."""
+        if self.is_strict:
+            raise error
+        self.session.warn(error)
+        return instead
+
+    def _note(self, column: StoredColumn, row: int) -> None:
+        """Something was cut that nobody misses."""
+        self.session.note(ColumnTruncated(column.name, row))
+
+    def _where(self, column: StoredColumn) -> str:
+        return f"`{self.table.database}`.`{self.table.name}`.`{column.name}`"
+
+    def _wrong(
+        self, column: StoredColumn, kind: str, given: Any, source: Type, row: int
+    ) -> ServerError:
+        return WrongColumnValue(kind, _printed(given, source), self._where(column), row)
+
+    def _number(
+        self, column: StoredColumn, given: Any, kind: Type, row: int, name: str
+    ) -> int | Decimal | float:
+        """A number, as exact as it is given."""
+        is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
+        if is_text and not isinstance(given, values.Label) and kind.code not in _NUMBERS_OF_BYTES:
+            text = values.as_text(given, kind)
+            found = _NUMBER.match(text)
+            if self.copies and (found is None or found.end() != len(text)):
+                self.unfit(TruncatedValue(name.upper(), text[:_SHOWN_CHARS]))
+            elif found is None:
+                self.unfit(self._wrong(column, name, given, kind, row))
+            elif found.end() != len(text):
+                self.unfit(ColumnTruncated(column.name, row))
+            if found is None:
+                return 0
+            if found.end() == len(text) and text[-1].isspace():
+                self._note(column, row)
+            return float(found[1]) if name == "double" else values.EXACT.create_decimal(found[1])
+        return values.as_number(given, kind)
+
+    def _integer(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        bits = 8 * _INTEGER_BYTES[column.type.name]
+        low, high = (
+            (0, 2**bits - 1) if column.type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        )
+        number = self._whole(self._number(column, given, kind, row, "integer"), low, high)
+        if low <= number <= high:
+            return number
+        return self.unfit(ColumnOutOfRange(column.name, row), low if number < low else high)
+
+    @staticmethod
+    def _whole(number: int | Decimal | float, low: int, high: int) -> int:
+        """A number as an integer, rounded; one that is far outside of the bounds is one next to them."""
+        if isinstance(number, int):
+            return number
+        if not low - 1 < number < high + 1:
+            return low - 1 if number < low else high + 1
+        return round(number) if isinstance(number, float) else int(values.rounded(number, 0))
+
+    def _decimal(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        digits, scale = (*column.type.numbers, 0)[:2]
+        number = self._number(column, given, kind, row, "decimal")
+        exact = values.EXACT.create_decimal(
+            repr(float(number)) if isinstance(number, float) else number
+        )
+        most = Decimal((0, (9,) * digits, -scale))
+        if not exact.is_finite() or exact.adjusted() > digits - scale:
+            return self._outside(column, row, most, is_below=exact < 0)
+        is_tiny = exact.adjusted() < -scale - 1
+        found = Decimal(0).scaleb(-scale) if is_tiny else values.rounded(exact, scale)
+        if (column.type.unsigned and found < 0) or (found and found.adjusted() >= digits - scale):
+            return self._outside(column, row, most, is_below=found < 0)
+        if found != exact:
+            self._note(column, row)
+        return found
+
+    def _outside(self, column: StoredColumn, row: int, most: Any, *, is_below: bool) -> Value:
+        """The end of a range, 1264."""
+        least = most * 0 if column.type.unsigned else -most
+        return self.unfit(ColumnOutOfRange(column.name, row), least if is_below else most)
+
+    def _floating(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        number = float(self._number(column, given, kind, row, "double"))
+        is_single = column.type.name == "float"
+        most = _FLOAT_MAX if is_single else _DOUBLE_MAX
+        if column.type.numbers:
+            width, scale = column.type.numbers
+            unit = 10.0**scale
+            most = min(most, 10.0 ** (width - scale) - 1 / unit)
+            if abs(number) < _DOUBLE_MAX / unit:
+                whole = float(int(number // 1)) if abs(number) < 1e300 else number
+                number = round((number - whole) * unit) / unit + whole
+        if not -most <= number <= most or (column.type.unsigned and number < 0):
+            return self._outside(column, row, most, is_below=number < 0)
+        return array("f", [number])[0] if is_single else number
+
+    def _year(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        if self.copies and kind.form in (ValueForm.DATE, ValueForm.DATETIME):
+            given, kind = int(given[:4]), types.BIGINT
+        number = self._whole(self._number(column, given, kind, row, "integer"), 0, 9999)
+        if number == 0:
+            is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
+            text = values.as_text(given, kind).strip() if is_text else ""
+            return 2000 if text.strip("0") == "" and 0 < len(text) < 3 else 0
+        if 0 < number < 100:
+            number += 2000 if number < 70 else 1900
+        if number in _YEARS:
+            return number
+        return self.unfit(ColumnOutOfRange(column.name, row), 0)
+
+    def _bits(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        bits = column.type.numbers[0]
+        if self.copies:
+            number = self._whole(
+                self._number(column, given, kind, row, "integer"), -(1 << 63), (1 << 64) - 1
+            )
+        elif kind.form in (ValueForm.TEXT, ValueForm.BYTES):
+            number = int.from_bytes(values.as_bytes(given, kind), "big")
+        else:
+            number = self._whole(values.as_number(given, kind), -(1 << 63), (1 << 64) - 1)
+        if 0 <= number < 1 << bits:
+            return number
+        error = ColumnTooSmall if self.is_strict else ColumnOutOfRange
+        return self.unfit(error(column.name, row), (1 << bits) - 1)
+
+    def _enum(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        labels = column.type.labels or ()
+        if not kind.is_number:
+            text = self._text_of(column, given, kind, row).rstrip(" ")
+            number = _label_numbers(column).get(_label_key(text, column), 0)
+            if (
+                not number
+                and text.isascii()
+                and text.isdecimal()
+                and len(text) <= len(str(len(labels)))
+            ):
+                number = int(text)
+        else:
+            number = int(values.as_number(given, kind))
+        if 0 < number <= len(labels):
+            return EnumIndex(number)
+        return self.unfit(ColumnTruncated(column.name, row), EnumIndex(0))
+
+    def _set(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        labels = column.type.labels or ()
+        every = (1 << len(labels)) - 1
+        is_right = True
+        if not kind.is_number:
+            text = self._text_of(column, given, kind, row).rstrip(" ")
+            known, bits = _label_numbers(column), 0
+            for part in text.split(",") if text else ():
+                number = known.get(_label_key(part, column), 0)
+                is_right = is_right and bool(number)
+                bits |= 1 << number - 1 if number else 0
+            if not bits and text.isascii() and text.isdecimal() and int(text[:30]) <= every:
+                bits, is_right = int(text), True
+        else:
+            number = int(values.as_number(given, kind))
+            bits, is_right = number & every, 0 <= number <= every
+        return (
+            SetBits(bits)
+            if is_right
+            else self.unfit(ColumnTruncated(column.name, row), SetBits(bits))
+        )
+
+    def _native(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        name = column.type.name
+        code = NATIVE[name]
+        instead = None if column.nullable else implicit_default(column)
+        source = types.NATIVE.get(kind.code) or _CASTS.get(kind.form, "")
+        is_address = kind.code in _ADDRESSES and code in _ADDRESSES
+        if source and not (is_address or kind.code == code):
+            return self.unfit(CannotCastInAssignment(source, name, self._where(column)), instead)
+        found = None
+        if kind.form is ValueForm.BYTES and len(given) == column.layout.size:
+            if name == "uuid":
+                raise NotSupportedYet("bytes as UUID: give its text")
+            found = values.native_of(code, given)
+        elif kind.form in (ValueForm.TEXT, ValueForm.BYTES):
+            found = values.native_in(code, given)
+        if found is None:
+            error = WrongTime(name, _printed(given, kind), self._where(column), row)
+            return self.unfit(error, instead)
+        return _NATIVE_OF[name](found)  # type: ignore[no-any-return]
+
+    def _text_of(self, column: StoredColumn, given: Any, kind: Type, row: int) -> str:
+        """A text of the column's character set."""
+        try:
+            text = given.decode() if isinstance(given, bytes) else values.as_text(given, kind)
+            text.encode()
+        except UnicodeError:
+            raw = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
+        else:
+            if charset_of(column.collation) != "utf8mb3" or not text or max(text) <= "\uffff":
+                return text
+            raw = text.encode()
+        text, bad = _some_text(raw, column)
+        self.unfit(WrongColumnValue("string", bad, self._where(column), row), None)
+        return text[: column.characters]  # one warning is enough
+
+    def _string(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        error = ColumnTooSmall if self.is_strict and not self.copies else ColumnTruncated
+        if not column.type.is_text:
+            raw = values.as_bytes(given, kind)
+            most = _LONGEST.get(column.type.name) or column.type.numbers[0]
+            return raw if len(raw) <= most else self.unfit(error(column.name, row), raw[:most])
+        text = self._text_of(column, given, kind, row)
+        if column.type.is_long:
+            most = _LONGEST[column.type.name]
+            if len(text) * 4 <= most or len(raw := text.encode()) <= most:
+                return text
+            return self.unfit(error(column.name, row), raw[:most].decode("utf-8", "ignore"))
+        most = column.type.numbers[0]
+        if len(text) > most:
+            if text[most:].strip(" "):
+                self.unfit(error(column.name, row), None)
+            elif column.type.name == "varchar":
+                self._note(column, row)
+            text = text[:most]
+        return text.rstrip(" ") if column.type.name == "char" else text
+
+    def _time(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
+        name, digits = column.type.name, _digits(column)
+        text = values.as_text(given, kind)
+        if name != "time":
+            text = _number_as_moment(given, kind) or text
+        found: Value = None
+        error: ErrorKind = ColumnTruncated
+        if name == "time":
+            found = _clock(text, kind, digits)
+            is_dated = kind.form is ValueForm.DATETIME
+            if found is None and (moment := _moment_with_clock(text)) is not None:
+                is_dated = any(moment[:3])
+                found = _clock("{}:{:02}:{:02}.{:06}".format(*moment[3:]), types.text(0), digits)
+            if found is None and (beyond := _beyond(text)) is not None:
+                found, error = beyond, ColumnOutOfRange
+            elif found is not None:
+                if is_dated:
+                    self._note(column, row)
+                return found
+        elif kind.form is not ValueForm.TIME:
+            whole = _MOMENT.match(text)
+            parts = values.moment_parts(text) if whole is not None else None
+            if parts is not None:
+                found, is_right = self._moment(name, parts, digits)
+                if is_right and whole is not None and whole.end() == len(text):
+                    if name == "date" and any(parts[3:]):
+                        self._note(column, row)
+                    return found
+                if found is None:
+                    error = ColumnOutOfRange
+        if self.is_strict:
+            shown_kind = "datetime" if name == "timestamp" else name
+            raise WrongTime(shown_kind, text[:_SHOWN_CHARS], self._where(column), row)
+        self.session.warn(error(column.name, row))
+        return implicit_default(column) if found is None else found
+
+    def _moment(self, name: str, parts: values.Moment, digits: int) -> tuple[Value, bool]:
+        """The value of a column for these numbers, and whether it may be one in the session's sql_mode.
+
+        Without a value: it is out of the column's range, or the zero date where that is not wanted.
+        """
+        modes = self.session.modes
+        year, month, day, hour, minute, second, micro = parts
+        unit = 10 ** (6 - digits)
+        micro = micro // unit * unit
+        zero = ZERO_TIMESTAMP if name != "date" else ZeroDate(0, 0, 0)
+        if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
+            return zero, False
+        if (year, month, day) == (0, 0, 0):
+            if "NO_ZERO_DATE" in modes:
+                return None, False
+            has_clock = bool(hour or minute or second or micro)
+            if name == "timestamp" and has_clock:
+                return zero, False
+            return (
+                ZeroDate(0, 0, 0, hour, minute, second, micro) if name == "datetime" else zero
+            ), True
+        if not (month and day) and ("NO_ZERO_IN_DATE" in modes or name == "timestamp"):
+            return zero, False
+        try:
+            at = datetime.datetime(year, month, day, hour, minute, second, micro)
+        except ValueError:
+            is_right = not (month and day and year) or "ALLOW_INVALID_DATES" in modes
+            if name == "timestamp" or (not is_right and day > 28):
+                return zero, False
+            if name == "date":
+                return ZeroDate(year, month, day), True
+            return ZeroDate(year, month, day, hour, minute, second, micro), True
+        if name == "date":
+            return at.date(), True
+        if name == "datetime":
+            return at, True
+        seconds = int(self.session.seconds(at.replace(microsecond=0)))
+        if not 0 < seconds < _EPOCH_END:
+            return None, False
+        return datetime.datetime.fromtimestamp(seconds, _UTC).replace(microsecond=micro), True
+
+
+_NUMBERS_OF_BYTES: Final = (types.HYBRID, types.HEX)
+_SPECIAL: Final[dict[str, Callable[[Cells, StoredColumn, Any, Type, int], Value]]] = {
+    "decimal": Cells._decimal,
+    "double": Cells._floating,
+    "float": Cells._floating,
+    "year": Cells._year,
+    "bit": Cells._bits,
+    "enum": Cells._enum,
+    "set": Cells._set,
+    **dict.fromkeys(NATIVE, Cells._native),
+}
+
+
+def implicit_default(column: StoredColumn) -> Value:
+    """What stands in a column that is NOT NULL for a value that is missing, where that is no error."""
+    name = column.type.name
+    if name in _INTEGER_BYTES or name in ("year", "bit"):
+        return 0
+    match name:
+        case "decimal":
+            return Decimal(0).scaleb(-(*column.type.numbers, 0)[1])
+        case "float" | "double":
+            return 0.0
+        case "date" | "datetime" | "timestamp":
+            return ZERO_TIMESTAMP
+        case "time":
+            return datetime.timedelta(0)
+        case "enum":
+            return EnumIndex(1)
+        case "set":
+            return SetBits(0)
+    if name in NATIVE:
+        return _NATIVE_OF[name](_NO_NATIVE[name])  # type: ignore[no-any-return]
+    return "" if column.type.is_text else b""
+
+
+def literal_value(text: str) -> tuple[Any, Type]:
+    """A default as it is written: its value, and the type of that."""
+    if text == "NULL":
+        return None, types.NULL
+    if text[:1] == "'":
+        return unquoted(text, escapes=True), _TEXT
+    found = _DEFAULT_BYTES.fullmatch(text)
+    if found is None:
+        number = Decimal(text)
+        if "." not in text and "e" not in text.lower():
+            return int(number), types.BIGINT
+        return (
+            (float(text), types.DOUBLE) if "e" in text.lower() else (number, types.decimal(65, 30))
+        )
+    if found[1] == "x":
+        raw = bytes.fromhex("0" * (len(found[2]) % 2) + found[2])
+    else:
+        raw = int(found[2] or "0", 2).to_bytes(max(1, (len(found[2]) + 7) // 8), "big")
+    return raw, replace(types.octets(len(raw)), code=types.HYBRID)
+
+
+def _printed(given: Any, kind: Type) -> str:
+    """A value as errors show it: bytes that are no text as \\xNN."""
+    text = values.as_text(given, kind)[:_SHOWN_CHARS]
+    raw = text.encode("utf-8", "surrogateescape")
+    if isinstance(given, bytes):
+        return "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02X}" for b in raw)
+    return "".join(f"\\x{ord(c) - 0xDC00:02X}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+
+
+def _some_text(raw: bytes, column: StoredColumn) -> tuple[str, str]:
+    """What a text column gets for what is no text in its character set, a ? for each that is none; and the bytes from
+    the first of them on, as a warning shows them."""
+    is_bad = _BAD_IN_UTF8MB3 if charset_of(column.collation) == "utf8mb3" else _BAD
+    text = raw.decode(errors="surrogateescape")
+    first = is_bad.search(text)
+    at = 0 if first is None else len(text[: first.start()].encode(errors="surrogateescape"))
+    shown_bytes = _UNSHOWN.sub(_hex, raw[at : at + _SHOWN_BYTES].decode("latin-1"))
+    return is_bad.sub("?", text), shown_bytes + "..." * (len(raw) > at + _SHOWN_BYTES)
+
+
+def _hex(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02X}"
+
+
+def _is_json(value: Value) -> bool:
+    return documents.bounds(str(value)) is not None
+
+
+def _label_key(text: str, column: StoredColumn) -> bytes:
+    return collation_key(text.encode("utf-8", "replace"), column.collation)
+
+
+@functools.lru_cache(maxsize=256)
+def _label_numbers(column: StoredColumn) -> dict[bytes, int]:
+    """The numbers of labels, by what they are compared by."""
+    labels = column.type.labels or ()
+    return {_label_key(label, column): number for number, label in enumerate(labels, 1)}
+
+
+def _number_as_moment(given: Any, kind: Type) -> str:
+    """A number as the digits of a date; nothing for what is no number."""
+    if kind.form not in (ValueForm.INT, ValueForm.DECIMAL, ValueForm.DOUBLE):
+        return ""
+    whole, _, fraction = values.as_text(given, kind).partition(".")
+    if not whole.isdecimal() or len(whole) > 14:
+        return ""
+    if not int(whole):
+        return _NO_DATE
+    if int(whole) < _NUMBER_OF_DAY_MIN:
+        return ""
+    size = next(size for size in (6, 8, 12, 14) if len(whole) <= size)
+    return whole.rjust(size, "0") + f".{fraction}" * bool(fraction)
+
+
+# --- definitions ---
+
+
+def normal_default(column: StoredColumn, literal: str, session: Asker) -> str:
+    """A literal as information_schema prints the default of a column. Raises `InvalidDefault` (1067)."""
+    now = _NOW.fullmatch(literal)
+    if now is not None:
+        digits = int(now[1] or 0)
+        if column.type.name not in ("datetime", "timestamp") or digits != _digits(column):
+            raise InvalidDefault(column.name)
+        return literal
+    if column.is_auto_increment or (literal == "NULL" and not column.nullable):
+        raise InvalidDefault(column.name)
+    if literal == "NULL":
+        return literal
+    given, kind = literal_value(literal)
+    if column.type.labels is not None and kind.form is not ValueForm.TEXT:
+        raise InvalidDefault(column.name)
+    alone = StoredTable("", "default", (replace(column, is_auto_increment=False),))
+    try:
+        value = Cells(alone, session).value(0, given, kind, 1)
+    except ServerError:
+        raise InvalidDefault(column.name) from None
+    if column.type.name == "bit":
+        assert isinstance(value, int)
+        return f"b'{value:b}'"
+    if column.type.zerofill:
+        return values.as_text(shown(column, session.local)(value), _padded(column))
+    if column.type.name in _INTEGER_BYTES:
+        return str(value)
+    if column.type.name == "year":
+        return str(values.Year(str(value)))
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float):
+        scale = column.type.numbers[1] if column.type.numbers else None
+        if scale is not None:
+            return f"{value:.{scale}f}"
+        return (
+            str(values.Single(value)) if column.type.name == "float" else values.double_text(value)
+        )
+    if isinstance(value, bytes):
+        if column.type.name in ("binary", "varbinary") and value:  # as 11.8; 10.11 has a text
+            size = (column.type.numbers or (1,))[0] if column.type.name == "binary" else 0
+            return "x'" + value.ljust(size, b"\0").hex() + "'"
+        return quoted_text(value.decode("utf-8", "surrogateescape"))
+    return quoted_text(str(shown(column, session.local)(value)))
+
+
+def _padded(column: StoredColumn) -> Type:
+    definition = ColumnDefinition(column.name, str(column.type))
+    return types.of_column(definition.wire("", ""))
+
+
+def require_on_update(column: StoredColumn) -> None:
+    """Raises `InvalidOnUpdate` (1294)."""
+    if column.on_update is not None and (
+        column.type.name not in ("datetime", "timestamp")
+        or column.on_update != now_text(_digits(column))
+    ):
+        raise InvalidOnUpdate(column.name)
+
+
+def _moment_with_clock(text: str) -> values.Moment | None:
+    """The date and time that a text says, which is more than a date alone."""
+    text = text.strip()
+    digits = text.partition(".")[0]
+    has_clock = len(digits) > _DATE_DIGITS if digits.isdigit() else _TIME_OF_DAY.search(text)
+    return values.moment_parts(text) if has_clock and values.is_moment(text) else None
+
+
+_DATE_DIGITS: Final = 8
+_TIME_OF_DAY: Final = re.compile(r"\d(?:T|\s+)\d", re.ASCII)
+
+
+def _beyond(text: str) -> datetime.timedelta | None:
+    """The last second of a TIME, for a text that says a later one."""
+    span = values.time_in(text) if _CLOCK.fullmatch(text) else None
+    return span if span is not None and abs(span) >= _CLOCK_MAX else None
+
+
+def _clock(text: str, kind: Type, digits: int) -> datetime.timedelta | None:
+    if kind.form is ValueForm.DATETIME:
+        text = text[11:]
+    elif kind.form is ValueForm.DATE or not _CLOCK.fullmatch(text):
+        return None
+    span = values.time_in(text)
+    if span is None or (abs(span) >= _CLOCK_MAX and not _LAST_SECOND.search(text)):
+        return None  # what is above is cut to the last second there
+    unit = 10 ** (6 - digits)
+    cut = abs(span).microseconds // unit * unit
+    whole = abs(span) - datetime.timedelta(microseconds=abs(span).microseconds - cut)
+    return -whole if span < datetime.timedelta(0) else whole
+
+
+def entry_text(parts: Iterable[tuple[Any, Type, int]]) -> str:
+    """The values of a key, as `Duplicate entry` shows them: each with its type, and how much of it is in the key."""
+    text = "-".join(
+        "NULL" if value is None else _entry_part(value[:prefix] if prefix else value, kind)
+        for value, kind, prefix in parts
+    )
+    if len(text.encode()) <= _ENTRY_BYTES_MAX:
+        return text
+    kept = text.encode()[: _ENTRY_BYTES_MAX - len(_MORE)]
+    return kept.decode(errors="ignore") + _MORE
+
+
+def _entry_part(value: Any, kind: Type) -> str:
+    if isinstance(value, bytes):
+        if kind.column is not None and kind.column.type == ColumnType.STRING:
+            value = value.rstrip(b"\0")  # what BINARY was filled up with
+        return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02X}", value.decode("latin-1"))
+    return values.as_text(value, kind)

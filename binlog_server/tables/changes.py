@@ -1,0 +1,625 @@
+"""INSERT, REPLACE, UPDATE and DELETE of a table here: a plan becomes changes of rows, each made as it is told.
+
+Rows are found as they are committed now, with the changes of the own transaction; a row that another transaction has
+changed and not committed is looked at as it was, as InnoDB does it in READ COMMITTED. A row for which the conditions
+hold is changed, which waits for its lock; if it is another one then, the conditions are asked again.
+
+A row of an INSERT that has a value of a unique key that another row has is an error; with IGNORE a warning; with
+ON DUPLICATE KEY UPDATE the other row is updated. REPLACE deletes the other row, and tries again; if the key is the last
+one that a row is looked at for, it is updated in one step (so do real servers, and so it is logged). A number that
+AUTO_INCREMENT gave for a row that was not inserted goes to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from binlog_protocol.errors import (
+    AutoIncrementUsedUp,
+    ColumnNotNull,
+    ColumnTwice,
+    DivisionByZero,
+    DuplicateEntry,
+    ServerError,
+    TruncatedValue,
+)
+from binlog_protocol.events.rows import Value
+from binlog_protocol.tables.definition import StoredKey
+from binlog_protocol.tables.row_format import CHECKSUM_MODULUS
+from binlog_protocol.tables.row_group import TableChange
+from binlog_storage.errors import LockWaitTimeout
+from binlog_storage.tables.locks import Mode
+
+from binlog_server.queries import values
+from binlog_server.queries.running import ChangePlan
+from binlog_server.queries.terms import Asker, LockWish, Term, constant
+from binlog_server.tables.cells import Cells, entry_text, implicit_default
+from binlog_server.tables.held import HeldTable, HeldTables
+from binlog_server.tables.indexed import (
+    KeyTaken,
+    Row,
+    delete_row,
+    insert_row,
+    row_of,
+    update_row,
+)
+from binlog_server.tables.paths import ALL_ROWS, Path
+from binlog_server.tables.rows import Newest, Shown
+
+if TYPE_CHECKING:
+    from binlog_storage.tables.store import ReadView, TableTransaction
+
+_ROW_BYTES: Final = 128
+_INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_NUMBERS_MAX: Final = 65535  # of AUTO_INCREMENT that are taken at once for rows of a SELECT
+STRICT: Final = frozenset((TruncatedValue.errno, DivisionByZero.errno))
+"""What is a warning in a question, and an error where rows are changed; but with IGNORE."""
+_Found = tuple[bytes, bytes]
+
+
+class NotReplayed(Exception):
+    """A replica that gets the statement's text might not do the same."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a statement has done: for the OK packet.
+
+    Attributes:
+        records: rows that an INSERT was given; `is_list` if these are more than one, or of a SELECT.
+        duplicates: of them, those that met another row.
+        generated: the first number that AUTO_INCREMENT gave to a row that is there.
+        insert_id: that, or the number of the last row.
+        is_logged: a row has changed.
+    """
+
+    affected: int = 0
+    matched: int = 0
+    records: int = 0
+    duplicates: int = 0
+    is_list: bool = False
+    generated: int = 0
+    insert_id: int = 0
+    is_logged: bool = False
+
+    def add(self, other: Outcome) -> None:
+        """The same statement has run once more."""
+        self.affected += other.affected
+        self.matched += other.matched
+        self.records += other.records
+        self.duplicates += other.duplicates
+        self.is_list = self.is_list or other.is_list or self.records > 1
+        self.generated = self.generated or other.generated
+        self.insert_id = self.insert_id or other.insert_id
+
+    def info(self, verb: str, warnings: int) -> bytes:
+        """The text in the OK packet."""
+        if self.is_list:
+            counts = self.records, self.duplicates, warnings
+            return b"Records: %d  Duplicates: %d  Warnings: %d" % counts
+        if verb == "UPDATE":
+            counts = self.matched, self.affected, warnings
+            return b"Rows matched: %d  Changed: %d  Warnings: %d" % counts
+        return b""
+
+
+@dataclass(slots=True)
+class Changer:
+    """One statement on one table.
+
+    numbers: auto_increment_increment and auto_increment_offset.
+    zero_is_a_value: sql_mode NO_AUTO_VALUE_ON_ZERO.
+    modifiers, lock: see `Question`.
+    since: the view behind which no row may have changed that the statement looks at (1020); None: any may have.
+    is_text: its text is to be logged, so a replica must give the same numbers when it is told `first_number`, the first
+        that AUTO_INCREMENT gave. Raises `NotReplayed` where that is not sure.
+    """
+
+    tables: HeldTables
+    table: HeldTable
+    trx: TableTransaction
+    plan: ChangePlan
+    session: Asker
+    path: Path = ALL_ROWS
+    numbers: tuple[int, int] = (1, 1)
+    zero_is_a_value: bool = False
+    modifiers: frozenset[str] = frozenset()
+    lock: LockWish | None = None
+    since: ReadView | None = None
+    is_text: bool = False
+    first_number: int | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    returned: list[Sequence[Any]] = field(default_factory=list)
+    _unused: list[int] = field(default_factory=list)  # numbers of rows that were not inserted
+    _rows_of_query: int = 0
+    _number: int | None = None  # what AUTO_INCREMENT gave to the row that is being inserted
+    _cells: Cells = field(init=False)
+    _shown: Shown = field(init=False)
+    _newest: Newest = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_strict = self.session.is_strict and not self._ignores
+        self._cells = Cells(self.table.definition, self.session, is_strict)
+        self._shown = Shown(self.table, self.session.local)
+        self._newest = Newest(self.trx, self.since if self.table.is_transactional else None)
+
+    # --- INSERT ---
+
+    def inserted(self) -> Iterator[TableChange]:
+        """Insert the rows of the plan. Raises `ServerError`, `StorageError`."""
+        plan, table = self.plan, self.table
+        if len(set(plan.columns)) < len(plan.columns):
+            twice = next(c for i, c in enumerate(plan.columns) if c in plan.columns[:i])
+            raise ColumnTwice(table.definition.columns[twice].name)
+        is_replacing, outcome = "REPLACE" in self.modifiers, self.outcome
+        generate = self._generator()
+        unnamed = self._unnamed()
+        outcome.is_list = plan.query is not None or len(plan.rows) > 1
+        for number, terms in enumerate(self._given_rows(), 1):
+            self.session.budget.tick()
+            outcome.records += 1
+            self._number = None
+            made = self._new_values(terms, number, generate, unnamed)
+            row = row_of(table, table.format.row(made))
+            self._newest.require_unchanged(table, row.key)
+            if is_replacing:
+                changes = self._replace(row)
+            elif plan.changed is not None:
+                changes = self._insert_or_update(row, number)
+            else:
+                changes = self._insert(row)
+            for change in changes:
+                if change.after is not None:
+                    self._inserted(change.after)
+                yield change
+        if not outcome.affected:
+            outcome.insert_id = 0
+
+    def _given_rows(self) -> Iterator[Sequence[Term | None]]:
+        """A term for each column, of each row. What a SELECT gives is there before the first row is changed."""
+        query = self.plan.query
+        if query is None:
+            yield from self.plan.rows
+            return
+        kinds = [output.kind.computed() for output in query.outputs]
+        rows = query.run()
+        self._rows_of_query = len(rows)
+        for row in rows:
+            yield [constant(kind, value) for kind, value in zip(kinds, row, strict=True)]
+
+    def _inserted(self, raw: bytes) -> None:
+        """A row is there, as an INSERT has left it: count it, for LAST_INSERT_ID() and RETURNING."""
+        outcome, auto = self.outcome, self.table.definition.auto_increment
+        if self._number is not None:
+            outcome.generated = outcome.generated or self._number
+            self._number = None
+        if auto is not None:
+            at = self.table.format.split(raw)[auto]
+            value = 0 if at is None else self.table.format.decoded(auto, at)
+            if self.plan.query is not None and self.plan.changed is not None:
+                value = 0
+            new = self.session.new_insert_id
+            outcome.insert_id = outcome.generated or new or int(str(value)) & values.U64_MAX
+        self._return(raw)
+
+    def _return(self, raw: bytes) -> None:
+        """A row of RETURNING."""
+        outputs = self.plan.returning
+        if outputs is not None:
+            self.session.budget.make(_ROW_BYTES * (1 + len(outputs)))
+            self.plan.current[0] = self._shown.row(raw)
+            self.returned.append([output.term.value() for output in outputs])
+
+    def _give_back(self) -> None:
+        """The row is not inserted: its number goes to the next one."""
+        if self._number is not None:
+            self._unused.append(self._number)
+            self._number = None
+
+    def _insert(self, row: Row) -> Iterator[TableChange]:
+        outcome = self.outcome
+        try:
+            insert_row(self.trx, self.table, row)
+        except KeyTaken as taken:
+            self._pass(self._duplicate(row, taken.key))
+            self._give_back()
+            outcome.duplicates += 1
+            return
+        outcome.affected += 1
+        yield TableChange(self.table.logged, None, row.raw, self._columns)
+
+    def _pass(self, error: ServerError) -> None:
+        """What IGNORE makes a warning. Raises the error without it."""
+        if not self._ignores:
+            raise error
+        self.session.warn(error)
+
+    @property
+    def _ignores(self) -> bool:
+        return "IGNORE" in self.modifiers
+
+    def _replace(self, row: Row) -> Iterator[TableChange]:
+        table, trx, outcome = self.table, self.trx, self.outcome
+        last = (table.indexes[-1].key if table.indexes else table.key).name
+        while True:
+            try:
+                insert_row(trx, table, row, Mode.EXCLUSIVE)
+            except KeyTaken as taken:
+                other = self._locked(taken.primary)
+                if other is None:
+                    continue
+                before = row_of(table, other)
+                if taken.key.name != last:
+                    delete_row(trx, table, before)
+                    outcome.affected += 1
+                    outcome.duplicates += 1
+                    yield TableChange(table.logged, before.raw, None)
+                    continue
+                outcome.affected += 1
+                if before.raw == row.raw:
+                    self._inserted(row.raw)
+                    return
+                update_row(trx, table, before, row, Mode.EXCLUSIVE)
+                outcome.affected += 1
+                outcome.duplicates += 1
+                yield TableChange(table.logged, before.raw, row.raw)
+                return
+            outcome.affected += 1
+            yield TableChange(table.logged, None, row.raw, self._columns)
+            return
+
+    def _insert_or_update(self, row: Row, number: int) -> Iterator[TableChange]:
+        table, trx, plan, outcome = self.table, self.trx, self.plan, self.outcome
+        while True:
+            try:
+                insert_row(trx, table, row, Mode.EXCLUSIVE)
+            except KeyTaken as taken:
+                other = self._locked(taken.primary)
+            else:
+                outcome.affected += 1
+                yield TableChange(table.logged, None, row.raw, self._columns)
+                return
+            if other is not None:
+                break
+        self._give_back()
+        assert plan.changed is not None
+        plan.proposed[0] = self._shown.row(row.raw)
+        plan.current[0] = self._shown.row(other)
+        before, after = (
+            row_of(table, other),
+            row_of(table, self._assigned(other, plan.changed, number)),
+        )
+        if after.raw == other:
+            outcome.matched += 1
+            outcome.duplicates += self._ignores
+            self._return(other)
+            return
+        try:
+            update_row(trx, table, before, after, Mode.EXCLUSIVE)
+        except KeyTaken as taken:
+            self._pass(self._duplicate(after, taken.key))
+            outcome.duplicates += 1
+            return
+        outcome.affected += 2
+        outcome.duplicates += not self._ignores
+        outcome.matched += 1
+        yield TableChange(table.logged, other, after.raw, _bits(plan.changed))
+
+    @property
+    def _columns(self) -> int:
+        return _bits(self.plan.columns)
+
+    def _unnamed(self) -> dict[int, Value]:
+        """The defaults of the columns that an INSERT does not name."""
+        definition = self.table.definition
+        missing = set(range(len(definition.columns))).difference(self.plan.columns)
+        missing.discard(-1 if definition.auto_increment is None else definition.auto_increment)
+        return {column: self._cells.default(column, 1) for column in sorted(missing)}
+
+    def _new_values(
+        self,
+        terms: Sequence[Term | None],
+        row: int,
+        generate: Iterator[int],
+        unnamed: dict[int, Value],
+    ) -> list[Value]:
+        definition, cells = self.table.definition, self._cells
+        auto = definition.auto_increment
+        made = unnamed.copy()
+        if self.plan.reads_itself:
+            self.plan.current[0] = self._empty_row()
+        for column, term in zip(self.plan.columns, terms, strict=True):
+            if term is None:
+                continue
+            given = self._given(term)
+            if column == auto and given is None:
+                continue
+            if given is None and len(self.plan.rows) == 1:
+                self._require_nullable(column)
+            value = cells.value(column, given, term.kind, row)
+            if column == auto and value == 0 and not self.zero_is_a_value:
+                continue
+            made[column] = value
+            if self.plan.reads_itself:
+                self._show(column, value)
+            if column == auto:
+                self._note(value)
+        found: list[Value] = []
+        for column in range(len(definition.columns)):
+            if column in made:
+                found.append(made[column])
+            elif column == auto:
+                found.append(self._generated(generate, row))
+            else:
+                found.append(cells.default(column, row))
+        return found
+
+    def _require_nullable(self, column: int) -> None:
+        """NULL of an INSERT of one row is an error, strict or not. Raises `ColumnNotNull` (1048)."""
+        definition = self.table.definition.columns[column]
+        if not definition.nullable and not self._ignores:
+            raise ColumnNotNull(definition.name)
+
+    def _empty_row(self) -> list[Any]:
+        """What a row has before it is given values: its defaults."""
+        found: list[Any] = []
+        for i, column in enumerate(self.table.definition.columns):
+            value = None if column.default is None else self._cells.default(i, 1)
+            if value is None and not column.nullable:
+                value = implicit_default(column)
+            found.append(None if value is None else self._shown.columns[i](value))
+        return found
+
+    def _generated(self, generate: Iterator[int], row: int) -> int:
+        number = self._unused.pop(0) if self._unused else next(generate)
+        definition = self.table.definition
+        auto = definition.auto_increment
+        assert auto is not None
+        column = definition.columns[auto]
+        bits = 8 * _INTEGER_BYTES.get(column.type.name, 8) - (not column.type.unsigned)
+        if number >= 1 << bits:
+            raise AutoIncrementUsedUp(column.name, row)
+        self._number = number
+        if self.first_number is None:
+            self.first_number = number
+        return number
+
+    def _generator(self) -> Iterator[int]:
+        """Numbers for AUTO_INCREMENT: in a row, where no row of the statement brings its own."""
+        step, offset = self.numbers
+        auto = self.table.definition.auto_increment
+        plan = self.plan
+        at = plan.columns.index(auto) if auto in plan.columns else None
+        given = [] if at is None else [terms[at] for terms in plan.rows]
+        all_generated = all(term is None or term.constant is None for term in given)
+        count = max(1, len(plan.rows)) if all_generated else 1
+        if self.is_text:  # all at once: others may take numbers, too, while they wait for the table
+            if offset > step:
+                raise NotReplayed
+            count = max(1, len(plan.rows), self._rows_of_query)
+        while True:
+            first = self.tables.next_numbers(self.table, count, step, offset)
+            for i in range(count):
+                yield first + i * step
+            if plan.query is not None:  # nobody knows how many there will be
+                count = min(2 * count, _NUMBERS_MAX)
+
+    def _note(self, value: Value) -> None:
+        if self.is_text and self.first_number is not None:
+            raise NotReplayed  # MariaDB goes on behind this number
+        if isinstance(value, int | float) and value > 0:
+            self.tables.note_number(self.table, int(value))
+
+    # --- UPDATE ---
+
+    def updated(self) -> Iterator[TableChange]:
+        """Update the rows for which the plan's conditions hold. Raises as `inserted`."""
+        assigned = {*self.plan.columns, *self._on_update(self.plan.columns)}
+        in_key = {part.column for part in self.table.key.parts} | self.path.columns
+        for key, row in self._found(bool(in_key.intersection(assigned))):
+            change = self._update_one(key, row)
+            if change is not None:
+                yield change
+
+    def _update_one(self, key: bytes, row: bytes | None) -> TableChange | None:
+        """The change of a row for which the conditions hold; None if it stays as it is, or they do not any longer."""
+        table, trx = self.table, self.trx
+        while row is not None:
+            self.plan.current[0] = self._shown.row(row)
+            assigned = self._assigned(row, self.plan.columns, self.outcome.matched + 1)
+            after = row_of(table, assigned)
+            if after.key != key:
+                self._newest.require_unchanged(table, after.key)
+            if after.raw == row:
+                self.outcome.matched += 1
+                return None
+            try:
+                is_done = update_row(trx, table, row_of(table, row), after)
+            except KeyTaken as taken:
+                if not self._ignores:
+                    raise self._duplicate(after, taken.key) from None
+                self.outcome.matched += 1  # without a warning, as in MariaDB
+                return None
+            if is_done:
+                self.outcome.matched += 1
+                self.outcome.affected += 1
+                return TableChange(table.logged, row, after.raw, self._named())
+            row = self._locked_if_it_holds(key)
+        return None
+
+    def _named(self) -> int:
+        return _bits({*self.plan.columns, *self._on_update(self.plan.columns)})
+
+    def _on_update(self, assigned: Collection[int]) -> list[int]:
+        columns = self.table.definition.columns
+        return [
+            i
+            for i, column in enumerate(columns)
+            if column.on_update is not None and i not in assigned
+        ]
+
+    def _assigned(self, row: bytes, columns: Sequence[int], number: int) -> bytes:
+        """The row behind the assignments, which are made from the left: each sees those before it."""
+        table, plan = self.table, self.plan
+        raw = list(table.format.split(row))
+        for column, term in zip(columns, plan.assigned, strict=True):
+            if term is None:
+                value = self._cells.default(column, number)
+            else:
+                value = self._cells.value(column, self._given(term), term.kind, number)
+            if column == table.definition.auto_increment:
+                self._note(value)
+            self._set(raw, column, value)
+        if tuple(raw) != table.format.split(row):
+            for column in self._on_update(columns):
+                self._set(raw, column, self._cells.on_update(column))
+        return table.format.joined(raw)
+
+    def _set(self, raw: list[bytes | None], column: int, value: Value) -> None:
+        raw[column] = self.table.format.value(column, value)
+        self._show(column, value)
+
+    def _show(self, column: int, value: Value) -> None:
+        """A column of the row that is being made has this value."""
+        current = self.plan.current[0]
+        assert isinstance(current, list)
+        current[column] = None if value is None else self._shown.columns[column](value)
+
+    # --- DELETE ---
+
+    def deleted(self) -> Iterator[TableChange]:
+        """Delete the rows for which the plan's conditions hold. Raises as `inserted`."""
+        table, trx = self.table, self.trx
+        for key, found in self._found(False):
+            row: bytes | None = found
+            while row is not None:
+                if delete_row(trx, table, row_of(table, row)):
+                    self.outcome.affected += 1
+                    self.outcome.matched += 1
+                    self._return(row)
+                    yield TableChange(table.logged, row, None)
+                    break
+                row = self._locked_if_it_holds(key)
+
+    # --- SELECT ... FOR UPDATE ---
+
+    def selected(self) -> Iterator[TableChange]:
+        """Lock the rows for which the conditions hold, as they are then; changes none. Raises as `inserted`."""
+        plan, lock = self.plan, self.lock
+        assert lock is not None
+        mode = Mode.SHARED if lock.is_shared else Mode.EXCLUSIVE
+        waits = lock.seconds != 0 and not lock.skips
+        found: Iterable[_Found] = self._matching()
+        if plan.order and not self.path.is_ordered:
+            found = self._in_order(iter(found))
+        for key, looked_at in found:
+            if plan.limit is not None and self.outcome.matched >= plan.limit:
+                return
+            row: bytes | None = looked_at
+            while row is not None:
+                if (
+                    lock.skips
+                ):  # rows are skipped; DDL that has the table, or waits for it, is waited for
+                    self.trx.lock(self.table.number, None, Mode.SHARED)
+                try:
+                    now = self.trx.lock(self.table.number, key, mode, waits=waits)
+                except LockWaitTimeout:
+                    if lock.skips:
+                        break
+                    raise
+                self._newest.require_unchanged(self.table, key)
+                if now == row:
+                    self.outcome.matched += 1
+                    self._return(row)
+                    break
+                row = now if now is not None and plan.holds(self._shown.row(now)) else None
+        yield from ()
+
+    # --- finding rows ---
+
+    def _found(self, moves: bool) -> Iterable[_Found]:
+        """The rows for which the conditions hold now. `moves`: the statement changes keys, so all are found first."""
+        plan = self.plan
+        found = self._matching()
+        if plan.order and self.path.is_ordered and plan.limit is not None:
+            return self._kept(_first(found, plan.limit))
+        if plan.order:
+            found = iter(self._in_order(found))
+        elif moves:
+            found = iter(self._kept(found))
+        return found if plan.limit is None else _first(found, plan.limit)
+
+    def _locked(self, key: bytes) -> bytes | None:
+        """The newest row of a key, locked."""
+        row = self.trx.lock(self.table.number, key)
+        self._newest.require_unchanged(self.table, key)
+        return row
+
+    def _locked_if_it_holds(self, key: bytes) -> bytes | None:
+        """The same, of a row that has become another one; None if the conditions do not hold for it."""
+        row = self._locked(key)
+        return row if row is not None and self.plan.holds(self._shown.row(row)) else None
+
+    def _matching(self) -> Iterator[_Found]:
+        for key, row in self.path.rows(self.table, self._newest):
+            self.session.budget.tick()
+            if self.plan.holds(self._shown.row(row)):
+                yield key, row
+
+    def _kept(self, found: Iterator[_Found]) -> list[_Found]:
+        kept = []
+        for key, row in found:
+            self.session.budget.make(_ROW_BYTES + len(key))
+            kept.append((key, row))
+        return kept
+
+    def _in_order(self, found: Iterator[_Found]) -> list[_Found]:
+        order = self.plan.order
+        keyed: list[tuple[_Found, list[Any]]] = []
+        for one in found:
+            self.session.budget.make(_ROW_BYTES + len(one[0]))
+            keyed.append((one, [term.value() for term, _ in order]))
+        for at in range(len(order) - 1, -1, -1):
+            term, is_down = order[at]
+            of = values.sort_key(term.kind)
+            keyed.sort(
+                key=lambda pair: (False, 0) if pair[1][at] is None else (True, of(pair[1][at])),
+                reverse=is_down,
+            )
+        return [one for one, _ in keyed]
+
+    # --- rows and errors ---
+
+    def _given(self, term: Term) -> Any:
+        return term.value()
+
+    def _duplicate(self, row: Row, key: StoredKey) -> ServerError:
+        """1062 for a row that has the key of another one."""
+        return duplicate(self.table, self._shown, row.raw, key)
+
+
+def duplicate(table: HeldTable, shown: Shown, raw: bytes, key: StoredKey) -> ServerError:
+    """1062 for a row of a table that has the key of another one."""
+    row, kinds = shown.row(raw), table.declared.columns
+    parts = [(row[part.column], kinds[part.column], part.prefix) for part in key.parts]
+    return DuplicateEntry(entry_text(parts), key.name)
+
+
+def _bits(columns: Iterable[int]) -> int:
+    """A bitmap of columns."""
+    return sum(1 << column for column in set(columns))
+
+
+def _first(found: Iterable[_Found], count: int) -> Iterator[_Found]:
+    for number, one in enumerate(found):
+        if number >= count:
+            return
+        yield one
+
+
+def checksum(table: HeldTable, rows: Iterable[bytes]) -> int:
+    """CHECKSUM TABLE of these rows."""
+    split, of = table.format.split, table.format.checksum
+    return sum(of(split(row)) for row in rows) % CHECKSUM_MODULUS

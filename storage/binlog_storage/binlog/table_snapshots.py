@@ -1,0 +1,156 @@
+"""Snapshots of the tables, which let the redo log be used again: docs/internals/tables.md has the steps.
+
+A snapshot is due when tables need more than half of the log, or somebody waits for room that only a snapshot makes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_storage.binlog.bounds import Bounds
+from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.flusher import Flusher
+from binlog_storage.binlog.worker import Worker
+from binlog_storage.disk.disk import Disk
+from binlog_storage.errors import DiskError
+from binlog_storage.redo.format import TablesFrom
+from binlog_storage.tables import snapshot
+from binlog_storage.tables.snapshot import TABLES_NAME, Begin, OpenTrx
+from binlog_storage.tables.store import TableStore
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_PART: Final = 1 / 2  # of the log, from which on a snapshot is due
+FEW_ROWS: Final = 10_000
+"""So many are written when the store is closed: some milliseconds. More would make each stop longer."""
+_LOOK_AGAIN_S: Final = 1.0
+
+
+@dataclass(eq=False)
+class TableSnapshots:
+    """Of one store. One is made at a time; any thread.
+
+    Args:
+        lock: the append lock.
+    """
+
+    _disk: Disk
+    _lock: threading.Lock
+    _durability: Durability
+    _bounds: Bounds
+    _flusher: Flusher
+    _tables: TableStore
+
+    def __post_init__(self) -> None:
+        self._redo = self._durability.redo
+        self._due_from = int(self._redo.capacity * SNAPSHOT_PART)
+        self.working = threading.Lock()
+        self.worker = Worker("binlog-tables", self._round)
+        self.made = 0
+        self.rows = 0
+        self.began_at = 0.0
+        """The time at which the snapshot at work began, by the monotonic clock; 0 if none is."""
+
+    @property
+    def due(self) -> bool:
+        """Whether one should be made now."""
+        redo = self._redo
+        tables = redo.tables
+        if tables is None or tables.lsn >= redo.lsn or self._durability.failed:
+            return False
+        return redo.lsn - tables.lsn > self._due_from or (
+            redo.room() < self._bounds.redo_wanted and redo.tables_hold
+        )
+
+    def logged(self) -> None:
+        """Tables have logged something: wake the thread if a snapshot is due. Under the append lock."""
+        tables = self._redo.tables
+        if tables is not None and self._redo.lsn - tables.lsn > self._due_from:
+            self.worker.poke()
+
+    def look(self) -> None:
+        """Wake the thread if a snapshot is due. Groups fill the log, too, and do not look themselves."""
+        if self.due:
+            self.worker.poke()
+
+    def relieve(self) -> bool:
+        """Make room for one who waits, if a snapshot does that. Returns True if it was made here."""
+        if not self.due:
+            return False
+        if self.worker.running:
+            self.worker.poke()
+            return False
+        return self.step()
+
+    def step(self) -> bool:
+        """Make a snapshot if one is due. Returns whether it was."""
+        if not self.due:
+            return False
+        self.make()
+        return True
+
+    def finish(self) -> None:
+        """The store is being closed: the next start needs no log in front of here, unless there are many rows."""
+        redo, tables = self._redo, self._tables
+        rows = sum(len(table) for table in tables.memory.tables.values())
+        if redo.tables is not None and not redo.tables_unchanged and rows <= FEW_ROWS:
+            try:
+                self.make()
+            except DiskError as error:  # the log has it all
+                log.warning("%s was not written: %s", TABLES_NAME, error)
+
+    def _round(self) -> float | None:
+        while self.step():
+            pass
+        # Groups without rows fill the log, too; of these only checkpoints tell.
+        return None if self._redo.tables is None else _LOOK_AGAIN_S
+
+    def make(self) -> None:
+        """Make a snapshot of now. Raises `DiskError`, `StoreFailed`; the one before stays then."""
+        with self.working:
+            self.began_at = time.monotonic()
+            try:
+                self._make()
+            finally:
+                self.began_at = 0.0
+        self._bounds.freed()
+        self._flusher.worker.poke()  # now the binlog's part may be the lower one
+
+    def _make(self) -> None:
+        redo, tables = self._redo, self._tables
+        with self._lock:
+            self._durability.require_sound()
+            before = redo.tables or TablesFrom(redo.lsn, redo.epoch)
+            # What is in the log since the last one is the binlog's alone: that one goes on from here.
+            unchanged = redo.tables_unchanged
+            begin = TablesFrom(redo.lsn, redo.epoch, before.snapshot + (not unchanged))
+            with tables.latch:
+                unfinished = [OpenTrx.of(trx) for trx in tables.open.values()]
+        if unchanged:
+            self._durability.sync_log()
+        else:
+            self.rows = snapshot.write(
+                self._disk,
+                Begin(redo.uuid, begin, unfinished),
+                tables.memory,
+                tables.latch,
+                self._durable_end,
+            )
+            self.made += 1
+        with self._flusher.working:  # RESET MASTER changes the epoch under it
+            self._durability.require_sound()
+            try:
+                redo.write_tables_checkpoint(begin)
+            except DiskError as error:
+                self._durability.fail(error)
+                raise
+        log.debug("%s: number %d goes on at LSN %d", TABLES_NAME, begin.snapshot, begin.lsn)
+
+    def _durable_end(self) -> tuple[int, int]:
+        """Make the log durable behind all that the snapshot may hold: it must never know more than the log."""
+        self._durability.sync_log()
+        return self._redo.durable_lsn, self._tables.next_trx

@@ -1,0 +1,129 @@
+"""The names of traditional binlog files, `BASE.000001` ..., and the files beside them.
+
+    BASE.index    the files that there are, oldest first, one a line. Replaced as a whole.
+    BASE.~rec~    names of files that are being made or deleted. At a start those that the index does not name go.
+    BASE.state    the GTID state, a GTID a line: of a MariaDB that was stopped, until the next start. Not written here:
+                  without it a server reads its last file, and nothing can be believed that is wrong.
+    BASE.reset    the first file behind a RESET MASTER, whole, until the old ones are deleted.
+
+MariaDB takes the number behind the highest that any file of that base has, whether the index names it or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.errors import DiskError, NotAStore
+
+log = logging.getLogger(__name__)
+
+LOCK_NAME: Final = "binlog-server.lock"
+NUMBER_MAX: Final = 2147483647
+_INDEX_BYTES_MAX: Final = 64 << 20
+
+
+def read_small(disk: Disk, name: str) -> bytes:
+    """All of a file that is not large. Raises `DiskError`, `NotAStore`."""
+    with contextlib.closing(disk.open(name)) as file:
+        size = file.size()
+        if size > _INDEX_BYTES_MAX:
+            raise NotAStore(f"{name} has {size} bytes: it is no list of binlog files")
+        return file.pread(size, 0)
+
+
+class BinlogDirectory:
+    """The names of one binlog; its owner holds a lock."""
+
+    def __init__(self, disk: Disk, base: str) -> None:
+        self.disk = disk
+        self.base = base
+        self.index_name = f"{base}.index"
+        self.rec_name = f"{base}.~rec~"
+        self.state_name = f"{base}.state"
+        self.reset_name = f"{base}.reset"
+        self._numbered = re.compile(re.escape(base) + r"\.([0-9]{1,10})")
+
+    def name(self, number: int) -> str:
+        """The name of a file: at least six digits."""
+        return f"{self.base}.{number:06d}"
+
+    def number(self, name: str) -> int | None:
+        """The number of a file of this binlog; None for any other name."""
+        match = self._numbered.fullmatch(name)
+        return int(match[1]) if match else None
+
+    def next_number(self, names: Iterable[str]) -> int:
+        """The number for a new file, with these names in the directory."""
+        highest = max((n for name in names if (n := self.number(name)) is not None), default=0)
+        if highest >= NUMBER_MAX:
+            raise DiskError(
+                f"Can't generate a unique log-filename {self.base}.(1-{NUMBER_MAX}): RESET MASTER begins anew"
+            )
+        return highest + 1
+
+    # --- the index ---
+
+    def read_index(self) -> list[int]:
+        """The files that the index names, in its order. Raises `NotAStore` for an index that cannot be ours."""
+        found: list[int] = []
+        for line in read_small(self.disk, self.index_name).split(b"\n"):
+            text = os.fsdecode(line)
+            if not text:
+                break  # as MariaDB: behind the first empty line nothing is read
+            # A line that had lost its end, as MariaDB makes of one without a newline, names two files.
+            number = self.number(text.rpartition("/")[2]) if text.count("./") < 2 else None
+            if number is None or (found and number <= found[-1]):
+                raise NotAStore(
+                    f"{self.index_name} has {text!r}, which is no binlog file of {self.base!r} behind the one before: "
+                    "the index was left as it is"
+                )
+            found.append(number)
+        return found
+
+    def write_index(self, numbers: Sequence[int]) -> None:
+        """Replace the index: durable when it returns."""
+        with replaced(self.disk, self.index_name) as file:
+            file.pwrite(self._lines(numbers), 0)
+
+    # --- files that are being made or deleted ---
+
+    def note(self, numbers: Sequence[int]) -> None:
+        """Note durably that these files are made or deleted: whichever the index does not name goes at a start."""
+        with replaced(self.disk, self.rec_name) as file:
+            file.pwrite(self._lines(numbers), 0)
+
+    def end_note(self) -> None:
+        """The files are made or deleted."""
+        self.disk.unlink(self.rec_name)
+
+    def _lines(self, numbers: Sequence[int]) -> bytes:
+        return "".join(f"./{self.name(number)}\n" for number in numbers).encode()
+
+    def work_off_note(self, kept: Sequence[int]) -> None:
+        """Delete the noted files, but for those `kept`: at a start."""
+        names = set(self.disk.names())
+        if self.rec_name not in names:
+            return
+        for line in read_small(self.disk, self.rec_name).split(b"\n"):
+            name = os.fsdecode(line).rpartition("/")[2]
+            number = self.number(name)
+            if number is None or number in kept:
+                continue
+            for gone in (f"{name}.idx", name):
+                if gone in names:
+                    self.disk.unlink(gone)
+                    log.info("deleted %s, which was being made or deleted at the last stop", gone)
+        self.end_note()
+
+    def remove(self, number: int) -> None:
+        """Delete a file, and a GTID index beside it. One that is gone already is no error."""
+        names = set(self.disk.names())
+        for gone in (f"{self.name(number)}.idx", self.name(number)):
+            if gone in names:
+                self.disk.unlink(gone)

@@ -1,0 +1,1256 @@
+"""The store of traditional files: `BinlogEngine` over `BASE.000001` ..., readable and continued by MariaDB.
+
+The steps of a group into the store, and the effect of a crash between them:
+
+1. `append`, under the append lock: the group becomes events of the file, with their ends and checksums, in memory; the
+   state learns its GTID. A crash forgets it.
+2. `sync`: what is in memory is written to the file, and the file synced. A crash before its end leaves a torn tail,
+   which opening cuts behind the last whole group; from its end on the group is kept.
+3. The durable mark moves to the end that step 2 has synced. Listeners wake; only now can a reader see the group.
+
+A new file begins when one has reached max_binlog_size, at FLUSH, and at a start marker: what is appended is synced;
+`~rec~` names the new file; it is made with its whole head, synced; the old file gets its ROTATE event, synced; the
+index names the new one; the old one's flag is cleared; `~rec~` goes. Before the index names it, opening deletes it;
+behind that it is the last file. A start marker is the format description of its file, with a time of creation, as
+MariaDB's are: in a file without groups it takes the place of the one that is there.
+
+A purge: `~rec~` names the files, the index forgets them, they are deleted, `~rec~` goes: a crash leaves them all, or
+opening deletes the rest. RESET MASTER makes the new first file under another name before anything goes.
+
+Locks, in this order: that of purges, of syncs, of writes, the append lock, that of the index. Readers take none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.header import FLAG_IN_USE
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.worker import Worker
+from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
+from binlog_storage.classic.opening import has_group, survey, take
+from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
+from binlog_storage.classic.spool import CACHE_PREFIX, Spool, remove_spools
+from binlog_storage.classic.stored_files import Extent, StoredFiles
+from binlog_storage.classic.writing import (
+    FILE_START,
+    FLAG_AT,
+    description_laid_out,
+    file_head,
+    group_laid_out,
+    pieces_laid_out,
+    rotate_event,
+    stop_event,
+)
+from binlog_storage.classic.xa_files import Commitment, PreparedFile, PreparedFiles
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.durations import Durations
+from binlog_storage.engine import (
+    LARGE_GROUP_BYTES,
+    BinlogEngine,
+    BinlogFile,
+    GroupBatch,
+    GroupMark,
+    Located,
+    PlacedBatch,
+    Position,
+    Stalled,
+    StartPoint,
+    Xid,
+    purge,
+)
+from binlog_storage.engine.purge import FileFacts, FileFate, PurgeHeld, PurgePlan, Wanted
+from binlog_storage.engine.references import Pin, Reason, References
+from binlog_storage.engine.soundness import Soundness
+from binlog_storage.errors import (
+    BinlogHasGtids,
+    DiskError,
+    DiskFull,
+    DomainInUse,
+    FileMissing,
+    NoRoom,
+    NotAStore,
+    PositionPurged,
+    StorageError,
+    StoreFailed,
+    TooManyOpenFiles,
+    UnknownBinlog,
+    WaitGivenUp,
+    XaStateError,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+_CACHE_BYTES: Final = 1 << 20  # of a group in one piece
+_BUFFER_BYTES: Final = 1 << 20  # appended and not written: handed to the operating system beyond it
+_BUFFER_MAX: Final = 16 << 20  # the same on a full disk: appends wait then
+_RUN_S: Final = 0.001
+_RECENT_BYTES: Final = 8 << 20
+_LONG_WAIT_S: Final = 0.5
+_NO_FILE: Final = 1 << 62  # of holds that keep no file: open groups do not lie in the binlog here
+_LIMITS_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Current:
+    """The file that is written.
+
+    head_end: the offset behind its head.
+    written: up to there it was handed to the operating system; what follows, up to `end`, is in memory.
+    logical_end: where readers stop.
+    is_empty: neither a group nor a marker is in it.
+    """
+
+    number: int
+    file: File
+    checksum_algorithm: int
+    written: int
+    end: int
+    logical_end: int
+    is_empty: bool
+
+
+class ClassicEngine:
+    """See `binlog_storage.engine.BinlogEngine`, and there for each method that says nothing here.
+
+    Every method may be called from any thread.
+
+    Args:
+        disk: the directory.
+        background: purge by age and size in a thread. Without it the owner calls `step`.
+        clock: gives seconds since 1970, for purge by age and for events.
+        wait_for_room: waits for room on a full disk, its argument are seconds; by default a wait that `close` ends.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: ClassicOptions | None = None,
+        *,
+        background: bool = False,
+        clock: Callable[[], float] = time.time,
+        wait_for_room: Callable[[float], object] | None = None,
+    ) -> None:
+        """Open the store in `disk`, or begin one. Raises `NotAStore`, `DamagedBinlog`, `DiskError`."""
+        self._options = options or ClassicOptions()
+        self.large_group_bytes = LARGE_GROUP_BYTES
+        self._disk = disk
+        self._clock = clock
+        self._directory = BinlogDirectory(disk, self._options.log_bin)
+        self._syncing = threading.Lock()
+        self._writing = threading.RLock()
+        self._lock = threading.RLock()
+        self._purging = threading.Lock()
+        self._indexing = threading.Lock()  # held while files get or lose their names
+        self._extending = threading.Lock()
+        self._index: list[int] = []
+        self._checkpoint: int | None = None  # the file that heads name, if it is not their own
+        self.references = References()
+        self._soundness = Soundness()
+        self.references.when_opened(self._soundness.wake)
+        self._full = FullDisk(wait_for_room)
+        self._buffer = bytearray()
+        self._state = BinlogState()
+        self._last_marker: bytes | None = None
+        self._ended: list[
+            PreparedFile
+        ] = []  # their groups are appended: their files go at the next sync
+        self._spools = itertools.count(1)
+        self._never_wait = -1
+        self._fsyncs = Durations()
+        self._commits = self._group_commits = self._bytes_written = 0
+        self._rotation_due = False
+        self._held: PurgeHeld | None = None
+        self._told: tuple[int, str] | None = None
+        self._reader = StoredFiles(self._directory, lambda: self._extent)
+        self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
+        disk.lock(LOCK_NAME)
+        try:
+            self._open()
+        except BaseException:
+            disk.close()
+            raise
+        if background:
+            self.start()
+
+    def start(self) -> None:
+        """Start the thread that purges by age and size."""
+        self._worker.start()
+
+    # --- opening ---
+
+    def _open(self) -> None:
+        directory = self._directory
+        names = set(self._disk.names())
+        if directory.index_name not in names:
+            found = sorted(name for name in names if directory.number(name) is not None)
+            if found:
+                raise NotAStore(
+                    f"there are binlog files ({found[0]} ...), but no {directory.index_name}: write one that names "
+                    "them, one a line, or move them away. The store was not opened"
+                )
+            directory.write_index([])
+        self._index = directory.read_index()
+        directory.work_off_note(self._index)
+        self._finish_reset()
+        remove_spools(self._disk)
+        self._xa = PreparedFiles(self._disk)
+        if not self._index:
+            self._begin_file(BinlogState(), ())
+            log.info("Starting a new binlog from %s.", directory.name(self._current.number))
+        else:
+            self._go_on()
+        self._xa.settle(self._has)
+        for prepared in self._xa.by_xid.values():
+            self._keep(prepared)
+
+    def _has(self, commitment: Commitment) -> bool:
+        place = commitment.place
+        if place.file_no < self._extent.numbers[0]:
+            return True
+        return has_group(self._directory, place.file_no, place.offset, commitment.gtid)
+
+    def _finish_reset(self) -> None:
+        """Go on with a RESET MASTER that was at work: the old files are gone, the new first one is whole."""
+        directory = self._directory
+        names = set(self._disk.names())
+        if directory.reset_name not in names:
+            return
+        if self._index and directory.name(self._index[-1]) in names:
+            self._disk.unlink(directory.reset_name)  # it had not begun
+            return
+        if not self._index:
+            self._index = [directory.next_number(names)]
+            directory.write_index(self._index)
+        self._disk.rename(directory.reset_name, directory.name(self._index[-1]))
+        self._disk.fsync_dir()
+
+    def _begin_file(self, state: BinlogState, before: tuple[int, ...]) -> None:
+        """Make the next file, with nothing to close."""
+        number = self._directory.next_number(self._disk.names())
+        file, end = self._named_file(number, state, self._description())
+        self._directory.end_note()
+        self._enter(number, file, end, (*before, number))
+
+    def _go_on(self) -> None:
+        opened = survey(self._directory, self._index)
+        self._state = opened.state
+        self._last_marker = opened.last_marker
+        if opened.closed_by_mariadb:
+            self._begin_file(opened.state, opened.numbers)
+        else:
+            self._checkpoint = opened.checkpoint
+            self._current = _Current(
+                opened.number,
+                take(self._directory, opened),
+                opened.head.description.checksum_algorithm,
+                opened.end,
+                opened.end,
+                opened.logical_end,
+                opened.logical_end == FILE_START,
+            )
+            self._extent = Extent(opened.numbers, self.written_end)
+        if self._directory.state_name in self._disk.names():
+            self._disk.unlink(self._directory.state_name)
+            self._disk.fsync_dir()
+        log.info(
+            "Continuing %s from position %d.",
+            self._directory.name(self._current.number),
+            self._current.end,
+        )
+
+    def _description(self) -> FormatDescription:
+        options = self._options
+        return FormatDescription(options.server_version, options.server_id, timestamp=self._now())
+
+    def _now(self) -> int:
+        return int(self._clock()) & 0xFFFFFFFF
+
+    def _named_file(
+        self,
+        number: int,
+        state: BinlogState,
+        description: FormatDescription,
+        old: _Current | None = None,
+    ) -> tuple[File, int]:
+        """A new file, durable, and named by the index; it is noted still. Returns the end of its head.
+
+        `old`: the file before, which gets its ROTATE event in front of the index: a torn one is cut off at a start, if
+        its file is still the last.
+        """
+        directory = self._directory
+        with self._indexing:
+            try:
+                directory.note([number])
+                file, end = self._new_file(directory.name(number), number, state, description)
+                try:
+                    self._disk.fsync_dir()
+                    if old is not None:
+                        self._write_last(old, number)
+                    directory.write_index([*self._index, number])
+                except BaseException:
+                    file.close()
+                    self._disk.unlink(directory.name(number))
+                    if old is not None:
+                        old.file.truncate(old.end)
+                    raise
+            except (DiskFull, TooManyOpenFiles):
+                with contextlib.suppress(DiskError):
+                    directory.end_note()
+                raise
+            self._index.append(number)
+        return file, end
+
+    def _new_file(
+        self, name: str, number: int, state: BinlogState, description: FormatDescription
+    ) -> tuple[File, int]:
+        """A file with its head, synced. Returns the end of the head."""
+        algorithm = self._options.binlog_checksum
+        checkpoint = self._directory.name(self._checkpoint or number)
+        head = file_head(description, state.entries(), checkpoint, algorithm)
+        file = self._disk.open(name, create=True)
+        try:
+            file.pwrite(head, 0)
+            file.fdatasync()
+        except BaseException:
+            file.close()
+            with contextlib.suppress(DiskError):
+                self._disk.unlink(name)
+            raise
+        return file, len(head)
+
+    def _enter(self, number: int, file: File, end: int, numbers: tuple[int, ...]) -> None:
+        """Go on in a new file, which has only its head."""
+        algorithm = self._options.binlog_checksum
+        self._current = _Current(number, file, algorithm, end, end, FILE_START, True)
+        self._extent = Extent(numbers, Position(number, FILE_START))
+        self._rotation_due = False
+
+    # --- writing ---
+
+    @property
+    def cache_bytes(self) -> int:
+        return _CACHE_BYTES
+
+    @property
+    def age(self) -> int:
+        return self.references.age
+
+    def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
+        if gtid is None:
+            return self._append_marker(payload, age)
+        self._wait_while_full()
+        self._rotate_if_due()
+        with self._lock:
+            self._admit(age)
+            current = self._current
+            data = group_laid_out(payload, current.end, current.checksum_algorithm)
+            self._buffer += data
+            end = self._note_group(len(data), gtid)
+        if len(self._buffer) > _BUFFER_BYTES:
+            self._write_some()
+        return end
+
+    def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
+        self._rotate_if_due()
+        until = time.monotonic() + _RUN_S
+        while index < len(run) and self.has_room:
+            payload = run.payload(index)
+            if len(payload) > _CACHE_BYTES:
+                break
+            self.append(payload, run.gtid(index), age)
+            index += 1
+            if time.monotonic() > until:
+                break
+        return index
+
+    def _admit(self, age: int | None) -> None:
+        """Under the append lock."""
+        self._soundness.require_sound()
+        self.references.require_age(age)
+
+    def _note_group(self, size: int, gtid: Gtid) -> Position:
+        """Note that a group of so many bytes is behind the end. Under the append lock."""
+        current = self._current
+        current.end += size
+        current.logical_end = current.end
+        current.is_empty = False
+        self._state.update(gtid)
+        self._last_marker = None
+        self._commits += 1
+        self._bytes_written += size
+        if current.end >= self._options.max_binlog_size:
+            self._rotation_due = True
+        return Position(current.number, current.end)
+
+    def _write_some(self) -> None:
+        """Write what is more than is wanted in memory. What fails here fails at the sync, which says so."""
+        tries = self._full.tries
+        try:
+            self._full.require_time()
+            self.write_log_once()
+        except DiskFull as error:
+            self._note_full(error, tries)
+        except DiskError as error:
+            log.warning("%s", error)
+
+    def _rotate_if_due(self) -> None:
+        """Begin a new file behind one that is long enough: behind a sync, or in front of the next group. Without locks.
+
+        While that cannot be, the binlog goes on in the file that it has.
+        """
+        if not self._rotation_due or (self._full.error is not None and self._full.retry_s):
+            return
+        tries = self._full.tries
+        try:
+            with self._syncing, self._writing, self._lock:
+                if self._rotation_due and not self._soundness.failed:
+                    self._next_file(self._state, self._description())
+            self._soundness.wake()
+        except DiskFull as error:
+            self._note_full(error, tries)
+        except DiskError as error:
+            log.warning("%s: the binlog goes on beyond max_binlog_size", error)
+
+    def _append_marker(self, payload: bytes, age: int | None) -> Position:
+        description = FormatDescription.parse(payload)
+        if not description.created:
+            raise ValueError("a start marker has a time of creation")
+
+        def marked() -> Position:
+            with self._syncing, self._writing, self._lock:
+                self._admit(age)
+                if not self._current.is_empty:
+                    self._next_file(self._state, description)
+                current = self._current
+                event = description_laid_out(description, current.checksum_algorithm)
+                self._write(current.file, event, FILE_START)
+                with self._failing():
+                    current.file.fdatasync()  # in front of all that follows
+                current.is_empty = False
+                current.logical_end = FILE_START + len(event)
+                self._last_marker = payload
+                return self.written_end
+
+        end = self._patiently(marked)
+        self._soundness.wake()
+        return end
+
+    def begin(self, *, bulk: bool = False) -> ClassicGroup:
+        return ClassicGroup(self)
+
+    def new_spool(self) -> Spool:
+        """For an open group."""
+        return Spool(self._disk, lambda: f"{CACHE_PREFIX}{next(self._spools)}")
+
+    def require_sound(self) -> None:
+        """Raises `StoreFailed` after a failure."""
+        self._soundness.require_sound()
+
+    def spill(self, spool: Spool, data: Buffer, given_up: Callable[[], bool]) -> None:
+        """Add to an open group; waits for room. Raises `WaitGivenUp`."""
+        self._patiently(lambda: spool.add(data), given_up)
+
+    def append_pieces(
+        self,
+        pieces: Callable[[], Iterator[bytes]],
+        gtid: Gtid,
+        age: int | None,
+        given_up: Callable[[], bool] = lambda: False,
+        committing: PreparedFile | None = None,
+    ) -> Position:
+        """Append a group that may be too large for memory: it is copied into the file while all other appends wait.
+
+        Raises `WaitGivenUp` if `given_up` returns True while the disk is full: nothing was appended.
+        """
+
+        def appended() -> Position:
+            with self._writing, self._lock:
+                self._admit(age)
+                return self._copy(pieces, gtid, committing)
+
+        self._rotate_if_due()
+        return self._patiently(appended, given_up)
+
+    def _copy(
+        self,
+        pieces: Callable[[], Iterator[bytes]],
+        gtid: Gtid,
+        committing: PreparedFile | None,
+    ) -> Position:
+        """Under the locks of writes and appends."""
+        self._write_out()
+        current = self._current
+        begin = at = current.end
+        if committing is not None:
+            self._xa.note(committing, Commitment(Position(current.number, begin), gtid))
+        try:
+            for data in pieces_laid_out(pieces(), begin, current.checksum_algorithm):
+                current.file.pwrite(data, at)
+                at += len(data)
+        except BaseException as error:
+            with self._failing():
+                if isinstance(error, DiskError) and not isinstance(error, DiskFull):
+                    raise
+                current.file.truncate(begin)
+                if committing is not None:
+                    self._xa.note(committing, None)
+            raise
+        current.written = at
+        return self._note_group(at - begin, gtid)
+
+    # --- durability ---
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What fails in here ends the store."""
+        try:
+            yield
+        except DiskError as error:
+            self._soundness.fail(error)
+            raise
+
+    def _note_full(self, error: DiskFull, tries: int) -> None:
+        if not isinstance(error, NoRoom):  # of which it is known
+            self._full.met(error, tries)
+
+    def _patiently(self, work: Callable[[], T], given_up: Callable[[], bool] = lambda: False) -> T:
+        """Do it, again and again while the disk is full. Raises `WaitGivenUp` if `given_up` returns True, or the store
+        is being closed.
+        """
+        waits_long = threading.get_ident() != self._never_wait
+        began = time.monotonic()
+        while True:
+            tries = self._full.tries
+            try:
+                self._full.require_time()
+                done = work()
+            except DiskFull as error:
+                if self._soundness.failed:
+                    raise
+                self._note_full(error, tries)
+            else:
+                self._full.passed()
+                return done
+            try:
+                self._full.wait(
+                    lambda: (
+                        given_up() or not (waits_long or time.monotonic() - began < _LONG_WAIT_S)
+                    )
+                )
+            except NoRoom as error:
+                raise WaitGivenUp(str(error)) from None
+
+    def _wait_while_full(self) -> None:
+        """While too much is in memory, which could not be written."""
+        while len(self._buffer) > _BUFFER_MAX and not self._soundness.failed:
+            self._patiently(self.write_log_once)
+
+    def write_log_once(self) -> None:
+        """Hand what is in memory to the operating system. Raises `DiskError`."""
+        with self._writing:
+            self._write_out()
+
+    def _write_out(self) -> tuple[_Current, Position]:
+        """Hand what is in memory to the operating system. Returns the file, and the end of what was handed over. Under
+        the lock of writes.
+        """
+        with self._lock:
+            self._soundness.require_sound()
+            current, end, data = self._current, self.written_end, bytes(self._buffer)
+        if data:
+            self._write(current.file, data, current.written)
+            with self._lock:
+                del self._buffer[: len(data)]
+                current.written += len(data)
+        return current, end
+
+    def _write(self, file: File, data: bytes, offset: int) -> None:
+        """Write; what fails but for room ends the store."""
+        try:
+            file.pwrite(data, offset)
+        except DiskFull:
+            raise
+        except DiskError as error:
+            self._soundness.fail(error)
+            raise
+
+    def write_log(self) -> None:
+        self._patiently(self.write_log_once)
+
+    def sync(self) -> None:
+        def synced() -> bool:
+            with self._syncing:
+                return self._sync()
+
+        if self._patiently(synced):
+            self._soundness.wake()
+        self._rotate_if_due()
+
+    def _sync(self) -> bool:
+        """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs."""
+        with self._lock:
+            ended = list(self._ended)  # their groups are in front of the end that is written
+        with self._writing:
+            current, end = self._write_out()
+        moves = end != self._extent.durable
+        if moves:
+            with self._failing(), self._fsyncs.measured():
+                current.file.fdatasync()
+            with self._extending:
+                self._extent = self._extent._replace(durable=end)
+            self._group_commits += 1
+        for prepared in ended:
+            with self._lock:
+                self._ended.remove(prepared)
+            self._remove_prepared(prepared)
+        return moves
+
+    def _remove_prepared(self, prepared: PreparedFile) -> None:
+        """A file that stays is found at the next start: its transaction is in the binlog."""
+        try:
+            self._xa.remove(prepared)
+        except DiskError as error:
+            log.warning("%s", error)
+
+    def _next_file(self, state: BinlogState, description: FormatDescription) -> None:
+        """Go on in a new file, everything before it durable. Under the locks of syncs, writes, appends.
+
+        Raises `DiskFull`, `TooManyOpenFiles`: nothing was done.
+        """
+        self._soundness.require_sound()
+        self._sync()
+        old = self._current
+        number = self._directory.next_number(self._disk.names())
+        try:
+            # A start marker is written into it by its own: until then readers find nothing in it.
+            plain = dataclasses.replace(description, created=0)
+            file, end = self._named_file(number, state, plain, old)
+        except (DiskFull, TooManyOpenFiles):
+            raise
+        except DiskError as error:
+            self._soundness.fail(error)
+            raise
+        with self._extending:
+            self._enter(number, file, end, (*self._extent.numbers, number))
+        try:
+            with contextlib.closing(old.file):
+                _clear_flag(old.file)
+            with self._indexing:
+                self._directory.end_note()
+        except DiskError as error:  # it looks as behind a crash, and nothing of it is lost
+            log.warning("%s", error)
+        self._worker.poke()
+
+    def _write_last(self, old: _Current, following: int | None) -> None:
+        """Write the last event of a file, durably."""
+        server_id, now, algorithm = self._options.server_id, self._now(), old.checksum_algorithm
+        if following is None:
+            last = stop_event(old.end, algorithm, server_id, now)
+        else:
+            name = self._directory.name(following)
+            last = rotate_event(name, old.end, algorithm, server_id, now)
+        old.file.pwrite(last, old.end)
+        old.file.fdatasync()
+
+    # --- XA ---
+
+    def _keep(self, prepared: PreparedFile) -> None:
+        """A prepared transaction refuses RESET MASTER."""
+        prepared.hold = self.references.hold(Reason.PREPARED_XA, prepared.xid.sql(), _NO_FILE)
+
+    def prepared(self) -> list[Xid]:
+        with self._lock:
+            return list(self._xa.by_xid)
+
+    def note_prepared(self, xid: Xid, spool: Spool) -> Position:
+        """Prepare the transaction of an open group: durable when it returns, as is all that was appended before."""
+
+        def noted() -> Position:
+            with self._syncing, self._writing, self._lock:
+                self._soundness.require_sound()
+                if xid in self._xa.by_xid:
+                    raise XaStateError(f"the XID {xid} is prepared already")
+                self._sync()
+                self._keep(self._xa.add(xid, len(spool), spool.pieces()))
+                return self.written_end
+
+        end = self._patiently(noted)
+        self._soundness.wake()
+        return end
+
+    def _prepared(self, xid: Xid) -> PreparedFile:
+        """Under the append lock."""
+        self._soundness.require_sound()
+        if xid not in self._xa.by_xid:
+            raise XaStateError(f"the XID {xid} is not prepared")
+        return self._xa.by_xid[xid]
+
+    def _forget_prepared(self, prepared: PreparedFile) -> None:
+        """Under the append lock."""
+        del self._xa.by_xid[prepared.xid]
+        if prepared.hold is not None:
+            prepared.hold.release()
+
+    def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        def appended() -> Position:
+            with self._writing, self._lock:
+                prepared = self._prepared(xid)
+                self._xa.verify(prepared)
+
+                def pieces() -> Iterator[bytes]:
+                    return itertools.chain([gtid_event], self._xa.pieces(prepared))
+
+                end = self._copy(pieces, gtid, prepared)
+                self._forget_prepared(prepared)
+                self._ended.append(prepared)
+                return end
+
+        self._rotate_if_due()
+        return self._patiently(appended)
+
+    def rollback_prepared(self, xid: Xid) -> Position:
+        def ended() -> Position:
+            with self._syncing, self._writing, self._lock:
+                prepared = self._prepared(xid)
+                self._sync()
+                with self._failing():
+                    self._xa.remove(prepared)
+                    self._disk.fsync_dir()
+                self._forget_prepared(prepared)
+                return self.written_end
+
+        end = self._patiently(ended)
+        self._soundness.wake()
+        return end
+
+    # --- files ---
+
+    def flush(
+        self, delete_domains: Iterable[int] = (), given_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        domains = set(delete_domains)
+
+        def flushed() -> None:
+            with self._syncing, self._writing, self._lock:
+                self._soundness.require_sound()
+                self._require_unused(domains)
+                kept = [gtid for gtid in self._state.entries() if gtid.domain_id not in domains]
+                state = BinlogState(kept)
+                self._next_file(state, self._description())
+                self._state = state
+
+        self._patiently(flushed, given_up)
+        self._soundness.wake()
+
+    def _require_unused(self, domains: set[int]) -> None:
+        """Raises `DomainInUse` if a file has groups of these domains: the first file begins with another state."""
+        known = [domain for domain in sorted(domains) if self._state.last(domain) is not None]
+        if not known:
+            return
+        then = self.first_start().state
+        for domain in known:
+            if then.of_domain(domain) != self._state.of_domain(domain):
+                raise DomainInUse(domain)
+
+    def reset(
+        self,
+        state: BinlogState | None = None,
+        given_up: Callable[[], bool] = lambda: False,
+        *,
+        only_if_empty: bool = False,
+    ) -> None:
+        begin = BinlogState(state.entries() if state is not None else [])
+
+        def begun() -> None:
+            with self._purging, self._syncing, self._writing, self._lock:
+                self._soundness.require_sound()
+                is_empty = not len(self._state)
+                if only_if_empty and not is_empty:
+                    raise BinlogHasGtids("there are GTIDs in the binlog")
+                self._sync()
+                self.references.close(is_empty=is_empty)
+                try:
+                    self._start_anew(begin)
+                finally:
+                    self.references.open()
+
+        self._patiently(begun, given_up)
+        self._soundness.wake()
+
+    def _start_anew(self, state: BinlogState) -> None:
+        """Remove all files and begin anew. A crash at any step leaves the old binlog, or the new one.
+
+        Raises `DiskFull`: nothing was done.
+        """
+        directory, disk = self._directory, self._disk
+        others = [n for name in disk.names() if (n := directory.number(name)) is not None]
+        number = directory.next_number(
+            directory.name(n) for n in others if n not in set(self._index)
+        )
+        with contextlib.suppress(FileMissing):
+            disk.unlink(directory.reset_name)
+        checkpoint, self._checkpoint = self._checkpoint, None
+        try:
+            file, end = self._new_file(directory.reset_name, number, state, self._description())
+            try:
+                with self._indexing:
+                    directory.note(self._index)
+                    directory.write_index([])  # from now on it is the new one
+            except BaseException:
+                file.close()
+                raise
+        except BaseException:
+            self._checkpoint = checkpoint
+            raise
+        old, self._index = self._index, [number]
+        with self._failing(), self._indexing:
+            self._current.file.close()
+            for gone in old:
+                directory.remove(gone)
+            directory.end_note()
+            disk.fsync_dir()
+            try:
+                self._patiently(lambda: directory.write_index([number]))
+            except WaitGivenUp as error:  # the next start goes on
+                self._soundness.fail(error)
+                raise
+            disk.rename(directory.reset_name, directory.name(number))
+            disk.fsync_dir()
+        self._reader.forget()
+        self._state, self._last_marker = state, None
+        with self._extending:
+            self._enter(number, file, end, (number,))
+
+    def purge_to(self, file_no: int) -> PurgePlan:
+        name = self._directory.name(self._known(file_no))
+        return self._purge(purge.before_file(file_no), f"PURGE BINARY LOGS TO '{name}'")
+
+    def purge_before(self, seconds: float) -> PurgePlan:
+        return self._purge(purge.before_time(seconds), "PURGE BINARY LOGS BEFORE")
+
+    def _known(self, file_no: int) -> int:
+        if file_no > self._current.number:
+            name = self._directory.name(file_no)
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
+        return file_no
+
+    def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
+        if to is not None:
+            return self._fates(purge.before_file(self._known(to)))
+        if before is not None:
+            return self._fates(purge.before_time(before))
+        return self._fates(purge.any_of([wanted for wanted, _ in self._limits()]))
+
+    def _fates(self, wanted: Wanted) -> list[FileFate]:
+        needed = self._options.slave_connections_needed_for_purge
+        return purge.fates(
+            [self._facts(number) for number in self._extent.numbers],
+            wanted,
+            first_open=self._current.number,
+            holds=self.references.holds(),
+            replicas_missing=needed - self.references.count(Reason.DUMP),
+        )
+
+    def _facts(self, number: int) -> FileFacts:
+        name = self._directory.name(number)
+        try:
+            modified = self._disk.modified(name)
+        except DiskError:
+            modified = 0.0
+        return FileFacts(number, self._size_of(number), modified, number)
+
+    def _size_of(self, number: int) -> int:
+        current = self._current
+        if number == current.number:
+            return current.end
+        try:
+            return self._disk.size(self._directory.name(number))
+        except DiskError:
+            return 0
+
+    def _purge(self, wanted: Wanted, asked: str) -> PurgePlan:
+        """Delete the wanted files, from the oldest on, up to the first that must stay."""
+        deleted: list[int] = []
+        with self._purging:
+            plan = purge.plan(self._fates(wanted))
+            if self._checkpoint in plan.delete:
+                self._move_checkpoint()
+            for number in plan.delete:
+                if not self.references.let_go(number, {}, lambda: self._hide()):
+                    plan = purge.plan(self._fates(wanted))  # a hold that came meanwhile
+                    break
+                deleted.append(number)
+            if deleted:
+                self._delete(deleted)
+                self._full.freed()
+                names = len(deleted), self._directory.name(deleted[-1])
+                log.info("purged %d binlog files, up to %s: %s", *names, asked)
+        return dataclasses.replace(plan, delete=deleted)
+
+    def _move_checkpoint(self) -> None:
+        """A MariaDB does not start where the last file names one that is gone: let the last one be new."""
+        named = self._directory.name(self._checkpoint or 0)
+        log.warning(
+            "%s is purged: a MariaDB that was killed while it wrote here finds none of its prepared transactions in it",
+            named,
+        )
+        self._checkpoint = None
+        try:
+            with self._syncing, self._writing, self._lock:
+                self._next_file(self._state, self._description())
+        except DiskFull as error:
+            log.warning("%s: until the next file begins, a MariaDB does not start here", error)
+        self._soundness.wake()
+
+    def _hide(self) -> None:
+        """Nobody finds the oldest file from now on."""
+        with self._extending:
+            self._extent = self._extent._replace(numbers=self._extent.numbers[1:])
+
+    def _delete(self, numbers: list[int]) -> None:
+        directory = self._directory
+        with self._indexing:
+            gone = set(numbers)
+            self._index = [n for n in self._index if n > numbers[-1] and n not in gone]
+            try:
+                directory.note(numbers)
+                directory.write_index(self._index)
+            except DiskFull:
+                # Files that the index names and that are not there are no obstacle; now there is room for it.
+                for number in numbers:
+                    directory.remove(number)
+                directory.write_index(self._index)
+            for number in numbers:
+                directory.remove(number)
+            with contextlib.suppress(FileMissing):
+                directory.end_note()
+
+    def _limits(self) -> list[tuple[Wanted, str]]:
+        options = self._options
+        return purge.limits(
+            options.binlog_expire_logs_seconds, options.max_binlog_total_size, self._clock()
+        )
+
+    def _take_care(self) -> float | None:
+        """One round of the purge by age and size."""
+        self._held = None
+        limits = self._limits()
+        for wanted, name in limits:
+            plan = self._purge(wanted, name)
+            if plan.kept is None:
+                continue
+            stay = [fate for fate in self._fates(wanted) if fate.wanted and not fate.goes]
+            if not stay:
+                continue
+            size, oldest = sum(f.size for f in stay), min(f.modified for f in stay)
+            if self._held is None or size > self._held.size:
+                self._held = PurgeHeld(size, oldest, stay[0].held_by[0])
+            if (plan.kept, str(plan.why)) != self._told:
+                self._told = plan.kept, str(plan.why)  # logged once, not every round
+                kept = self._directory.name(plan.kept)
+                log.warning("Binary log %r is not purged because %s", kept, plan.why)
+        return _LIMITS_S if limits else None
+
+    def step(self) -> None:
+        """Do one round of the background work."""
+        self._worker.step()
+
+    @property
+    def max_binlog_size_min(self) -> int:
+        return FILE_BYTES_MIN
+
+    def set_option(self, name: str, value: int) -> None:
+        with self._lock:
+            self._options = dataclasses.replace(self._options, **{name: value})  # type: ignore[arg-type]
+        self._worker.poke()
+
+    def files(self) -> list[BinlogFile]:
+        return [BinlogFile(number, self._size_of(number)) for number in self._extent.numbers]
+
+    def file_name(self, number: int) -> str:
+        """The name of a file."""
+        return self._directory.name(number)
+
+    def groups_of_file(
+        self, file_no: int | None = None, offset: int = 0
+    ) -> Iterator[Iterator[bytes]]:
+        age = self.references.wait_until_open()
+        extent = self._extent
+        number = extent.numbers[0] if file_no is None else self._known(file_no)
+        return self._groups_of_file(number, offset, age)
+
+    def _groups_of_file(self, number: int, offset: int, age: int) -> Iterator[Iterator[bytes]]:
+        hold = self.references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", number, age)
+        try:
+            if number not in self._extent.numbers:
+                raise PositionPurged("Could not find target log")
+            durable = self._extent.durable
+            limit = durable.offset if number == durable.file_no else None
+            for group in self._reader.groups(number, FILE_START, limit, _CACHE_BYTES):
+                if group.begin >= offset:
+                    if group.is_large:
+                        yield self._reader.pieces(number, group.begin, group.end)
+                    else:
+                        yield iter([group.payload])
+        finally:
+            hold.release()
+
+    def hold(
+        self,
+        name: str,
+        start: Position | None = None,
+        *,
+        dump: bool = False,
+        slot: bool = False,
+        ended_by: str = "",
+        holder: tuple[str, str] | None = None,
+        wait: bool = True,
+    ) -> Pin:
+        return self.references.hold_for_reader(
+            name,
+            lambda: self._extent.numbers[0] if start is None else start.file_no,
+            dump=dump,
+            slot=slot,
+            ended_by=ended_by,
+            holder=holder,
+            wait=wait,
+        )
+
+    # --- reading ---
+
+    def first_start(self) -> StartPoint:
+        return self._in_one_age(self._reader.first_start)
+
+    def find_start(self, position: SlavePosition) -> StartPoint:
+        return self._in_one_age(lambda: self._reader.find_start(position))
+
+    def _in_one_age(self, find: Callable[[], T]) -> T:
+        """What is found, of files that no RESET MASTER took away meanwhile."""
+        while True:
+            age = self.references.wait_until_open()
+            try:
+                found = find()
+            except StorageError:
+                if age == self.references.age:
+                    raise
+                continue
+            if age == self.references.age:
+                return found
+
+    def read(self, start: Position) -> GroupBatch:
+        return self._reader.read(start, self.large_group_bytes)
+
+    def read_placed(self, start: Position) -> PlacedBatch:
+        return self._reader.read_placed(start, self.large_group_bytes)
+
+    def is_recent(self, start: Position) -> bool:
+        durable = self._extent.durable
+        return start.file_no == durable.file_no and durable.offset - start.offset < _RECENT_BYTES
+
+    def locate(self, place: Position) -> Located:
+        return self._reader.locate(place, self.large_group_bytes)
+
+    def state_at(self, place: Position) -> BinlogState:
+        return self._reader.state_at(place)
+
+    # --- what there is ---
+
+    @property
+    def written_end(self) -> Position:
+        current = self._current
+        return Position(current.number, current.logical_end)
+
+    @property
+    def durable_end(self) -> Position:
+        return self._extent.durable
+
+    @property
+    def last_marker(self) -> bytes | None:
+        return self._last_marker
+
+    def binlog_state(self, domain_id: int | None = None) -> BinlogState:
+        with self._lock:
+            return self._state.copy() if domain_id is None else self._state.of_domain(domain_id)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        return self._soundness.subscribe(wake)
+
+    def when_failed(self, failed: Callable[[StorageError], None]) -> None:
+        self._soundness.when_failed(failed)
+
+    @property
+    def has_room(self) -> bool:
+        return self._soundness.failed or (
+            self._full.error is None and len(self._buffer) <= _BUFFER_MAX // 2
+        )
+
+    @property
+    def has_room_to_spill(self) -> bool:
+        return self.has_room
+
+    def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
+        until = None if timeout is None else time.monotonic() + timeout
+
+        def given_up() -> bool:
+            return until is not None and time.monotonic() >= until
+
+        while not self.has_room:
+            try:
+                self._patiently(self.write_log_once, given_up)
+            except (WaitGivenUp, StoreFailed):
+                return self.has_room
+        return True
+
+    def never_wait_in(self, thread: int) -> None:
+        self._never_wait = thread
+
+    def counters(self) -> Mapping[str, int]:
+        return {
+            "Binlog_bytes_written": self._bytes_written,
+            "Binlog_commits": self._commits,
+            "Binlog_group_commits": self._group_commits,
+        }
+
+    def stalled(self) -> list[Stalled]:
+        now = time.monotonic()
+        found = []
+        if (error := self._full.error) is not None:
+            found.append(Stalled("binlog", now - self._full.since, str(error)))
+        if self._worker.failure:
+            since = now - self._worker.failing_since
+            found.append(Stalled(self._worker.name, since, self._worker.failure))
+        return found
+
+    def purge_held(self) -> PurgeHeld | None:
+        return self._held
+
+    def fsync_times(self) -> Mapping[str, Durations]:
+        return {"binlog": self._fsyncs}
+
+    def stop_waiting(self) -> None:
+        self._full.close()
+
+    def close(self) -> None:
+        self._full.close()
+        self._worker.stop()
+        try:
+            if not self._soundness.failed:
+                try:
+                    self.sync()
+                except (WaitGivenUp, DiskError) as error:
+                    log.error("the binlog was not closed in order: %s", error)
+                else:
+                    with self._syncing, self._writing, self._lock:
+                        self._finish()
+        finally:
+            self._current.file.close()
+            self._disk.close()
+
+    def _finish(self) -> None:
+        try:
+            with contextlib.suppress(DiskFull):
+                self._write_last(self._current, None)
+            _clear_flag(self._current.file)
+            self._current.file.fdatasync()
+        except DiskError as error:
+            log.warning("%s", error)
+
+
+def _clear_flag(file: File) -> None:
+    """Say in a file that it is closed."""
+    flag = file.pread(1, FLAG_AT)[0]
+    file.pwrite(bytes([flag & ~FLAG_IN_USE & 0xFF]), FLAG_AT)
+
+
+class ClassicGroup:
+    """See `GroupWriter`. Its events wait in two lists beside the binlog, and are copied into it at the commit."""
+
+    def __init__(self, engine: ClassicEngine) -> None:
+        self._engine = engine
+        self._transactional = engine.new_spool()
+        self._statement = engine.new_spool()
+        self._hold: Pin | None = None
+        self._closed = False
+        self._given_up = False
+
+    @property
+    def spilled(self) -> bool:
+        return bool(len(self._transactional) or len(self._statement))
+
+    def spill(self, data: Buffer, *, statement: bool = False) -> None:
+        self._require_open()
+        self._engine.require_sound()
+        if data:
+            self._hold = self._hold or self._engine.references.hold(
+                Reason.ACTIVE_TRANSACTION, "", _NO_FILE
+            )
+            spool = self._statement if statement else self._transactional
+            self._engine.spill(spool, data, lambda: self._given_up)
+
+    def mark(self) -> GroupMark:
+        return GroupMark(self._transactional.mark())
+
+    def rewind(self, mark: GroupMark) -> None:
+        assert isinstance(mark.transactional, tuple)
+        self._transactional.rewind(mark.transactional)
+
+    def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """See `GroupWriter`. There is nothing to do ahead."""
+
+    def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
+        self._require_open()
+
+        def pieces() -> Iterator[bytes]:
+            return itertools.chain(
+                [gtid_event], self._statement.pieces(), self._transactional.pieces()
+            )
+
+        size = len(gtid_event) + len(self._statement) + len(self._transactional)
+        if size <= _CACHE_BYTES:
+            end = self._engine.append(b"".join(pieces()), gtid, age)
+        else:
+            end = self._engine.append_pieces(pieces, gtid, age, lambda: self._given_up)
+        self.rollback()
+        return end
+
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        self._require_open()
+        if len(self._statement):
+            raise ValueError("an XA transaction has no statement list: spill into one list only")
+        end = self._engine.note_prepared(xid, self._transactional)
+        self.rollback()
+        return end
+
+    def give_up(self) -> None:
+        self._given_up = True
+
+    def rollback(self) -> None:
+        """See `GroupWriter`. A second call does nothing."""
+        self._closed = True
+        self._statement.close()
+        self._transactional.close()
+        if self._hold is not None:
+            self._hold.release()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this group was committed, prepared or rolled back")
+
+
+_ENGINE: type[BinlogEngine] = ClassicEngine  # mypy checks the interface here, before a caller does

@@ -1,0 +1,341 @@
+"""The read side of a store of traditional files: groups of a file and their places, batches, search.
+
+A place is an offset in a file, as MariaDB's positions are: the beginning of a file is 4, and a group ends where its
+last event does. Batches are cut behind the first group that ends at or behind a multiple of `_CUT_BYTES`, in front of
+and behind a large group, and at the end of a file; so readers that came by different ways meet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from binlog_protocol.events.checksum import CHECKSUM_SIZE
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader, split_events
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+
+from binlog_storage.classic.binlog import FileHead, read_head
+from binlog_storage.classic.directory import BinlogDirectory
+from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.classic.groups import FileGroups
+from binlog_storage.classic.writing import FILE_START
+from binlog_storage.disk.disk import File
+from binlog_storage.engine import (
+    GroupBatch,
+    LargeGroup,
+    Located,
+    PlacedBatch,
+    PlacedGroup,
+    Position,
+    StartPoint,
+)
+from binlog_storage.errors import FileMissing, PositionPurged
+from binlog_storage.intake.source import UnfinishedGroup
+
+_CUT_BYTES: Final = 256 << 10
+_PIECE_BYTES: Final = 16 << 10  # of a large group
+_HEADS_MAX: Final = 1024
+_END_MASK: Final = 0xFFFFFFFF
+
+
+class Extent(NamedTuple):
+    """The files that readers see, oldest first, and the durable end, in the last of them."""
+
+    numbers: tuple[int, ...]
+    durable: Position
+
+
+class FileGroup(NamedTuple):
+    """A group or start marker of a file: its bytes in normal form, and its place.
+
+    payload: of a large group its GTID event alone.
+    """
+
+    gtid: Gtid | None
+    payload: bytes
+    begin: int
+    end: int
+    is_large: bool = False
+
+
+class StoredFiles:
+    """Reads one store; from any thread.
+
+    Args:
+        extent: gives what there is now.
+    """
+
+    def __init__(self, directory: BinlogDirectory, extent: Callable[[], Extent]) -> None:
+        self._directory = directory
+        self._extent = extent
+        self._heads: dict[int, FileHead] = {}
+        self._whole: set[int] = set()  # files of which the end was seen, and is one
+        self._followed: set[tuple[int, int]] = set()  # files that begin where the one before ends
+
+    def forget(self) -> None:
+        """Other files have the same numbers: RESET MASTER."""
+        self._heads.clear()
+        self._whole.clear()
+        self._followed.clear()
+
+    def head(self, number: int) -> FileHead:
+        """The head of a file. Raises `PositionPurged` for one that is gone, `StorageError`."""
+        head = self._heads.get(number)
+        if head is None:
+            name = self._directory.name(number)
+            head = read_head(Path(name), self._open(number))
+            if len(self._heads) >= _HEADS_MAX:
+                self._heads.clear()
+            self._heads[number] = head
+        return head
+
+    def _open(self, number: int) -> File:
+        try:
+            return self._directory.disk.open(self._directory.name(number))
+        except FileMissing:
+            raise PositionPurged(
+                f"Could not find target log: {self._directory.name(number)}"
+            ) from None
+
+    def groups(
+        self, number: int, offset: int, limit: int | None, large_bytes: int
+    ) -> Generator[FileGroup]:
+        """The groups of a file from an event on, up to `limit` or its end."""
+        algorithm = 0
+        if offset != FILE_START:
+            algorithm = self.head(number).description.checksum_algorithm
+        name = Path(self._directory.name(number))
+        found = FileGroups(
+            name,
+            offset=offset,
+            checksum_algorithm=algorithm,
+            file=self._open(number),
+            size=limit,
+            large_bytes=large_bytes,
+        )
+        with contextlib.closing(found):
+            if offset >= found.size:
+                return
+            for item in found.items():
+                if isinstance(item, GroupRun):
+                    begin = found.end
+                    ends = _ends(item, begin, found.offset, found.checksum_algorithm)
+                    for index, end in enumerate(ends):
+                        payload = item.payload(index)
+                        if len(payload) > large_bytes:
+                            head = next(split_events(payload))
+                            yield FileGroup(item.gtid(index), head, begin, end, True)
+                        else:
+                            yield FileGroup(item.gtid(index), payload, begin, end)
+                        begin = end
+                    continue
+                is_large = item.rest is not None
+                if item.rest is not None:
+                    try:
+                        for _ in item.rest:
+                            pass
+                    except UnfinishedGroup:
+                        return
+                yield FileGroup(item.gtid, item.payload, item.offset, found.offset, is_large)
+            if limit is None and found.closed_at is not None:
+                self._whole.add(number)
+
+    def pieces(self, number: int, begin: int, end: int) -> Iterator[bytes]:
+        """The bytes of a group in normal form, in small pieces. Raises `DamagedBinlog`, `PositionPurged`."""
+        algorithm = self.head(number).description.checksum_algorithm
+        path = Path(self._directory.name(number))
+        with contextlib.closing(self._open(number)) as file:
+            at = begin
+            while at < end:
+                header = file.pread(HEADER_SIZE, at)
+                length = EventHeader.parse(header).length
+                left = length - HEADER_SIZE
+                if left < (CHECKSUM_SIZE if algorithm else 0) or at + length > end:
+                    raise DamagedBinlog(path, at, f"an event of {length} bytes")
+                summed = zlib.crc32(header)
+                place = at + HEADER_SIZE
+                tail = CHECKSUM_SIZE if algorithm else 0
+                plain = EventHeader.parse(header)._replace(length=length - tail, end_position=0)
+                yield plain.build()
+                left -= tail
+                while left:
+                    piece = file.pread(min(_PIECE_BYTES, left), place)
+                    if not piece:
+                        raise DamagedBinlog(path, at, "the file has become shorter")
+                    summed = zlib.crc32(piece, summed)
+                    place += len(piece)
+                    left -= len(piece)
+                    yield piece
+                if tail and file.pread(tail, place) != summed.to_bytes(tail, "little"):
+                    raise DamagedBinlog(path, at, "the CRC-32 of an event is wrong")
+                at += length
+
+    # --- batches ---
+
+    def _limit(self, number: int, extent: Extent) -> int | None:
+        """Where readers stop in a file; None at its end."""
+        return extent.durable.offset if number == extent.durable.file_no else None
+
+    def _following(self, number: int, extent: Extent) -> int | None:
+        """The file behind. Raises `PositionPurged` for a number of no file."""
+        numbers = extent.numbers
+        try:
+            at = numbers.index(number)
+        except ValueError:
+            raise PositionPurged(
+                f"Could not find target log: {self._directory.name(number)}"
+            ) from None
+        return numbers[at + 1] if at + 1 < len(numbers) else None
+
+    def read_placed(self, start: Position, large_bytes: int) -> PlacedBatch:
+        """See `EngineReader.read_placed`."""
+        extent = self._extent()
+        if start >= extent.durable:
+            return PlacedBatch(start, start, [])
+        number = start.file_no
+        following = self._following(number, extent)
+        cut = (start.offset // _CUT_BYTES + 1) * _CUT_BYTES
+        found: list[PlacedGroup] = []
+        limit = self._limit(number, extent)
+        with contextlib.closing(self.groups(number, start.offset, limit, large_bytes)) as groups:
+            for group in groups:
+                end = Position(number, group.end)
+                if group.is_large:
+                    if found:
+                        return PlacedBatch(start, Position(number, group.begin), found)
+                    return PlacedBatch(start, end, [], self._large(number, group))
+                found.append(PlacedGroup(group.payload, end))
+                if group.end >= cut:
+                    return PlacedBatch(start, end, found)
+        if following is None:
+            return PlacedBatch(start, extent.durable, found)
+        pair = number, following
+        if (number not in self._whole or following != number + 1) and pair not in self._followed:
+            self._require_followed(*pair)
+        return PlacedBatch(start, Position(following, FILE_START), found)
+
+    def _require_followed(self, number: int, following: int) -> None:
+        """Raises `DamagedBinlog` if the next file begins with other groups before it than this one ends with.
+
+        For a file without a ROTATE or STOP event, whose server was killed, or which was cut; and for a gap of numbers,
+        where a file may be missing. A domain that the next file does not know was deleted.
+        """
+        state = self.head(number).state
+        for group in self.groups(number, FILE_START, None, _CUT_BYTES):
+            if group.gtid is not None:
+                state.update(group.gtid)
+        begins = self.head(following).state
+        for domain in begins.domains():
+            if begins.last(domain) != state.last(domain):
+                path = Path(self._directory.name(number))
+                raise DamagedBinlog(
+                    path,
+                    self._directory.disk.size(path.name),
+                    f"the file ends behind {state.last(domain)}, but {self._directory.name(following)} begins "
+                    f"behind {begins.last(domain)}",
+                )
+        self._followed.add((number, following))
+
+    def _large(self, number: int, group: FileGroup) -> LargeGroup:
+        return LargeGroup(
+            group.payload,
+            Position(number, group.end),
+            lambda: self.pieces(number, group.begin, group.end),
+        )
+
+    def read(self, start: Position, large_bytes: int) -> GroupBatch:
+        """See `EngineReader.read`."""
+        at = start
+        while True:
+            batch = self.read_placed(at, large_bytes)
+            if batch.groups or batch.large is not None or batch.end == at:
+                payloads = [group.payload for group in batch.groups]
+                return GroupBatch(start, batch.end, payloads, batch.large)
+            at = batch.end
+
+    # --- places ---
+
+    def locate(self, place: Position, large_bytes: int) -> Located:
+        """See `EngineReader.locate`."""
+        extent = self._extent()
+        number = place.file_no
+        self._following(number, extent)
+        limit = self._limit(number, extent)
+        border = place.offset == FILE_START or place == extent.durable
+        for group in self.groups(number, FILE_START, limit, large_bytes):
+            border = border or place.offset in (group.begin, group.end)
+            if group.end > place.offset:
+                end = Position(number, group.end)
+                shown = (
+                    self._large(number, group)
+                    if group.is_large
+                    else PlacedGroup(group.payload, end)
+                )
+                return Located(border, shown, Position(number, group.begin), end)
+        return Located(border, None, place, place)
+
+    def state_at(self, place: Position) -> BinlogState:
+        """See `EngineReader.state_at`."""
+        extent = self._extent()
+        self._following(place.file_no, extent)
+        state = self.head(place.file_no).state
+        if place.offset > FILE_START:
+            for group in self.groups(place.file_no, FILE_START, place.offset, _CUT_BYTES):
+                if group.gtid is not None:
+                    state.update(group.gtid)
+        return state
+
+    def first_start(self) -> StartPoint:
+        """See `EngineReader.first_start`."""
+        number = self._extent().numbers[0]
+        return StartPoint(Position(number, FILE_START), self.head(number).state)
+
+    def find_start(self, position: SlavePosition) -> StartPoint:
+        """See `EngineReader.find_start`: the last file whose GTID list is before it, then the groups of that file."""
+        extent = self._extent()
+        for number in reversed(extent.numbers):
+            state = self.head(number).state
+            if state.is_before(position):
+                return self._start_in(number, state, position, extent)
+        raise PositionPurged
+
+    def _start_in(
+        self, number: int, state: BinlogState, position: SlavePosition, extent: Extent
+    ) -> StartPoint:
+        best = StartPoint(Position(number, FILE_START), state.copy())
+        limit = self._limit(number, extent)
+        for group in self.groups(number, FILE_START, limit, _CUT_BYTES):
+            if group.gtid is None:
+                continue
+            state.update(group.gtid)
+            if not state.is_before(position):
+                break
+            best = StartPoint(Position(number, group.end), best.state)
+            best.state.update(group.gtid)
+        return best
+
+
+def _ends(run: GroupRun, begin: int, end: int, checksum_algorithm: int) -> list[int]:
+    """Where the groups of a run end in their file, of which it takes `begin` to `end`."""
+    found = []
+    at = begin
+    for position in run.end_positions:
+        following = at & ~_END_MASK | position
+        if following <= at:
+            following += _END_MASK + 1
+        found.append(following)
+        at = following
+    if found and at == end and len(found) == len(run):
+        return found
+    # Whoever wrote the file tells other ends: count the events.
+    found = []
+    at = begin
+    for index in range(len(run)):
+        for event in split_events(memoryview(run.payload(index))):
+            at += len(event) + (CHECKSUM_SIZE if checksum_algorithm else 0)
+        found.append(at)
+    return found

@@ -1,0 +1,138 @@
+"""The bytes of traditional binlog files, as MariaDB 10.11 writes them. Pure.
+
+    fe 62 69 6e   format description   GTID list   binlog checkpoint   groups ...   rotate | stop
+
+Each event ends with a CRC-32 if the file has checksums, and tells in its header where it ends in its file, modulo 2^32.
+The format description has a CRC-32 always, made as if the file were closed: its flag IN_USE is set as long as the file
+is written, and cleared without another CRC-32. MariaDB 11.8 writes 0 as the end of most events inside of groups; all of
+them, as here, with `binlog_legacy_event_pos`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from binlog_protocol.events.checksum import CHECKSUM_SIZE
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE, FormatDescription
+from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import (
+    END_POSITION_OFFSET,
+    FLAG_IN_USE,
+    FLAGS_OFFSET,
+    LENGTH_OFFSET,
+    build_event,
+    split_events,
+    split_pieces,
+)
+from binlog_protocol.events.rotate import RotateEvent
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+
+FILE_START: Final = len(CLASSIC_MAGIC)
+FLAG_AT: Final = FILE_START + FLAGS_OFFSET
+"""The byte of a file that has the flag IN_USE."""
+_U32: Final = 0xFFFFFFFF
+_LENGTH_AND_END: Final = struct.Struct("<II")
+_NAME_LENGTH: Final = struct.Struct("<I")
+_CRC: Final = struct.Struct("<I")
+_PIECE_BYTES: Final = 1 << 20
+
+assert LENGTH_OFFSET + _LENGTH_AND_END.size == FLAGS_OFFSET
+assert LENGTH_OFFSET + 4 == END_POSITION_OFFSET
+assert FILE_START + FORMAT_DESCRIPTION_SIZE <= 512  # in the first sector, which a disk writes whole
+
+
+def laid_out(event: bytes, begin: int, checksum_algorithm: int) -> bytes:
+    """An event in normal form as it lies in a file from offset `begin` on."""
+    length = len(event) + (CHECKSUM_SIZE if checksum_algorithm else 0)
+    data = (
+        event[:LENGTH_OFFSET]
+        + _LENGTH_AND_END.pack(length, begin + length & _U32)
+        + event[FLAGS_OFFSET:]
+    )
+    return data + _CRC.pack(zlib.crc32(data)) if checksum_algorithm else data
+
+
+def group_laid_out(payload: bytes, begin: int, checksum_algorithm: int) -> bytes:
+    """A group in normal form as it lies in a file. Raises `ProtocolError` for what are no events."""
+    data = bytearray()
+    for event in split_events(payload):
+        data += laid_out(event, begin + len(data), checksum_algorithm)
+    return bytes(data)
+
+
+def pieces_laid_out(
+    pieces: Iterable[bytes], begin: int, checksum_algorithm: int
+) -> Iterator[bytes]:
+    """The same of a group that comes in pieces, in pieces of at least a mebibyte, but for the last one."""
+    data = bytearray()
+    for event in split_pieces(pieces):
+        data += laid_out(event, begin + len(data), checksum_algorithm)
+        if len(data) >= _PIECE_BYTES:
+            begin += len(data)
+            yield bytes(data)
+            data.clear()
+    if data:
+        yield bytes(data)
+
+
+def description_laid_out(description: FormatDescription, checksum_algorithm: int) -> bytes:
+    """The format description of a file that is being written, from offset `FILE_START` on."""
+    closed = replace(
+        description,
+        checksum_algorithm=checksum_algorithm,
+        end_position=FILE_START + FORMAT_DESCRIPTION_SIZE,
+        flags=description.flags & ~FLAG_IN_USE,
+    ).build()
+    event = bytearray(closed)
+    event[FLAGS_OFFSET] |= FLAG_IN_USE
+    return bytes(event)
+
+
+def file_head(
+    description: FormatDescription,
+    gtids: Iterable[Gtid],
+    checkpoint: str,
+    checksum_algorithm: int,
+) -> bytes:
+    """The beginning of a file that is being written, up to its first group.
+
+    Args:
+        description: its server id and time are those of the other events, too; `created` is 0 but in the first file
+            that a server writes.
+        gtids: the state before the file, the last one of a domain as the last.
+        checkpoint: name of the oldest file that a recovery must read.
+    """
+    server_id, timestamp = description.server_id, description.timestamp
+    head = bytearray(CLASSIC_MAGIC + description_laid_out(description, checksum_algorithm))
+    gtid_list = GtidList(tuple(gtids), server_id, timestamp=timestamp).build()
+    head += laid_out(gtid_list, len(head), checksum_algorithm)
+    name = checkpoint.encode()
+    event = build_event(
+        EventType.BINLOG_CHECKPOINT,
+        _NAME_LENGTH.pack(len(name)) + name,
+        server_id=server_id,
+        timestamp=timestamp,
+    )
+    head += laid_out(event, len(head), checksum_algorithm)
+    return bytes(head)
+
+
+def rotate_event(
+    next_name: str, begin: int, checksum_algorithm: int, server_id: int, timestamp: int
+) -> bytes:
+    """The last event of a file that is followed by another."""
+    event = RotateEvent(next_name, server_id, FILE_START, timestamp).build()
+    return laid_out(event, begin, checksum_algorithm)
+
+
+def stop_event(begin: int, checksum_algorithm: int, server_id: int, timestamp: int) -> bytes:
+    """The last event of a file whose server has stopped."""
+    event = build_event(EventType.STOP, b"", server_id=server_id, timestamp=timestamp)
+    return laid_out(event, begin, checksum_algorithm)

@@ -1,0 +1,174 @@
+"""Prepared XA transactions of a store of traditional files: each in a file beside the binlog, until it ends.
+
+    offset  size  field                               offset  size  field
+    0       8     "BLXAPREP"                          148     8     bytes of the transaction
+    8       4     format_id                           156     4     1: it is being committed, at
+    12      4     bytes of gtrid, of bqual (u16)      160     8     file number
+    16      128   gtrid and bqual                     168     8     offset in that file
+    144     4     CRC-32 of the transaction           176     16    domain_id u32, server_id u32, seq_no u64
+    508     4     CRC-32 of the bytes before          512     ...   the transaction, in normal form
+
+The place of the commit is noted durably before the group is: after a crash the binlog decides. If the group of that
+GTID lies there, the transaction is committed; else it is still prepared. The head is one sector, written whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.engine.references import Pin
+from binlog_storage.errors import NotAStore
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.xa import XID_PART_MAX, Xid
+
+XA_PREFIX: Final = "binlog-server.xa."
+_MAGIC: Final = b"BLXAPREP"
+_HEAD: Final = struct.Struct("<8sIHH128sIQIQQIIQ")
+_HEAD_BYTES: Final = 512
+_CRC_AT: Final = _HEAD_BYTES - 4
+_PIECE_BYTES: Final = 256 << 10
+
+assert _HEAD.size == 192
+assert 2 * XID_PART_MAX == 128
+
+
+class Commitment(NamedTuple):
+    """The place in the binlog where a prepared transaction is being committed, and the GTID."""
+
+    place: Position
+    gtid: Gtid
+
+
+@dataclass(eq=False, slots=True)
+class PreparedFile:
+    """One prepared transaction."""
+
+    name: str
+    xid: Xid
+    size: int
+    crc: int
+    commitment: Commitment | None
+    hold: Pin | None = None
+
+
+def _head(xid: Xid, size: int, crc: int, commitment: Commitment | None) -> bytes:
+    place, gtid = commitment or (Position(0, 0), Gtid(0, 0, 0))
+    head = _HEAD.pack(
+        _MAGIC,
+        xid.format_id,
+        len(xid.gtrid),
+        len(xid.bqual),
+        xid.gtrid + xid.bqual,
+        crc,
+        size,
+        commitment is not None,
+        *place,
+        *gtid,
+    ).ljust(_CRC_AT, b"\0")
+    return head + zlib.crc32(head).to_bytes(4, "little")
+
+
+class PreparedFiles:
+    """All of one store, in the order in which they were prepared. Its owner holds a lock."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Read what there is. Raises `NotAStore` for a damaged file."""
+        self._disk = disk
+        self.by_xid: dict[Xid, PreparedFile] = {}
+        self._last = 0
+        names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
+        for name in names:
+            if name.endswith(".new"):  # a crash while it was written
+                disk.unlink(name)
+                continue
+            found = self._read(name)
+            self.by_xid[found.xid] = found
+            self._last = int(name.removeprefix(XA_PREFIX))
+
+    def _read(self, name: str) -> PreparedFile:
+        with contextlib.closing(self._disk.open(name)) as file:
+            head, whole = file.pread(_HEAD_BYTES, 0), file.size()
+        if (
+            len(head) < _HEAD_BYTES
+            or not head.startswith(_MAGIC)
+            or zlib.crc32(head[:_CRC_AT]).to_bytes(4, "little") != head[_CRC_AT:]
+        ):
+            raise NotAStore(
+                f"{name} is damaged: it held a prepared XA transaction. The store was not opened; without that file it "
+                "opens, and the transaction is lost"
+            )
+        _, format_id, gtrid_size, bqual_size, *fields = _HEAD.unpack_from(head)
+        names, crc, size, committing, file_no, offset, *gtid = fields
+        if whole != _HEAD_BYTES + size:
+            raise NotAStore(f"{name} has {whole} bytes, not {_HEAD_BYTES + size}: it was cut")
+        xid = Xid(format_id, names[:gtrid_size], names[gtrid_size : gtrid_size + bqual_size])
+        place = Position(file_no, offset)
+        commitment = Commitment(place, Gtid(*gtid)) if committing else None
+        return PreparedFile(name, xid, size, crc, commitment)
+
+    def add(self, xid: Xid, size: int, pieces: Iterable[bytes]) -> PreparedFile:
+        """Keep a transaction of `size` bytes: durable when it returns. Raises `DiskError`."""
+        name = f"{XA_PREFIX}{self._last + 1:012d}"
+        with replaced(self._disk, name) as file:
+            at, crc = _HEAD_BYTES, 0
+            for piece in pieces:
+                file.pwrite(piece, at)
+                at += len(piece)
+                crc = zlib.crc32(piece, crc)
+            file.pwrite(_head(xid, size, crc, None), 0)
+        self._last += 1
+        found = self.by_xid[xid] = PreparedFile(name, xid, size, crc, None)
+        return found
+
+    def verify(self, prepared: PreparedFile) -> None:
+        """Raises `DamagedBinlog` if the transaction is not what was prepared."""
+        crc = 0
+        for piece in self.pieces(prepared):
+            crc = zlib.crc32(piece, crc)
+        if crc != prepared.crc:
+            reason = f"the CRC-32 of the prepared transaction {prepared.xid} is {crc:08x}, not {prepared.crc:08x}"
+            raise DamagedBinlog(Path(prepared.name), _HEAD_BYTES, reason)
+
+    def pieces(self, prepared: PreparedFile) -> Iterator[bytes]:
+        """The events of a transaction, in pieces cut anywhere."""
+        with contextlib.closing(self._disk.open(prepared.name)) as file:
+            at, end = _HEAD_BYTES, _HEAD_BYTES + prepared.size
+            while at < end:
+                piece = file.pread(min(_PIECE_BYTES, end - at), at)
+                if not piece:
+                    raise NotAStore(f"{prepared.name} has become shorter")
+                at += len(piece)
+                yield piece
+
+    def note(self, prepared: PreparedFile, commitment: Commitment | None) -> None:
+        """Note durably where it is being committed, or that it is not."""
+        with contextlib.closing(self._disk.open(prepared.name)) as file:
+            file.pwrite(_head(prepared.xid, prepared.size, prepared.crc, commitment), 0)
+            file.fdatasync()
+        prepared.commitment = commitment
+
+    def settle(self, has: Callable[[Commitment], bool]) -> None:
+        """At a start: forget those whose commit the binlog `has`; the others are prepared."""
+        for prepared in list(self.by_xid.values()):
+            if prepared.commitment is None:
+                continue
+            if has(prepared.commitment):
+                self.remove(prepared)
+                del self.by_xid[prepared.xid]
+            else:
+                self.note(prepared, None)
+        self._disk.fsync_dir()
+
+    def remove(self, prepared: PreparedFile) -> None:
+        """Delete the file of a transaction that has ended."""
+        self._disk.unlink(prepared.name)

@@ -1,0 +1,460 @@
+"""Rows in memory: versions of rows, transactions with their chains, and what a change, an undo and an end do to them.
+
+The same steps serve who changes rows and who replays the redo log. Nothing here logs, waits or locks: the latch of the
+tables is held around every call that changes something.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from binlog_storage.errors import CorruptTables, UnknownTable
+from binlog_storage.ibb.xa import Xid
+from binlog_storage.tables.keys import SortedKeys
+from binlog_storage.tables.records import CHANGE, KIND_CHANGE, NO_ROW, ChangedRow, State
+
+if TYPE_CHECKING:
+    from binlog_storage.ibb._speedups import PackedRows
+
+UNFINISHED: Final = 1 << 62  # the commit number of a transaction that has none
+CATALOG: Final = 0  # the table of definitions
+ELSEWHERE: Final = 1 << 31
+"""The bit in the numbers of tables whose rows another engine keeps: changes of these are not in the redo log."""
+_TABLE_KEY: Final = struct.Struct(">I")
+NODE_RECORD: Final = struct.Struct("<cIIII")
+"""A node in a snapshot: 'N', its number and table, sizes of key and row before. These follow."""
+_UNPACKED_NODES: Final = 256  # the most of a chain, at once
+
+Resource = tuple[int, bytes | None]
+
+
+def table_key(table: int) -> bytes:
+    """The key of a table in the catalog."""
+    return _TABLE_KEY.pack(table)
+
+
+class Node(NamedTuple):
+    """How to undo a change: `key` of `table` had the row `before`. Never changed; `below` is the change before it."""
+
+    no: int
+    below: AnyNode | None
+    table: int
+    key: bytes
+    before: bytes | None
+
+
+class _Run(NamedTuple):
+    """Nodes that stay where a start has found them: in a block of the snapshot, or a window of the redo log.
+
+    places: offsets of their records in `body`, 4 bytes each, in the order of this machine; the oldest node first.
+    below: the node on which the oldest one stands.
+    """
+
+    body: bytes
+    places: bytes
+    below: AnyNode | None
+
+
+class PackedNode:
+    """A node of a run, which is read from its record whenever somebody asks. It is used as a `Node`."""
+
+    __slots__ = ("_at", "_run")
+
+    def __init__(self, run: _Run, at: int) -> None:
+        self._run = run
+        self._at = at
+
+    def _head(self) -> tuple[int, int, int, int, int]:
+        """Number, table, offset of the key, sizes of key and row before."""
+        body = self._run.body
+        at = memoryview(self._run.places).cast("I")[self._at]
+        if body[at] == KIND_CHANGE:
+            _, _, no, _, table, key_size, size, _ = CHANGE.unpack_from(body, at)
+            return no, table, at + CHANGE.size, key_size, size
+        _, no, table, key_size, size = NODE_RECORD.unpack_from(body, at)
+        return no, table, at + NODE_RECORD.size, key_size, size
+
+    @property
+    def no(self) -> int:
+        """See `Node`, as all of these."""
+        return self._head()[0]
+
+    @property
+    def table(self) -> int:
+        return self._head()[1]
+
+    @property
+    def key(self) -> bytes:
+        _, _, at, size, _ = self._head()
+        return self._run.body[at : at + size]
+
+    @property
+    def before(self) -> bytes | None:
+        _, _, at, key_size, size = self._head()
+        return None if size == NO_ROW else self._run.body[at + key_size : at + key_size + size]
+
+    @property
+    def below(self) -> AnyNode | None:
+        return PackedNode(self._run, self._at - 1) if self._at else self._run.below
+
+    def unpacked(self) -> Node:
+        """The same node, and some of those below of the same run, as objects."""
+        from binlog_storage.ibb._speedups import unpack_nodes
+
+        body, places, below = self._run
+        left = self._at + 1
+        parts = -(-left // _UNPACKED_NODES)
+        first = left - left // parts
+        if first:
+            below = PackedNode(self._run, first - 1)
+        node: Node = unpack_nodes(body, places, first, self._at + 1, below, Node)
+        return node
+
+
+AnyNode = Node | PackedNode
+
+
+class Trx:
+    """A transaction.
+
+    Attributes:
+        top: its last change that is not undone.
+        no: the number of its last node; never used again.
+        count: nodes in the chain.
+        commit_no: `UNFINISHED` until it is committed.
+        locks, tables: what it holds, with an entry in the lock table; tables that it has changed.
+        recovered: it was found by a start.
+        undoing: all of it is being undone.
+        elsewhere, ready: it has changed rows that another engine keeps; and these are prepared there.
+        patron: one whose locks are no hindrance, as the same session has taken them.
+    """
+
+    __slots__ = (
+        "commit_no",
+        "count",
+        "elsewhere",
+        "engines",
+        "id",
+        "locks",
+        "logged",
+        "no",
+        "patron",
+        "ready",
+        "recovered",
+        "state",
+        "tables",
+        "top",
+        "undoing",
+        "waiting",
+        "xid",
+    )
+
+    def __init__(self, trx_id: int, patron: Trx | None = None) -> None:
+        self.id = trx_id
+        self.patron = patron
+        self.top: AnyNode | None = None
+        self.no = 0
+        self.count = 0
+        self.commit_no = UNFINISHED
+        self.state = State.ACTIVE
+        self.xid: Xid | None = None
+        self.engines = 1
+        self.locks: set[Resource] = set()
+        self.tables: set[int] = set()
+        self.waiting: object = None
+        self.logged = False
+        self.recovered = False
+        self.undoing = False
+        self.elsewhere = self.ready = False
+
+    def pack(self, body: bytes, places: bytes) -> None:
+        """Put nodes on the chain that stay in `body`: see `_Run`."""
+        count = len(places) // array("I").itemsize
+        self.top = PackedNode(_Run(body, places, self.top), count - 1)
+        self.count += count
+
+    def unpack(self) -> Node | None:
+        """The top of the chain, as an object; as are some below it."""
+        if isinstance(self.top, PackedNode):
+            self.top = self.top.unpacked()
+        return self.top
+
+    def chain(self) -> Iterator[Node]:
+        """Its nodes, the newest first."""
+        return nodes_from(self.top)
+
+
+def nodes_from(node: AnyNode | None) -> Iterator[Node]:
+    """A node and all below it."""
+    while node is not None:
+        if isinstance(node, PackedNode):
+            node = node.unpacked()
+        yield node
+        node = node.below
+
+
+def logged_no(node: AnyNode | None) -> int:
+    """The number of the newest node from this one on that is in the redo log; 0 without one."""
+    while node is not None and node.table & ELSEWHERE:
+        node = node.below
+    return 0 if node is None else node.no
+
+
+COMMITTED: Final = Trx(0)
+COMMITTED.commit_no = 0
+
+
+class Version:
+    """A row as one transaction left it; None: deleted. `prev` is what was before, as long as somebody may need it."""
+
+    __slots__ = ("prev", "row", "trx")
+
+    def __init__(self, row: bytes | None, trx: Trx, prev: Version | None) -> None:
+        self.row = row
+        self.trx = trx
+        self.prev = prev
+
+
+class Table:
+    """The newest version of each row; and the keys in order, once somebody has wanted them so.
+
+    Attributes:
+        rows: those that are objects. A row that a start has found is none before somebody changes it.
+        packed: the others; None if there never were any.
+        look: the newest version of a row by its key, None without one; takes no lock.
+        take: the same, and it is in `rows` then; for whoever is going to change something.
+    """
+
+    __slots__ = ("keys", "look", "packed", "rows", "take")
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Version] = {}
+        self.keys: SortedKeys | None = None
+        self.packed: PackedRows | None = None
+        self.look: Callable[[bytes], Version | None] = self.rows.get
+        self.take: Callable[[bytes], Version | None] = self.rows.get
+
+    def pack(self) -> PackedRows:
+        """A start is going to leave rows where it has found them."""
+        from binlog_storage.ibb._speedups import PackedRows
+
+        self.packed = packed = PackedRows(self.rows, COMMITTED, Version)
+        self.look, self.take = packed.look, packed.take
+        return packed
+
+    def __len__(self) -> int:
+        """How many rows it has, tombstones too."""
+        return len(self.rows) + (0 if self.packed is None else len(self.packed))
+
+    def all_keys(self) -> list[bytes]:
+        """The keys, tombstones too. Under the latch."""
+        packed = self.packed
+        return [*self.rows, *(() if packed is None else packed.keys(0, packed.places))]
+
+    def ordered(self) -> SortedKeys:
+        """The keys in order, tombstones too."""
+        if self.keys is None:
+            self.keys = SortedKeys(self.all_keys())
+        return self.keys
+
+    def owner(self, key: bytes) -> Trx | None:
+        """The transaction of a row's newest version."""
+        version = self.rows.get(key)
+        if version is not None:
+            return version.trx
+        return None if self.packed is None else self.packed.owner(key)
+
+    def undo(self, key: bytes, trx: Trx) -> bool:
+        """Undo the last change of a row, which is that transaction's. Returns whether there is a row left."""
+        version = self.rows.get(key)
+        if version is None:
+            left = None if self.packed is None else self.packed.undo(key, trx)
+            assert left is not None, "a row that was changed is not there"
+            if not left and self.keys is not None:
+                self.keys.discard(key)
+            return left
+        assert version.trx is trx, (
+            "a row was changed by another transaction than the one that had its lock"
+        )
+        below = version.prev
+        if below is None or (below.row is None and below.prev is None):  # a tombstone of nothing
+            self.remove(key)
+            return False
+        self.rows[key] = below
+        return True
+
+    def settle(self) -> None:
+        """Forget what transactions that the log has committed make superfluous."""
+        for key, top in list(self.rows.items()):
+            version: Version | None = top
+            while version is not None and version.trx.commit_no == UNFINISHED:
+                version = version.prev
+            if version is top and top.row is None:
+                del self.rows[key]
+            elif version is not None:
+                version.prev, version.trx = None, COMMITTED
+
+    def set(self, key: bytes, version: Version) -> None:
+        """A newer version of a row."""
+        if self.keys is not None and key not in self.rows:
+            self.keys.add(key)
+        self.rows[key] = version
+
+    def remove(self, key: bytes) -> None:
+        """Nobody sees a row of this key any more."""
+        del self.rows[key]
+        if self.keys is not None:
+            self.keys.discard(key)
+
+
+class Memory:
+    """All tables."""
+
+    def __init__(self) -> None:
+        self.tables: dict[int, Table] = {CATALOG: Table()}
+        self.commit_no = 0
+        self._settles = False
+
+    def table(self, number: int) -> Table:
+        """Raises `UnknownTable`."""
+        try:
+            return self.tables[number]
+        except KeyError:
+            raise UnknownTable(f"there is no table {number}") from None
+
+    def owner(self, resource: Resource) -> Trx | None:
+        """The unfinished transaction to which the newest version of a row belongs."""
+        table = self.tables.get(resource[0])
+        if table is None or resource[1] is None:
+            return None
+        trx = table.owner(resource[1])
+        return trx if trx is not None and trx.commit_no == UNFINISHED else None
+
+    # --- changes ---
+
+    def change(self, trx: Trx, table: int, key: bytes, row: bytes | None) -> None:
+        """The transaction, which has the lock, puts a row, or deletes it with None."""
+        place = self.tables[table]
+        now = place.take(key)
+        self._push(trx, trx.no + 1, table, key, None if now is None else now.row)
+        place.set(key, Version(row, trx, now))
+        if table == CATALOG and row is not None:
+            self.tables.setdefault(int.from_bytes(key), Table())
+
+    @staticmethod
+    def _push(trx: Trx, no: int, table: int, key: bytes, before: bytes | None) -> None:
+        trx.top = Node(no, trx.top, table, key, before)
+        trx.no = no
+        trx.count += 1
+        if table not in trx.tables:
+            trx.tables.add(table)
+
+    def undo_top(self, trx: Trx) -> Node:
+        """Undo the last change of a transaction. Returns its node."""
+        node = trx.unpack()
+        assert node is not None
+        if not self.tables[node.table].undo(node.key, trx) and node.table == CATALOG:
+            self.tables.pop(int.from_bytes(node.key), None)
+        trx.top = node.below
+        trx.count -= 1
+        return node
+
+    def commit(self, trx: Trx) -> None:
+        """The transaction is committed: what it did is seen by later views."""
+        self.commit_no += 1
+        trx.commit_no = self.commit_no
+        if CATALOG in trx.tables:
+            self._drop(trx)
+
+    def _drop(self, trx: Trx) -> None:
+        for node in trx.chain():
+            if node.table == CATALOG:
+                version = self.tables[CATALOG].look(node.key)
+                if version is None or version.row is None:
+                    self.tables.pop(int.from_bytes(node.key), None)
+
+    def forget(self, node: AnyNode, horizon: int) -> None:
+        """Cut the versions of a row that no view needs: none is older than that commit number."""
+        place = self.tables.get(node.table)
+        top = version = None if place is None else place.take(node.key)
+        while version is not None and version.trx.commit_no > horizon:
+            version = version.prev
+        if place is None or version is None:
+            return
+        version.prev = None
+        version.trx = COMMITTED  # all views see it: its transaction can be forgotten
+        if version is top and version.row is None:
+            place.remove(node.key)
+
+    # --- replay ---
+
+    def redo(self, trx: Trx, record: ChangedRow) -> None:
+        """Apply a change of the log. The row may be newer than that already: the snapshot was read while it changed.
+
+        Raises `CorruptTables`.
+        """
+        if record.below != (0 if trx.top is None else trx.top.no) or record.no <= trx.no:
+            raise CorruptTables(
+                f"change {record.no} of transaction {trx.id} is to stand on {record.below}, but the last is "
+                f"{trx.top.no if trx.top else 0}"
+            )
+        place = self.tables.get(record.table)
+        if place is None:
+            place = self.tables[record.table] = Table()
+        self._push(trx, record.no, record.table, record.key, record.before)
+        before = version_below(trx, place.take(record.key), record.before)
+        place.rows[record.key] = Version(record.after, trx, before)
+
+    def redo_commit(self, trx: Trx) -> None:
+        """The log says that a transaction was committed."""
+        tables = self.tables
+        trx.commit_no = 0
+        node, trx.top = trx.top, None
+        while isinstance(node, Node):
+            place = tables.get(node.table)
+            version = None if place is None else place.rows.get(node.key)
+            if place is not None and version is not None and version.trx is trx:
+                if version.row is None:
+                    del place.rows[node.key]
+                    if node.table == CATALOG:
+                        tables.pop(int.from_bytes(node.key), None)
+                else:
+                    version.prev = None
+                    version.trx = COMMITTED
+            node = node.below
+        if node is not None:  # there are many: they are settled together
+            self._settles = True
+
+    def redone(self) -> None:
+        """All of the log is applied: forget tables that were dropped while the snapshot was read."""
+        for place in self.tables.values():
+            if self._settles:
+                place.settle()
+            if place.packed is not None:
+                place.packed.settle()
+        known = {int.from_bytes(key) for key in self.tables[CATALOG].all_keys()}
+        for number in [n for n in self.tables if n != CATALOG and n not in known]:
+            del self.tables[number]
+        for number in known:
+            self.tables.setdefault(number, Table())
+
+
+def version_below(
+    trx: Trx,
+    now: Version | None,
+    row: bytes | None,
+    committed: Trx = COMMITTED,
+    version_type: type[Version] = Version,
+) -> Version | None:
+    """The version below a change of the log: the one that is there if it has the row that was before.
+
+    If not, the snapshot was read while the row changed, and that one is newer.
+    """
+    if now is not None and now.row == row:
+        return now
+    if now is not None and now.trx is trx:
+        return version_type(row, trx, now.prev)
+    return None if row is None else version_type(row, committed, None)

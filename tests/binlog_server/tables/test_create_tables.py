@@ -1,0 +1,113 @@
+"""CREATE TABLE ... LIKE and CREATE OR REPLACE TABLE: what they log, whom they wait for, what they need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import split_events
+from binlog_protocol.events.query import QueryEvent
+
+from binlog_server.accounts.users import Account
+from tests.binlog_server.lab import Client, Lab, until
+from tests.binlog_server.tables.scene import lab_with
+from tests.binlog_server.tables.test_sessions import errno
+from tests.storage.groups import read_all
+
+USERS = {
+    "root": Account("pw", frozenset({"ALL PRIVILEGES"})),
+    "maker": Account("pw", frozenset({"CREATE", "INSERT"})),
+}
+SCHEMA = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT UNIQUE)",
+    "INSERT INTO shop.t VALUES (1, 1), (2, 2)",
+)
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    async with lab_with(*SCHEMA, users=USERS) as lab:
+        yield lab
+
+
+async def session(lab: Lab, user: str = "root") -> Client:
+    client = await lab.client(user, "pw")
+    await client.query("USE shop")
+    return client
+
+
+def texts(lab: Lab) -> list[str]:
+    """The statements behind the schema's."""
+    lab.engine.sync()
+    events = [event for payload in read_all(lab.engine) for event in split_events(payload)]
+    queries = [QueryEvent.parse(e).text.decode() for e in events if e[4] == EventType.QUERY]
+    return queries[2:]
+
+
+async def test_what_is_logged(lab: Lab) -> None:
+    root = await session(lab)
+    for text in (
+        "CREATE TABLE a LIKE t",
+        "CREATE TABLE IF NOT EXISTS a LIKE t",  # it is there: nothing
+        "CREATE OR REPLACE TABLE a (LIKE shop.t)",
+        "CREATE OR REPLACE TABLE b (id INT PRIMARY KEY)",
+    ):
+        await root.query(text)
+    assert texts(lab) == [
+        "CREATE TABLE `shop`.`a` LIKE `shop`.`t`",
+        "CREATE OR REPLACE TABLE `shop`.`a` LIKE `shop`.`t`",
+        "CREATE OR REPLACE TABLE `shop`.`b` (\n  `id` int(11) NOT NULL,\n  PRIMARY KEY (`id`)\n) "
+        "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
+    ]
+
+
+async def test_rights(lab: Lab) -> None:
+    maker = await session(lab, "maker")
+    assert await errno(maker, "CREATE TABLE a LIKE t") == 1142  # SELECT
+    assert await errno(maker, "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)") == 1142  # DROP
+    assert await errno(maker, "CREATE TABLE a (id INT PRIMARY KEY)") == 0
+    assert texts(lab)[:-1] == []
+
+
+async def test_a_table_that_others_have_changed_is_waited_for(lab: Lab) -> None:
+    root, other = await session(lab), await session(lab)
+    await other.query("BEGIN")
+    await other.query("UPDATE t SET n = 20 WHERE id = 2")
+    await root.query("CREATE TABLE a LIKE t")  # rows of it are no matter
+    asked = asyncio.ensure_future(
+        root.query("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, m INT)")
+    )
+    await until(lambda: lab.engine.counters()["Innodb_row_lock_current_waits"] == 1)
+    assert await root_rows(lab) == [["1"], ["2"]]
+    await other.query("COMMIT")
+    await asked
+    assert await root_rows(lab) == []
+    await root.query("INSERT INTO t VALUES (1, 1)")
+
+
+async def root_rows(lab: Lab) -> list[list[str | None]]:
+    client = await session(lab)
+    return await client.query("SELECT id FROM t ORDER BY id")
+
+
+async def test_one_that_fails_leaves_the_old_one(lab: Lab) -> None:
+    root = await session(lab)
+    assert await errno(root, "CREATE OR REPLACE TABLE t LIKE nope") == 1146
+    assert await errno(root, "CREATE OR REPLACE TABLE t (id INT)") == 1173
+    assert await root_rows(lab) == [["1"], ["2"]]
+    assert texts(lab) == []
+
+
+async def test_a_restart_finds_the_new_one(lab: Lab) -> None:
+    root = await session(lab)
+    await root.query("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, v VARCHAR(3) UNIQUE)")
+    await root.query("CREATE TABLE a LIKE t")
+    await root.query("INSERT INTO a VALUES (1, 'x')")
+    again = type(lab.server.tables)(lab.server.tables._engine)
+    assert sorted(again.databases["shop"].tables) == ["a", "t"]
+    found = again.find("shop", "t")
+    assert found is not None
+    assert [column.name for column in found.definition.columns] == ["id", "v"]

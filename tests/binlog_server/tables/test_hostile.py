@@ -1,0 +1,57 @@
+"""What nobody means well by, told to a server with tables: it is refused by the number that MariaDB has for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.wire.results import parse_error
+
+from tests.binlog_server.lab import ROOT, within
+from tests.binlog_server.tables.scene import lab_with
+
+SCHEMA = ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, s TEXT)")
+REFUSED = {
+    "CREATE TABLE `\U0001f600` (id INT PRIMARY KEY)".encode(): 1300,
+    "CREATE DATABASE `\U0001f600`".encode(): 1300,
+    b"CREATE DATABASE `\xff`": 1300,
+    b"CREATE TABLE `\xff` (id INT PRIMARY KEY)": 1300,
+    b"CREATE TABLE u (id INT PRIMARY KEY, `\xff` INT)": 1300,
+    b"CREATE TABLE u (id INT PRIMARY KEY, e ENUM('\xff'))": 1300,
+    b"CREATE TABLE u (id INT PRIMARY KEY COMMENT '\xff')": 1300,
+    b"CREATE TABLE u (id INT PRIMARY KEY) COMMENT '\xff'": 1300,
+    b"ALTER TABLE t COMMENT '\xff'": 1300,
+    b"ALTER TABLE t RENAME TO `\xff`": 1300,
+    b"RENAME TABLE t TO `\xff`": 1300,
+    b"CREATE TABLE `a\0b` (id INT PRIMARY KEY)": 1064,
+    b"CREATE TABLE u (id INT PRIMARY KEY" + b", a INT" * 30_000 + b")": 1117,
+    b"CREATE TABLE u (id INT PRIMARY KEY) COMMENT '" + b"x" * (1 << 20) + b"'": 1235,
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+async def test_definitions(text: bytes) -> None:
+    async with lab_with(*SCHEMA, users=ROOT) as lab:
+        client = await lab.root()
+        await client.query("SET NAMES utf8mb4")
+        await client.query("USE shop")
+        answer = await client.ask(Query(text).build())
+        assert answer[:1] == b"\xff"
+        assert parse_error(answer).errno == REFUSED[text]
+        assert await client.query("SHOW TABLES") == [["t"]]
+
+
+async def test_one_account_does_not_take_all_threads_for_rows() -> None:
+    users = {**ROOT, "other": ROOT["root"]}
+    async with lab_with(*SCHEMA, users=users) as lab:
+        gate = threading.Event()
+        runner = lab.server.runner
+        busy = [runner.in_row_thread(gate.wait, "root@%") for _ in range(9)]
+        client = await lab.client("other", "pw")
+        try:
+            await within(client.query("UPDATE shop.t SET s = CONCAT(s, 'x')"))
+        finally:
+            gate.set()
+        await within(asyncio.gather(*busy))

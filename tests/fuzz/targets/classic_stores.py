@@ -1,0 +1,138 @@
+"""Files of a store of traditional binlogs, damaged: opened, read, written on.
+
+What must be true is said in `stores.py`. Where the last file is cut, or damaged while it was in use, groups at the end
+may be missing: nothing beside such files says how much of them was durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.engine import Xid
+from binlog_storage.errors import StorageError
+from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.binlog_server.lab import transaction
+from tests.fuzz import frames
+from tests.fuzz.mutation import mutated
+from tests.fuzz.target import Wrong
+from tests.storage.groups import read_from
+
+_OPTIONS: Final = ClassicOptions(max_binlog_size=4096, slave_connections_needed_for_purge=0)
+_NEXT: Final = Gtid(0, 1, 1000)
+_PLACES: Final = (Gtid(0, 1, 2), Gtid(1, 1, 21), _NEXT)
+_XID: Final = Xid(1, b"waiting")
+
+
+def _written(*, closed: bool) -> tuple[dict[str, bytes], list[bytes]]:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, _OPTIONS, clock=lambda: 1e9)
+    made = []
+    for number in range(1, 31):
+        gtid = Gtid(number % 2, 1, number)
+        payload = transaction(gtid, f"INSERT INTO t VALUES ('{'x' * (number * 37 % 600)}')")
+        engine.append(payload, gtid)
+        engine.sync()
+        made.append(payload)
+    writer = engine.begin()
+    writer.spill(transaction(_NEXT, "COMMIT")[42:])
+    writer.prepare(_XID)
+    contents = disk.contents()
+    engine.close()
+    return (disk.contents() if closed else contents), made
+
+
+class ClassicStores:
+    """The first part: which store; then, for each damage, the number of a file and what is in it instead."""
+
+    name = "classic_stores"
+    time_s = 3.0
+    per_life = 1000
+
+    def __init__(self) -> None:
+        self._bases: list[tuple[dict[str, bytes], list[bytes]]] = []
+
+    def open(self) -> None:
+        if not self._bases:
+            self._bases = [_written(closed=True), _written(closed=False)]
+        logging.getLogger("binlog_storage.classic").setLevel(logging.CRITICAL)
+
+    def close(self) -> None:
+        logging.getLogger("binlog_storage.classic").setLevel(logging.NOTSET)
+
+    def make(self, rng: random.Random) -> bytes:
+        which = rng.randrange(2)
+        contents = self._bases[which][0]
+        parts = [bytes([which])]
+        for _ in range(rng.choice((1, 1, 2))):
+            at = rng.randrange(len(contents))
+            parts.append(bytes([at]) + mutated(contents[sorted(contents)[at]], rng, most=2))
+        return frames.joined(parts)
+
+    def run(self, data: bytes) -> None:
+        how, *damages = frames.split(data) or [b""]
+        original, groups = self._bases[how[0] % 2 if how else 0]
+        contents = dict(original)
+        names = sorted(contents)
+        for damage in damages:
+            if damage:
+                contents[names[damage[0] % len(names)]] = damage[1:]
+        _check(contents, groups, last_whole=_last_is(contents, original))
+
+
+def _last_is(contents: Mapping[str, bytes], original: Mapping[str, bytes]) -> bool:
+    """Whether the index and the file that it names last are as they were."""
+    last = max(name for name in original if name.startswith("binlog.0"))
+    return all(contents[name] == original[name] for name in (last, "binlog.index"))
+
+
+def _check(contents: Mapping[str, bytes], groups: list[bytes], *, last_whole: bool) -> None:
+    disk = MemoryDisk(contents)
+    try:
+        engine = ClassicEngine(disk, _OPTIONS)
+    except StorageError:
+        return
+    with contextlib.closing(engine):
+        found = None
+        with contextlib.suppress(StorageError):
+            found = read_from(engine, engine.first_start().position)
+            _require_part(groups, found, whole=last_whole)
+        for place in _PLACES:
+            with contextlib.suppress(StorageError):
+                start = engine.find_start(SlavePosition([place])).position
+                _require_part(groups, read_from(engine, start), whole=last_whole)
+        for file in engine.files():
+            with contextlib.suppress(StorageError):
+                for pieces in engine.groups_of_file(file.number):
+                    b"".join(pieces)
+        more = transaction(_NEXT, "INSERT INTO t VALUES (1)")
+        begin = engine.durable_end
+        engine.append(more, _NEXT)
+        engine.sync()
+        if read_from(engine, begin) != [more]:
+            raise Wrong("what was written behind damage is not read back")
+    disk = MemoryDisk(disk.contents())
+    with contextlib.closing(ClassicEngine(disk, _OPTIONS)) as engine:
+        if found is not None:
+            again = read_from(engine, engine.first_start().position)
+            if again != [*found, more]:
+                raise Wrong("what was written behind damage is not there after a start")
+
+
+def _require_part(groups: list[bytes], found: list[bytes], *, whole: bool) -> None:
+    if not found:
+        return
+    if found[0] not in groups:
+        raise Wrong("a group was served that nobody has written")
+    begin = groups.index(found[0])
+    if groups[begin : begin + len(found)] != found:
+        raise Wrong("the groups that were served are not those that were written, in order")
+    if whole and begin + len(found) < len(groups):
+        raise Wrong("groups at the end are left out without a word")

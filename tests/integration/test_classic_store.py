@@ -1,0 +1,177 @@
+"""A directory of traditional binlog files that goes to and fro between a real MariaDB and our store of such files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.xid import XidEvent
+from binlog_protocol.groups.event_group import StartMarker
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.store import ClassicEngine
+
+from tests.integration.load import insert
+from tests.kit.backends import VERSIONS, Backend
+from tests.kit.fixtures import MakeMariaDB
+from tests.kit.local import LocalMariaDB
+from tests.storage.disks import MortalDisk
+from tests.storage.groups import read_from
+
+TIME = 1_700_000_000
+SERVER_ID = 77
+DOMAIN = 7
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Of the server whose directory it is; it runs on this machine."""
+    chosen: str = request.param
+    return chosen
+
+
+def ddl(gtid: Gtid, text: str) -> bytes:
+    flags = GtidFlags.STANDALONE | GtidFlags.DDL
+    begin = GtidEvent(gtid, flags, timestamp=TIME).build()
+    return begin + QueryEvent(text.encode(), gtid.server_id, timestamp=TIME).build()
+
+
+def transaction(gtid: Gtid, *texts: str) -> bytes:
+    events = [GtidEvent(gtid, GtidFlags.TRANSACTIONAL, timestamp=TIME).build()]
+    events += [QueryEvent(text.encode(), gtid.server_id, timestamp=TIME).build() for text in texts]
+    return b"".join((*events, XidEvent(1 << 60, gtid.server_id, timestamp=TIME).build()))
+
+
+class Ours:
+    """Our store in the directory of a server that does not run; writes rows of a table of its own."""
+
+    def __init__(self, server: LocalMariaDB, **options: int) -> None:
+        self.server = server
+        self.seq_no = 0
+        self.options = ClassicOptions(
+            "upstream-bin",
+            server_id=SERVER_ID,
+            slave_connections_needed_for_purge=0,
+            **options,  # type: ignore[arg-type]
+        )
+
+    def open(self) -> ClassicEngine:
+        self.disk = MortalDisk(self.server.datadir)
+        return ClassicEngine(self.disk, self.options)
+
+    def write(self, engine: ClassicEngine, count: int, size: int = 100) -> None:
+        """So many groups more, durable."""
+        for _ in range(count):
+            self.seq_no += 1
+            gtid = Gtid(DOMAIN, SERVER_ID, self.seq_no)
+            if self.seq_no == 1:
+                text = "CREATE TABLE d.ours (a INT PRIMARY KEY, b LONGTEXT) ENGINE=InnoDB"
+                engine.append(ddl(gtid, text), gtid)
+            else:
+                text = f"INSERT INTO d.ours VALUES ({self.seq_no}, REPEAT('x', {size}))"
+                engine.append(transaction(gtid, text), gtid)
+            engine.sync()
+
+
+def events_of(server: LocalMariaDB) -> int:
+    """SHOW BINLOG EVENTS of all files, which reads each event and its checksum. How many there are."""
+    count = 0
+    for row in server.q("SHOW BINARY LOGS"):
+        count += len(server.q(f"SHOW BINLOG EVENTS IN '{row['Log_name']}'"))
+        path = server.datadir / row["Log_name"]
+        assert row["File_size"] == path.stat().st_size
+        said = server.run("mariadb-binlog", "--no-defaults", "--verify-binlog-checksum", str(path))
+        assert "ERROR" not in said
+    return count
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_to_and_fro(
+    version: str, end: str, make_upstream: MakeMariaDB, make_replica: MakeMariaDB
+) -> None:
+    """Each goes on behind the other, over files of both; and replicas of both versions follow what they wrote."""
+    server = make_upstream(backend=Backend("local", version))
+    assert isinstance(server, LocalMariaDB)
+    server.make_table()
+    insert(server, 5)
+    store = Ours(server, max_binlog_size=4096)
+    turns: list[Callable[[ClassicEngine], object]] = [
+        lambda engine: store.write(engine, 30),
+        lambda engine: engine.append(
+            StartMarker(
+                FormatDescription("11.8.0-MariaDB-log", SERVER_ID, created=TIME, timestamp=TIME)
+            ).payload,
+            None,
+        ),
+        lambda engine: engine.flush(),
+    ]
+    for turn in turns:
+        state = BinlogState.parse(server.gtid_binlog_state)
+        if end == "stopped":
+            server.stop()
+        else:
+            server.kill()
+        engine = store.open()
+        assert engine.binlog_state() == state
+        before = len(read_from(engine, engine.first_start().position))
+        turn(engine)
+        store.write(engine, 3, size=2000)
+        store.write(engine, 1)
+        state = engine.binlog_state()
+        groups = len(read_from(engine, engine.first_start().position))
+        assert groups > before
+        if end == "stopped":
+            engine.close()
+        else:
+            store.disk.die()
+        server.start()
+        assert BinlogState.parse(server.gtid_binlog_state) == state
+        assert events_of(server) > 3 * groups - 10
+        insert(server, 3)
+    log = server.log()
+    assert "Error in Log_event" not in log
+    assert not re.search(r"\[ERROR\].*binlog", log)
+    for other in VERSIONS:
+        replica = make_replica(version=other).follow(server)
+        replica.wait_gtid(server.gtid_binlog_pos)
+        assert replica.value("SELECT COUNT(*) FROM d.ours") == store.seq_no - 1
+        assert replica.checksum(["d.t"]) == server.checksum(["d.t"])
+        replica.stop()
+
+
+def test_purge_and_reset_by_both(version: str, make_upstream: MakeMariaDB) -> None:
+    server = make_upstream(backend=Backend("local", version))
+    assert isinstance(server, LocalMariaDB)
+    server.make_table()
+    insert(server, 5)
+    server.kill()
+    store = Ours(server, max_binlog_size=4096)
+    with closing(store.open()) as engine:
+        store.write(engine, 30, size=600)
+        last = engine.files()[-1].number
+        assert engine.purge_to(last).delete
+        kept = [engine.file_name(file.number) for file in engine.files()]
+        state = engine.binlog_state()
+    server.start()
+    assert BinlogState.parse(server.gtid_binlog_state) == state
+    assert [row["Log_name"] for row in server.q("SHOW BINARY LOGS")][: len(kept)] == kept
+    server.q(f"PURGE BINARY LOGS TO '{kept[-1]}'")
+    server.kill()
+    with closing(store.open()) as engine:
+        assert engine.file_name(engine.files()[0].number) == kept[-1]
+        engine.reset(BinlogState([Gtid(0, 1, 500), Gtid(4, 2, 9)]))
+    server.start()
+    assert BinlogState.parse(server.gtid_binlog_state) == BinlogState(
+        [Gtid(0, 1, 500), Gtid(4, 2, 9)]
+    )
+    server.q("RESET MASTER")
+    insert(server, 2)
+    server.stop()
+    with closing(store.open()) as engine:
+        assert [file.number for file in engine.files()] == [1, 2]
+        assert len(engine.binlog_state()) == 1
