@@ -78,7 +78,7 @@ ROOMS = {
         "semi_sync": "loop commits",
         "dumps": "process loop accounts connections commits semi_sync",
         "relay": "process loop upstreams settings commits semi_sync",
-        "store": "process upstreams",
+        "store": "process upstreams settings",
         "queries": "",
         "tables": "queries",
         "sql": "loop accounts settings connections dumps relay store queries tables",

@@ -100,6 +100,8 @@ class Server:
             strict=config.gtid_strict_mode,
         )
         engine = directory.engine
+        if config.local_tables and not isinstance(engine, IbbEngine):
+            raise ConfigError("local_tables: a store of traditional binlog files has no tables yet")
         self.tables = HeldTables(engine if isinstance(engine, IbbEngine) else None)
         self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
         self.relay = self._relay()

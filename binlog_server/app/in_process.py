@@ -30,7 +30,7 @@ def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
     started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        store = StoreDirectory(config.binlog_directory, config.store_options(), background=False)
+        store = StoreDirectory.of(config, background=False)
         try:
             server = Server(config, store)
             store.start()  # not before the server has set its holds on files

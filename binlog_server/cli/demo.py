@@ -59,7 +59,7 @@ async def _demo(directory: Path, seconds: float) -> int:
     config = Config(
         directory / "store", listen_port=0, max_binlog_size=_FILE_BYTES, users={_USER: password}
     )
-    server = Server(config, StoreDirectory(config.binlog_directory, config.store_options()))
+    server = Server(config, StoreDirectory.of(config))
     await server.start()
     print(f"server    listening on 127.0.0.1:{server.port}, store in {config.binlog_directory}")
     try:

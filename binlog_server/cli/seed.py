@@ -67,7 +67,7 @@ def open_store(arguments: argparse.Namespace) -> StoreDirectory:
     """Open the store of these options. Raises `ConfigError`, `StorageError`; `StoreInUse` while a server runs."""
     overrides = {"binlog_directory": arguments.binlog_directory}
     config = configuration.load(arguments.config, overrides)
-    return StoreDirectory(config.binlog_directory, config.store_options())
+    return StoreDirectory.of(config)
 
 
 def run(arguments: argparse.Namespace) -> int:

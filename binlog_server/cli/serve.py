@@ -100,9 +100,7 @@ async def _serve(
     threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
     loop.set_default_executor(threads)
     signals.doing = "opening the store"
-    directory = StoreDirectory(
-        config.binlog_directory, config.store_options(), background=False, patient=True
-    )
+    directory = StoreDirectory.of(config, background=False, patient=True)
     try:
         server = Server(config, directory)
     except BaseException:

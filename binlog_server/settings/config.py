@@ -35,16 +35,15 @@ from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
     PAGE_CACHE_BYTES_DEFAULT,
-    PAGES_MIN,
     STATE_INTERVAL_DEFAULT,
     UNDO_BACKGROUND,
     UNDO_SYNCHRONOUS,
     StoreOptions,
 )
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
+from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import NotLocal, local_path
-from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.privileges import privileges
@@ -52,6 +51,7 @@ from binlog_server.accounts.replica_policy import ReplicaPolicy, check_server_ve
 from binlog_server.accounts.users import Account
 from binlog_server.process.logs import FORMATS, TEXT
 from binlog_server.settings import engine_limits
+from binlog_server.settings.engine_limits import TRADITIONAL
 from binlog_server.settings.option_kinds import (
     U32_MAX,
     U64_MAX,
@@ -72,6 +72,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
 ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
+LOG_BIN = "binlog"
 ROLLBACKS = {"BACKGROUND": UNDO_BACKGROUND, "SYNCHRONOUS": UNDO_SYNCHRONOUS}
 _FILE_BYTES_MAX = 4 << 20  # of a configuration file
 _DAY_S = 86400
@@ -119,7 +120,9 @@ class Config:
     read_only: bool | None = None  # None: with an upstream
     local_tables: bool = False  # ours: CREATE DATABASE makes one here, with tables
     server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
-    max_binlog_size: Annotated[int, Number(PAGES_MIN * PAGE_SIZE, FILE_BYTES_MAX)] = FILE_BYTES_MAX
+    binlog_storage_engine: str | None = None  # None: that of the directory, INNODB for a new one
+    log_bin: str | None = None  # base name of a traditional binlog; None: as above, LOG_BIN
+    max_binlog_size: Annotated[int, Number(FILE_BYTES_MIN, FILE_BYTES_MAX)] = FILE_BYTES_MAX
     innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
     binlog_page_cache_size: _Memory = PAGE_CACHE_BYTES_DEFAULT
     dump_frame_cache_size: _Memory = 64 << 20
@@ -210,7 +213,10 @@ class Config:
         except ValueError as error:
             raise ConfigError(f"server_version: {error}") from None
         try:
-            self.store_options()
+            if self.binlog_storage_engine == TRADITIONAL:
+                self.traditional_options(self.log_bin or LOG_BIN)
+            else:
+                self.store_options()
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
@@ -237,6 +243,19 @@ class Config:
             self.innodb_log_buffer_size,
             self.innodb_force_recovery,
             ROLLBACKS[self.rollback_at_start],
+        )
+
+    def traditional_options(self, log_bin: str) -> ClassicOptions:
+        """The part that a traditional store needs; `log_bin` is the base name that it has."""
+        return ClassicOptions(
+            log_bin,
+            self.max_binlog_size,
+            ChecksumAlgorithm[self.binlog_checksum],
+            self.server_id,
+            self.server_version,
+            self.expire_s,
+            self.max_binlog_total_size,
+            self.slave_connections_needed_for_purge,
         )
 
     @property

@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from binlog_protocol.errors import EngineBinlogUnavailable, ServerError
 
+_ENGINE: Final = "binlog_storage_engine"
+INNODB, TRADITIONAL = "innodb", ""
+"""Its values: `.ibb` files, and traditional ones."""
 AFTER_SYNC, AFTER_COMMIT = "AFTER_SYNC", "AFTER_COMMIT"
 SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
 
@@ -18,10 +21,21 @@ SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
 def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
     """Take the options out that are of no use here; returns those that somebody might count on.
 
+    `binlog_storage_engine` stays, and a base name for `log_bin` of traditional files.
+
     Raises ValueError for one that is refused, with what to do.
     """
-    without_effect = []
-    for name in [name for name in options if name in _OPTIONS]:
+    engine = options.get(_ENGINE)
+    if engine is not None:
+        if str(engine).lower() not in (INNODB, TRADITIONAL):
+            refused = EngineBinlogUnavailable(f"{_ENGINE}={_shown(engine)}")
+            raise ValueError(
+                f'{_ENGINE}: {refused.message}. Write "{INNODB}", or "{TRADITIONAL}" for traditional binlog files'
+            )
+        engine = options[_ENGINE] = str(engine).lower()
+    kept = {"log_bin"} if engine == TRADITIONAL and _is_name(options.get("log_bin")) else set()
+    without_effect: list[str] = []
+    for name in [name for name in options if name in _OPTIONS and name not in kept]:
         value = options.pop(name)
         is_default, refusal, advice = _OPTIONS[name]
         if is_default(value):
@@ -44,6 +58,10 @@ def _shown(value: Any) -> str:
     return text if text.isprintable() else repr(text)  # in one line of the log
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and not _is_on(value) and not _is_off(value) and value != "1"
+
+
 def _is_off(value: Any) -> bool:
     return value is False or value == 0 or str(value).upper() == "OFF"
 
@@ -59,12 +77,8 @@ _OPTIONS: Final[
     "log_bin": (
         _is_on,
         _unavailable("log_bin"),
-        "The binlog is always on and its files have fixed names: leave it out, and set binlog_directory",
-    ),
-    "binlog_storage_engine": (
-        lambda value: str(value).lower() == "innodb",
-        _unavailable("binlog_storage_engine"),
-        "There is no other than innodb: leave it out",
+        "The binlog is always on and its files have fixed names: leave it out, and set binlog_directory; "
+        'or write binlog_storage_engine = "" for traditional files of that name',
     ),
     "sync_binlog": (lambda value: value == 0, None, ""),
     "tc_heuristic_recover": (

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.directory import bases, belongs
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.spool import CACHE_PREFIX
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.patient_disk import PatientDisk
-from binlog_storage.disk.state import LOST_WITH_STATE, STATE_NAME, StateStore, StoreFacts
+from binlog_storage.disk.state import (
+    LOST_WITH_STATE,
+    OFFLINE_KEY,
+    STATE_NAME,
+    StateStore,
+    StoreFacts,
+)
+from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import DiskFull, NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
@@ -20,6 +34,8 @@ from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
+from binlog_server.settings.config import LOG_BIN, Config, ConfigError
+from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
 from binlog_server.upstreams.password import KEY_NAME
 
 log = logging.getLogger(__name__)
@@ -44,6 +60,20 @@ _OURS = frozenset(
 _IGNORED = _OURS | {LOCK_NAME, "lost+found"}
 
 
+@dataclass(frozen=True, slots=True)
+class WantedStore:
+    """The kind of store that is asked for.
+
+    engine: `binlog_storage_engine`; None: that of the directory, INNODB for a new one.
+    log_bin: base name of traditional files; None: as above, LOG_BIN.
+    options: makes those of a traditional store from its base name; ValueError for some that it cannot have.
+    """
+
+    engine: str | None = None
+    log_bin: str | None = None
+    options: Callable[[str], ClassicOptions] = ClassicOptions
+
+
 class StoreDirectory:
     """Opens a directory, or raises and leaves it as it was.
 
@@ -54,41 +84,135 @@ class StoreDirectory:
     """
 
     def __init__(
-        self, path: Path, options: StoreOptions, *, background: bool = True, patient: bool = False
+        self,
+        path: Path,
+        options: StoreOptions,
+        wanted: WantedStore = WantedStore(),
+        *,
+        background: bool = True,
+        patient: bool = False,
     ) -> None:
-        """Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DiskError`; `DiskFull` where a new store has no room."""
+        """`options`: of an `.ibb` store. Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DamagedBinlog`,
+        `DiskError`; `DiskFull` where a new store has no room; `ConfigError`.
+        """
         disk = _locked(path, patient=patient)
         try:
-            names = disk.names()
-            has_files = any(file_number(name) is not None for name in names)
-            if not has_files and REDO_NAME not in names:
-                _require_room(path, options)
-            if STATE_NAME not in names and has_files:
-                log.warning(
-                    "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
-                    path,
-                    STATE_NAME,
-                    LOST_WITH_STATE,
-                )
-            self.engine = IbbEngine(
-                disk,
-                options,
-                facts=StateStore(disk),
-                background=background,
-                row_keeper=SqliteRows(path / SQLITE_NAME),
-            )
-            self.state: StoreFacts = self.engine.facts
+            self.engine: BinlogEngine
+            self.state: StoreFacts
+            names = set(disk.names())
+            base = _traditional_base(path, names, wanted)
+            if base is None:
+                self._open_innodb(path, disk, options, names, background=background)
+            else:
+                self._open_traditional(disk, base, wanted, background=background)
         except BaseException:
             disk.close()
             raise
 
+    @classmethod
+    def of(cls, config: Config, *, background: bool = True, patient: bool = False) -> Self:
+        """That of a server with this configuration."""
+        wanted = WantedStore(
+            config.binlog_storage_engine, config.log_bin, config.traditional_options
+        )
+        options = config.store_options() if wanted.engine != TRADITIONAL else StoreOptions()
+        path = config.binlog_directory
+        return cls(path, options, wanted, background=background, patient=patient)
+
+    def _open_innodb(
+        self, path: Path, disk: Disk, options: StoreOptions, there: set[str], *, background: bool
+    ) -> None:
+        has_files = any(file_number(name) is not None for name in there)
+        if not has_files and REDO_NAME not in there:
+            _require_room(path, options)
+        if STATE_NAME not in there and has_files:
+            log.warning(
+                "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
+                path,
+                STATE_NAME,
+                LOST_WITH_STATE,
+            )
+        engine = IbbEngine(
+            disk,
+            options,
+            facts=StateStore(disk),
+            background=background,
+            row_keeper=SqliteRows(path / SQLITE_NAME),
+        )
+        self.engine, self.state, self._start = engine, engine.facts, engine.start
+
+    def _open_traditional(
+        self, disk: Disk, base: str, wanted: WantedStore, *, background: bool
+    ) -> None:
+        try:
+            options = wanted.options(base)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        facts = StateStore(disk)
+        engine = ClassicEngine(disk, options, background=background, locked=True)
+        try:
+            _take_told(facts)
+        except BaseException:
+            engine.close()
+            raise
+        self.engine, self.state, self._start = engine, facts, engine.start
+
     def start(self) -> None:
         """See `background`."""
-        self.engine.start()
+        self._start()
 
     def close(self) -> None:
         """Sync and let go."""
         self.engine.close()
+
+
+def _traditional_base(path: Path, there: set[str], asked: WantedStore) -> str | None:
+    """The base name of the traditional store that this directory is to be; None for an `.ibb` one.
+
+    What is there says what the directory is. Raises `NotAStore` where an option says something else.
+    """
+    engine, wanted = asked.engine, asked.log_bin
+    found = bases(there)
+    is_innodb = any(file_number(name) is not None for name in there) or (
+        REDO_NAME in there and not found
+    )
+    if found and is_innodb:
+        raise NotAStore(
+            f"{path} has .ibb files and {found[0]}.index: two binlogs. Move one of them to a directory of its own"
+        )
+    if is_innodb:
+        if engine == TRADITIONAL:
+            raise NotAStore(
+                f'{path} is an .ibb store, and binlog_storage_engine="" asks for traditional binlog files: leave that '
+                "out, or give another directory"
+            )
+        return None
+    if not found:
+        return wanted or LOG_BIN if engine == TRADITIONAL else None
+    if engine == INNODB:
+        raise NotAStore(
+            f"{path} holds traditional binlog files ({found[0]}.index), and binlog_storage_engine={INNODB} asks for "
+            ".ibb files: leave that out, or give another directory"
+        )
+    if not wanted and len(found) == 1:
+        return found[0]
+    if wanted not in found:
+        raise NotAStore(
+            f"{path} holds the binlog of {' and '.join(map(repr, found))}: "
+            + (
+                f"log_bin={wanted} is none of them"
+                if wanted
+                else 'say which is meant by log_bin, with binlog_storage_engine=""'
+            )
+        )
+    return wanted
+
+
+def _take_told(facts: StateStore) -> None:
+    """Take over what was changed while no server ran. Raises `DiskError`."""
+    told = facts.get(OFFLINE_KEY)
+    if told is not None:
+        facts.update({**told.get("changes", {}), OFFLINE_KEY: None})
 
 
 def _require_room(path: Path, options: StoreOptions) -> None:
@@ -126,14 +250,22 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
 
 
 def _require_ours(path: Path, names: Iterable[str]) -> None:
-    """Raise `NotAStore` unless the directory has our state, or nothing but .ibb files, or nothing."""
+    """Raise `NotAStore` unless the directory has our state, or nothing but files of binlogs, or nothing."""
     found = set(names) - _IGNORED
     if STATE_NAME in found:
         return
-    foreign = sorted(name for name in found if file_number(name) is None)
+    binlogs = bases(found)
+    foreign = sorted(
+        name
+        for name in found
+        if file_number(name) is None
+        and not name.startswith((CACHE_PREFIX, XA_PREFIX))
+        and not any(belongs(name, base) for base in binlogs)
+    )
     if foreign:
         raise NotAStore(
             f"{path} is not a binlog store: it holds {foreign[0]!r}"
             f"{f' and {len(foreign) - 1} more' if len(foreign) > 1 else ''} and no {STATE_NAME}. Give an "
-            "empty directory, or one with nothing but .ibb files in it"
+            "empty directory, or one with nothing but .ibb files in it, or nothing but traditional binlog files and "
+            "their index"
         )

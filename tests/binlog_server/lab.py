@@ -104,7 +104,7 @@ class MemoryDirectory(StoreDirectory):
         self.memory_engine = engine or IbbEngine(self.disk, options or STORE)
         made = self.memory_engine
         self.state = made.facts if isinstance(made, IbbEngine) else StateStore(self.disk)
-        self.engine = self.memory_engine  # type: ignore[assignment]  # any engine will do
+        self.engine = self.memory_engine
 
     def start(self) -> None:
         """What is done in the background is done by tests, if at all."""

@@ -26,6 +26,20 @@ log = logging.getLogger(__name__)
 LOCK_NAME: Final = "binlog-server.lock"
 NUMBER_MAX: Final = 2147483647
 _INDEX_BYTES_MAX: Final = 64 << 20
+_INDEX: Final = ".index"
+_OF_A_BINLOG: Final = re.compile(
+    r"\.(index|~rec~|state|reset)(\.new)?|\.[0-9]{6,10}(\.idx|\.broken(\.[0-9]+)?)?"
+)
+
+
+def bases(names: Iterable[str]) -> list[str]:
+    """The base names of the binlogs whose index is among these names."""
+    return sorted(name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX))
+
+
+def belongs(name: str, base: str) -> bool:
+    """Whether a file of this name may be one of the binlog with that base name."""
+    return name.startswith(base) and _OF_A_BINLOG.fullmatch(name, len(base)) is not None
 
 
 def read_small(disk: Disk, name: str) -> bytes:
@@ -43,7 +57,7 @@ class BinlogDirectory:
     def __init__(self, disk: Disk, base: str) -> None:
         self.disk = disk
         self.base = base
-        self.index_name = f"{base}.index"
+        self.index_name = f"{base}{_INDEX}"
         self.rec_name = f"{base}.~rec~"
         self.state_name = f"{base}.state"
         self.reset_name = f"{base}.reset"

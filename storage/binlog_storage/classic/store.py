@@ -135,6 +135,7 @@ class ClassicEngine:
         background: purge by age and size in a thread. Without it the owner calls `step`.
         clock: gives seconds since 1970, for purge by age and for events.
         wait_for_room: waits for room on a full disk, its argument are seconds; by default a wait that `close` ends.
+        locked: the owner has locked the directory.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class ClassicEngine:
         background: bool = False,
         clock: Callable[[], float] = time.time,
         wait_for_room: Callable[[float], object] | None = None,
+        locked: bool = False,
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `NotAStore`, `DamagedBinlog`, `DiskError`."""
         self._options = options or ClassicOptions()
@@ -179,7 +181,8 @@ class ClassicEngine:
         self._told: tuple[int, str] | None = None
         self._reader = StoredFiles(self._directory, lambda: self._extent)
         self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
-        disk.lock(LOCK_NAME)
+        if not locked:
+            disk.lock(LOCK_NAME)
         try:
             self._open()
         except BaseException:

@@ -15,6 +15,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive import taking
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsFile
 from binlog_storage.engine import LARGE_GROUP_BYTES
 from binlog_storage.errors import DiskFull
@@ -32,6 +33,11 @@ from tests.storage.groups import Group, group, simple
 MARKER = (Path(__file__).parents[2] / "protocol" / "data" / "start-marker-118.event").read_bytes()
 VERSION = FormatDescription.parse(MARKER).server_version
 SMALL = StoreOptions(max_binlog_size=1 << 20, innodb_log_file_size=4 << 20)
+
+
+def _ibb(directory: StoreDirectory) -> IbbEngine:
+    assert isinstance(directory.engine, IbbEngine)
+    return directory.engine
 
 
 @pytest.fixture
@@ -168,7 +174,7 @@ def test_on_a_full_disk(
         rest.join(1)
         assert rest.is_alive(), "there is no room"
         disk.room = True
-        directory.engine._full.freed()  # as by PURGE, and else within a minute
+        _ibb(directory)._full.freed()  # as by PURGE, and else within a minute
         rest.join(20)
     assert intake.is_whole
     assert "20 groups taken, the store is at '0-1-20'" in caplog.text
@@ -217,10 +223,10 @@ def test_a_large_group_whose_commit_waits_for_room(
     with going_on(intake) as rest:
         rest.join(1)
         assert rest.is_alive()
-    assert directory.engine.references.holds() == []
+    assert _ibb(directory).references.holds() == []
     assert intake.groups == 2
     is_full = False
-    directory.engine._full.freed()
+    _ibb(directory)._full.freed()
     directory.close()
     assert take(tmp_path / "store", tmp_path / "archive") == "0-1-4"
     assert stored(tmp_path / "store") == stored(tmp_path / "source")
@@ -249,7 +255,7 @@ def test_an_empty_store_whose_first_file_waits_for_room(
     assert not taking.is_alive()
     assert not intake.is_whole
     is_full = False
-    directory.engine._full.freed()
+    _ibb(directory)._full.freed()
     with going_on(intake) as rest:
         rest.join(20)
     assert intake.is_whole

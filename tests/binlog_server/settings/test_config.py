@@ -62,7 +62,8 @@ def test_options_of_a_mariadb_that_mean_nothing_here(tmp_path: Path) -> None:
         'init_rpl_role="MASTER"\nrpl_semi_sync_master_enabled=false\nwsrep_on="OFF"\n'
         'rpl_semi_sync_master_wait_point="AFTER_COMMIT"\nsync_binlog=1',
     )
-    assert load(path, DIRECTORY) == Config(Path("/d"), ignored_options=("sync_binlog",))
+    expected = Config(Path("/d"), ignored_options=("sync_binlog",), binlog_storage_engine="innodb")
+    assert load(path, DIRECTORY) == expected
     assert load(written(tmp_path, "sync_binlog=0"), DIRECTORY) == Config(Path("/d"))
 
 
@@ -144,7 +145,12 @@ WRONG_IN_FILE = [
     ("upstream=5", "upstream: write mariadb://user:password@host:port, or tables"),
     ("binlog_archive_directory=5", "binlog_archive_directory: 5 is not str"),
     ("binlog_directory=5", "binlog_directory: 5 is not str"),
-    ("max_binlog_size=1000", "max_binlog_size: 1000 is not between 65536 and 1073741824"),
+    ("max_binlog_size=1000", "max_binlog_size: 1000 is not between 4096 and 1073741824"),
+    ("max_binlog_size=65535", "max_binlog_size must be between 65536 and 1073741824, not 65535"),
+    ('binlog_storage_engine=""\nlog_bin="a/b"', "log_bin must be a file name without a folder"),
+    ('binlog_storage_engine=""\nlog_bin=false', "log_bin: log_bin=OFF is not available"),
+    ('binlog_storage_engine="innodb"\nlog_bin="bin"', "log_bin: log_bin=bin is not available"),
+    ('binlog_storage_engine=""\nserver_version="11.8"', "server_version must begin with a version"),
     ("max_binlog_size=2147483648", "max_binlog_size: 2147483648 is not between"),
     ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
     ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),

@@ -13,6 +13,7 @@ HEAD = "| option | default |"
 FIRST = "`binlog_directory`"
 # What is no plain value is told in words.
 IN_WORDS = {"listen", "upstream", "users", "read_only", "binlog_directory", "master_info_key_file"}
+IN_WORDS |= {"binlog_storage_engine", "log_bin"}
 PARTS = {"listen_host", "listen_port"}  # of `listen`
 NOT_FROM_OUTSIDE = {"ignored_options"}
 

@@ -54,7 +54,7 @@ def test_every_option_is_there_once() -> None:
 def test_the_default_is_the_one_of_the_code(names: list[str], text: str) -> None:
     """One for all names of the row, or one for each. In words where the default depends on something else."""
     defaults = [DEFAULTS[name] for name in names if name in DEFAULTS]
-    if not text or text in ("in the store", "with an upstream"):
+    if not text or text in ("in the store", "with an upstream", "that of the directory"):
         assert all(default in ("", None, dataclasses.MISSING) for default in defaults)
     elif defaults:
         told = [value(part) for part in (text.split(", ") if ", " in text else [text])]

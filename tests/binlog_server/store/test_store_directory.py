@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import STATE_NAME
 from binlog_storage.errors import CorruptBinlog, DiskFull, NotAStore, StorageError, StoreInUse
 from binlog_storage.ibb.file_names import LOCK_NAME, file_name, file_number
 
-from binlog_server.store.store_directory import StoreDirectory, open_state
+from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
+from binlog_server.store.store_directory import StoreDirectory, WantedStore, open_state
 from tests.binlog_server.lab import STORE, fill
 from tests.storage import damaged_stores
 from tests.storage.damaged_stores import DAMAGES
@@ -79,6 +82,7 @@ def test_lost_and_found_is_nobodys(tmp_path: Path) -> None:
 
 def test_second_open_is_refused(tmp_path: Path) -> None:
     first = opened(tmp_path)
+    assert isinstance(first.engine, IbbEngine)
     # Or they make the next file meanwhile, and publish the end.
     first.engine.keeper.caretaker.stop()
     first.engine._flusher.worker.stop()
@@ -184,3 +188,81 @@ def test_a_new_store_that_has_no_room(tmp_path: Path, monkeypatch: pytest.Monkey
     StoreDirectory(path, STORE, patient=True).close()
     room[0] = 0
     StoreDirectory(path, STORE, patient=True).close()
+
+
+# --- stores of traditional files ---
+
+
+def traditional(
+    path: Path, log_bin: str | None = None, engine: str | None = TRADITIONAL
+) -> StoreDirectory:
+    return StoreDirectory(path, STORE, WantedStore(engine, log_bin))
+
+
+def test_new_traditional_directory(tmp_path: Path) -> None:
+    directory = traditional(tmp_path, "mariadb-bin")
+    assert isinstance(directory.engine, ClassicEngine)
+    directory.state.set("fact", 1)
+    fill(directory.engine, [Gtid(0, 1, 1)])
+    directory.close()
+    assert {"mariadb-bin.index", "mariadb-bin.000001"} < {p.name for p in tmp_path.iterdir()}
+    for again in (opened, traditional, lambda path: traditional(path, "mariadb-bin")):
+        directory = again(tmp_path)  # what is there says what it is
+        assert str(directory.engine.binlog_state()) == "0-1-1"
+        assert directory.state.get("fact") == 1
+        directory.close()
+
+
+def test_files_of_a_mariadb_alone_are_taken(tmp_path: Path) -> None:
+    made = traditional(tmp_path)
+    fill(made.engine, [Gtid(0, 1, n) for n in range(1, 10)])
+    made.close()
+    for path in tmp_path.iterdir():
+        if not path.name.startswith("binlog."):
+            path.unlink()
+    for name in ("binlog.000001.idx", "binlog.state", "binlog.~rec~"):
+        (tmp_path / name).touch()
+    adopted = opened(tmp_path)
+    assert str(adopted.engine.binlog_state()) == "0-1-9"
+    adopted.close()
+
+
+def test_an_option_that_says_something_else(tmp_path: Path) -> None:
+    """Nothing is touched."""
+    opened(tmp_path / "innodb").close()
+    traditional(tmp_path / "files", "one").close()
+    both = tmp_path / "both"
+    traditional(both).close()
+    (both / file_name(0)).touch()
+    two = tmp_path / "two"
+    traditional(two, "one").close()
+    (two / "other.index").touch()
+    before = picture(tmp_path)
+    for open_it, path, told in (
+        (traditional, "innodb", 'is an .ibb store, and binlog_storage_engine="" asks for'),
+        (lambda p: traditional(p, engine=INNODB), "files", "holds traditional binlog files"),
+        (lambda p: traditional(p, "other"), "files", "log_bin=other is none of them"),
+        (opened, "both", "two binlogs"),
+        (opened, "two", "holds the binlog of 'one' and 'other': say which is meant"),
+    ):
+        with pytest.raises(NotAStore, match=told):
+            open_it(tmp_path / path)
+    assert picture(tmp_path) == before
+    traditional(two, "one").close()
+
+
+def test_what_was_changed_while_no_server_ran(tmp_path: Path) -> None:
+    made = traditional(tmp_path)
+    made.state.update({"account/a": 1, "account/b": 2})
+    made.close()
+    for change in ({"account/a": None, "account/c": 3}, {"account/c": 4}):
+        facts, disk = open_state(tmp_path)
+        assert facts.get("account/b") == 2
+        facts.update(change)
+        disk.close()
+    made = opened(tmp_path)
+    assert made.state.items("account/") == [("account/b", 2), ("account/c", 4)]
+    made.close()
+    facts, disk = open_state(tmp_path)
+    assert facts.items("account/") == [("account/b", 2), ("account/c", 4)]
+    disk.close()
