@@ -1,10 +1,13 @@
 /* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
- * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records` in C. Optional: those are the plain
- * twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py, ibb/test_gtid_state.py,
- * tables/test_take_changes.py and tables/test_take_records.py hold them equal.
+ * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records`, and the objects of `tables/rows.py`, in C.
+ * Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py,
+ * ibb/test_gtid_state.py, tables/test_take_changes.py, tables/test_take_records.py and tables/test_rows.py hold them equal.
  */
 
 #include "../../../protocol/binlog_protocol/speedups.h"
+
+#include <stddef.h>
+#include <structmember.h>
 
 /* See binlog_storage/ibb/page.py and chunk.py. */
 #define PAGE_SIZE 16384
@@ -342,8 +345,7 @@ entries_encoded(PyObject *Py_UNUSED(module), PyObject *seq_nos)
 #define SNAPSHOT_NODE_HEAD 17
 #define PLACE_SIZE ((Py_ssize_t)sizeof(uint32_t))
 
-static PyObject *name_commit_no, *name_count, *name_no, *name_packed, *name_prev, *name_row, *name_rows, *name_tables, *name_top,
-    *name_trx;
+static PyObject *name_commit_no, *name_count, *name_no, *name_packed, *name_rows, *name_tables, *name_top;
 
 static int
 make_names(void)
@@ -352,12 +354,9 @@ make_names(void)
         && (name_count = PyUnicode_InternFromString("count")) != NULL
         && (name_no = PyUnicode_InternFromString("no")) != NULL
         && (name_packed = PyUnicode_InternFromString("packed")) != NULL
-        && (name_prev = PyUnicode_InternFromString("prev")) != NULL
-        && (name_row = PyUnicode_InternFromString("row")) != NULL
         && (name_rows = PyUnicode_InternFromString("rows")) != NULL
         && (name_tables = PyUnicode_InternFromString("tables")) != NULL
-        && (name_top = PyUnicode_InternFromString("top")) != NULL
-        && (name_trx = PyUnicode_InternFromString("trx")) != NULL;
+        && (name_top = PyUnicode_InternFromString("top")) != NULL;
 }
 
 /* A row as it is in the log; None if there is none. */
@@ -376,32 +375,187 @@ is_row(PyObject *row, const unsigned char *at, uint32_t size)
         && memcmp(PyBytes_AsString(row), at, size) == 0;
 }
 
-static PyObject *
-new_version(PyTypeObject *type, PyObject *row, PyObject *trx, PyObject *prev)
+/* What rows.py has as `PlainVersion` and `PlainNode`. Python's garbage collector does not know them, so it walks over none of
+ * them, however many rows have changed. No cycle leads through them: see `rows.py`. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *row, *trx, *prev;
+} Version;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *below, *key, *before;
+    uint32_t no, table;
+} Node;
+
+static PyTypeObject *version_type, *node_type;
+
+/* The type's memory, without references yet. A heap type is held by each of its objects: the allocator counts that. */
+static void *
+allocated(PyTypeObject *type)
 {
-    PyObject *version = ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (version != NULL && (PyObject_SetAttr(version, name_row, row) < 0 || PyObject_SetAttr(version, name_trx, trx) < 0
-                            || PyObject_SetAttr(version, name_prev, prev) < 0))
-        Py_CLEAR(version);
-    return version;
+    return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 }
 
-/* A node, which is a named tuple. */
-static PyObject *
-new_node(PyTypeObject *type, uint32_t no, PyObject *below, PyObject *table, PyObject *key, PyObject *before)
+static void
+give_back(PyObject *object, PyTypeObject *type)
 {
-    PyObject *number = PyLong_FromUnsignedLong(no);
-    PyObject *node = number == NULL ? NULL : ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 5);
-    if (node == NULL) {
-        Py_XDECREF(number);
-        return NULL;
-    }
-    if (PyTuple_SetItem(node, 0, number) < 0 || PyTuple_SetItem(node, 1, Py_NewRef(below)) < 0
-        || PyTuple_SetItem(node, 2, Py_NewRef(table)) < 0 || PyTuple_SetItem(node, 3, Py_NewRef(key)) < 0
-        || PyTuple_SetItem(node, 4, Py_NewRef(before)) < 0)
-        Py_CLEAR(node);
-    return node;
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
 }
+
+static PyObject *
+new_version(PyObject *row, PyObject *trx, PyObject *prev)
+{
+    Version *version = allocated(version_type);
+    if (version != NULL) {
+        version->row = Py_NewRef(row);
+        version->trx = Py_NewRef(trx);
+        version->prev = Py_NewRef(prev);
+    }
+    return (PyObject *)version;
+}
+
+static PyObject *
+new_node(uint32_t no, PyObject *below, uint32_t table, PyObject *key, PyObject *before)
+{
+    Node *node = allocated(node_type);
+    if (node != NULL) {
+        node->no = no;
+        node->table = table;
+        node->below = Py_NewRef(below);
+        node->key = Py_NewRef(key);
+        node->before = Py_NewRef(before);
+    }
+    return (PyObject *)node;
+}
+
+/* A chain of a million is let go one by one: one that frees what is below it from within would use up the stack. */
+static void
+version_dealloc(PyObject *object)
+{
+    Version *version = (Version *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *prev = version->prev;
+    Py_XDECREF(version->row);
+    Py_XDECREF(version->trx);
+    give_back(object, type);
+    while (prev != NULL && Py_TYPE(prev) == version_type && Py_REFCNT(prev) == 1) {
+        PyObject *next = ((Version *)prev)->prev;
+        ((Version *)prev)->prev = NULL;
+        Py_DECREF(prev);
+        prev = next;
+    }
+    Py_XDECREF(prev);
+}
+
+static void
+node_dealloc(PyObject *object)
+{
+    Node *node = (Node *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *below = node->below;
+    Py_XDECREF(node->key);
+    Py_XDECREF(node->before);
+    give_back(object, type);
+    while (below != NULL && Py_TYPE(below) == node_type && Py_REFCNT(below) == 1) {
+        PyObject *next = ((Node *)below)->below;
+        ((Node *)below)->below = NULL;
+        Py_DECREF(below);
+        below = next;
+    }
+    Py_XDECREF(below);
+}
+
+static int
+has_names(PyObject *kwargs)
+{
+    if (kwargs == NULL || PyDict_Size(kwargs) == 0)
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "no names of arguments");
+    return 1;
+}
+
+static PyObject *
+version_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
+{
+    PyObject *row, *trx, *prev;
+    if (has_names(kwargs) || !PyArg_UnpackTuple(args, "Version", 3, 3, &row, &trx, &prev))
+        return NULL;
+    return new_version(row, trx, prev);
+}
+
+/* -1 with an error. */
+static int
+as_u32(PyObject *number, uint32_t *found)
+{
+    unsigned long value = PyLong_AsUnsignedLong(number);
+    if (value == (unsigned long)-1 && PyErr_Occurred())
+        return -1;
+    if (value > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a number of 4 bytes is asked for");
+        return -1;
+    }
+    *found = (uint32_t)value;
+    return 0;
+}
+
+static PyObject *
+node_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
+{
+    PyObject *no, *below, *table, *key, *before;
+    uint32_t its_no, its_table;
+    if (has_names(kwargs) || !PyArg_UnpackTuple(args, "Node", 5, 5, &no, &below, &table, &key, &before)
+        || as_u32(no, &its_no) < 0 || as_u32(table, &its_table) < 0)
+        return NULL;
+    return new_node(its_no, below, its_table, key, before);
+}
+
+static PyMemberDef version_members[] = {
+    {"row", T_OBJECT_EX, offsetof(Version, row), READONLY, "Bytes; None: deleted."},
+    {"trx", T_OBJECT_EX, offsetof(Version, trx), 0, "The transaction that has made it."},
+    {"prev", T_OBJECT, offsetof(Version, prev), 0, "The version before, or None."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMemberDef node_members[] = {
+    {"no", T_UINT, offsetof(Node, no), READONLY, NULL},
+    {"below", T_OBJECT_EX, offsetof(Node, below), READONLY, NULL},
+    {"table", T_UINT, offsetof(Node, table), READONLY, NULL},
+    {"key", T_OBJECT_EX, offsetof(Node, key), READONLY, NULL},
+    {"before", T_OBJECT_EX, offsetof(Node, before), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot version_slots[] = {
+    {Py_tp_doc, "Version(row, trx, prev)\n--\n\nSee `rows.PlainVersion`."},
+    {Py_tp_new, (void *)version_new},
+    {Py_tp_dealloc, (void *)version_dealloc},
+    {Py_tp_members, version_members},
+    {0, NULL},
+};
+
+static PyType_Slot node_slots[] = {
+    {Py_tp_doc, "Node(no, below, table, key, before)\n--\n\nSee `rows.PlainNode`."},
+    {Py_tp_new, (void *)node_new},
+    {Py_tp_dealloc, (void *)node_dealloc},
+    {Py_tp_members, node_members},
+    {0, NULL},
+};
+
+static PyType_Spec version_spec = {
+    .name = "binlog_storage.ibb._speedups.Version",
+    .basicsize = sizeof(Version),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = version_slots,
+};
+
+static PyType_Spec node_spec = {
+    .name = "binlog_storage.ibb._speedups.Node",
+    .basicsize = sizeof(Node),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = node_slots,
+};
 
 /* Rows of a table that stay where a start has found them, in blocks of the snapshot and windows of the log, until they are
  * changed: see `binlog_storage/tables/rows.py`. Only the latch's holder changes them, but for those who load them; anybody
@@ -436,7 +590,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *rows, *committed, *version_type;
+    PyObject *rows, *committed;
     Entry *entries;
     Older *older;
     Slot *slots;
@@ -871,19 +1025,14 @@ pack_change(PackedRows *self, uint32_t in, uint32_t owner, const unsigned char *
 static PyObject *
 packed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *rows, *committed, *version_type;
-    if (kwargs != NULL && PyDict_Size(kwargs) > 0) {
-        PyErr_SetString(PyExc_TypeError, "no names of arguments");
+    PyObject *rows, *committed;
+    if (has_names(kwargs) || !PyArg_ParseTuple(args, "O!O:PackedRows", &PyDict_Type, &rows, &committed))
         return NULL;
-    }
-    if (!PyArg_ParseTuple(args, "O!OO!:PackedRows", &PyDict_Type, &rows, &committed, &PyType_Type, &version_type))
-        return NULL;
-    PackedRows *self = (PackedRows *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    PackedRows *self = allocated(type);
     if (self == NULL)
         return NULL;
     self->rows = Py_NewRef(rows);
     self->committed = Py_NewRef(committed);
-    self->version_type = Py_NewRef(version_type);
     return (PyObject *)self;
 }
 
@@ -895,9 +1044,7 @@ packed_dealloc(PyObject *object)
     empty_packed(self);
     Py_CLEAR(self->rows);
     Py_CLEAR(self->committed);
-    Py_CLEAR(self->version_type);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-    Py_DECREF(type);
+    give_back(object, type);
 }
 
 /* Begin with the index 0 of buffers and owners, which stand for no buffer, and for those who have committed. */
@@ -951,7 +1098,7 @@ versions_of(PackedRows *self, Entry *entry)
     }
     version = Py_NewRef(Py_None);
     for (Py_ssize_t at = count - 1; at >= 0 && version != NULL; at--) {
-        PyObject *above = new_version((PyTypeObject *)self->version_type, parts[2 * at], parts[2 * at + 1], version);
+        PyObject *above = new_version(parts[2 * at], parts[2 * at + 1], version);
         Py_DECREF(version);
         version = above;
     }
@@ -1175,7 +1322,7 @@ static PyGetSetDef packed_getset[] = {
 };
 
 static PyType_Slot packed_slots[] = {
-    {Py_tp_doc, "PackedRows(rows, committed, version_type)\n--\n\nRows as a start has found them, by key."},
+    {Py_tp_doc, "PackedRows(rows, committed)\n--\n\nRows as a start has found them, by key."},
     {Py_tp_new, (void *)packed_new},
     {Py_tp_dealloc, (void *)packed_dealloc},
     {Py_tp_methods, packed_methods},
@@ -1364,38 +1511,39 @@ done:
 
 /* The version below a change, as `rows.version_below` gives it. A new reference. */
 static PyObject *
-version_below(Current *now, PyObject *last, PyObject *row, PyObject *before, PyObject *committed, PyTypeObject *type)
+version_below(Current *now, PyObject *last, PyObject *row, PyObject *before, PyObject *committed)
 {
-    PyObject *owner = last == Py_None ? Py_NewRef(Py_None) : PyObject_GetAttr(last, name_trx), *version = NULL;
-    if (owner == NULL)
-        return NULL;
     if (row == before) /* it is as the log has it */
-        version = Py_NewRef(last);
-    else if (last != Py_None && owner == now->trx) {
-        PyObject *below = PyObject_GetAttr(last, name_prev);
-        version = below == NULL ? NULL : new_version(type, before, now->trx, below);
-        Py_XDECREF(below);
-    } else
-        version = before == Py_None ? Py_NewRef(Py_None) : new_version(type, before, committed, Py_None);
-    Py_DECREF(owner);
-    return version;
+        return Py_NewRef(last);
+    if (last != Py_None && ((Version *)last)->trx == now->trx) {
+        PyObject *prev = ((Version *)last)->prev;
+        return new_version(before, now->trx, prev == NULL ? Py_None : prev);
+    }
+    return before == Py_None ? Py_NewRef(Py_None) : new_version(before, committed, Py_None);
 }
 
 /* A row's newest version, which is among the objects then, or None. A new reference. */
 static PyObject *
 taken(Current *now, PyObject *key)
 {
+    PyObject *found;
     if (now->packed != NULL)
-        return packed_take((PyObject *)now->packed, key);
-    PyObject *found = PyDict_GetItemWithError(now->rows, key);
-    return found != NULL ? Py_NewRef(found) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+        found = packed_take((PyObject *)now->packed, key);
+    else {
+        found = PyDict_GetItemWithError(now->rows, key);
+        found = found != NULL ? Py_NewRef(found) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    if (found != NULL && found != Py_None && Py_TYPE(found) != version_type) {
+        PyErr_SetString(PyExc_TypeError, "no version of a row");
+        Py_CLEAR(found);
+    }
+    return found;
 }
 
 /* One change, whose `head` is followed by key and rows, at that place of the window. 1 if it was made, 0 if it is not a
  * plain one, -1 with an error. */
 static int
-make_change(Current *now, const unsigned char *head, uint32_t at, PyObject *committed, PyTypeObject *node_type,
-            PyTypeObject *version_type)
+make_change(Current *now, const unsigned char *head, uint32_t at, PyObject *committed)
 {
     uint32_t no = load_u32(head + 9), below = load_u32(head + 13), key_size = load_u32(head + 21);
     uint32_t before_size = load_u32(head + 25), after_size = load_u32(head + 29);
@@ -1421,16 +1569,16 @@ make_change(Current *now, const unsigned char *head, uint32_t at, PyObject *comm
             return -1;
         if ((last = taken(now, key)) == NULL)
             goto done;
-        if ((row = last == Py_None ? Py_NewRef(Py_None) : PyObject_GetAttr(last, name_row)) == NULL)
+        if ((row = last == Py_None ? Py_NewRef(Py_None) : Py_XNewRef(((Version *)last)->row)) == NULL)
             goto done;
         before_row = is_row(row, before, before_size) ? Py_NewRef(row) : row_at(before, before_size);
         if (before_row == NULL || (after_row = row_at(after, after_size)) == NULL)
             goto done;
-        if (!now->is_large && (node = new_node(node_type, no, now->top, now->number, key, before_row)) == NULL)
+        if (!now->is_large && (node = new_node(no, now->top, now->table, key, before_row)) == NULL)
             goto done;
-        if ((prev = version_below(now, last, row, before_row, committed, version_type)) == NULL)
+        if ((prev = version_below(now, last, row, before_row, committed)) == NULL)
             goto done;
-        version = new_version(version_type, after_row, now->trx, prev);
+        version = new_version(after_row, now->trx, prev);
         if (version == NULL || PyDict_SetItem(now->rows, key, version) < 0)
             goto done;
     } else if (pack_change(now->packed, now->in, now->owner, head) < 0)
@@ -1459,24 +1607,22 @@ done:
 }
 
 PyDoc_STRVAR(changes_doc,
-"take_changes(window, at, stop, lsn, epoch, unfinished, tables, committed, node_type, version_type)\n--\n\n"
+"take_changes(window, at, stop, lsn, epoch, unfinished, tables, committed)\n--\n\n"
 "See `take_changes.take_changes_plainly`. IndexError unless the places lie in the window.");
 
 static PyObject *
 take_changes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *window, *unfinished, *tables, *committed;
-    PyTypeObject *node_type, *version_type;
     Py_ssize_t at, stop;
     unsigned long long lsn;
     unsigned int epoch;
 
-    if (!PyArg_ParseTuple(args, "O!nnKIO!O!OO!O!:take_changes", &PyBytes_Type, &window, &at, &stop, &lsn, &epoch,
-                          &PyDict_Type, &unfinished, &PyDict_Type, &tables, &committed, &PyType_Type, &node_type,
-                          &PyType_Type, &version_type))
+    if (!PyArg_ParseTuple(args, "O!nnKIO!O!O:take_changes", &PyBytes_Type, &window, &at, &stop, &lsn, &epoch,
+                          &PyDict_Type, &unfinished, &PyDict_Type, &tables, &committed))
         return NULL;
-    if (at < 0 || stop > PyBytes_Size(window) || !PyType_IsSubtype(node_type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_IndexError, "a place outside of the window, or no type of nodes");
+    if (at < 0 || stop > PyBytes_Size(window)) {
+        PyErr_SetString(PyExc_IndexError, "a place outside of the window");
         return NULL;
     }
     const unsigned char *data = (const unsigned char *)PyBytes_AsString(window);
@@ -1509,7 +1655,7 @@ take_changes(PyObject *Py_UNUSED(module), PyObject *args)
             if ((made = enter(&now, id, table, unfinished, tables)) <= 0)
                 break;
         }
-        if ((made = make_change(&now, change, (uint32_t)(change - data), committed, node_type, version_type)) <= 0)
+        if ((made = make_change(&now, change, (uint32_t)(change - data), committed)) <= 0)
             break;
         at += (Py_ssize_t)size;
         lsn += size;
@@ -1747,7 +1893,7 @@ take_nodes(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 PyDoc_STRVAR(unpack_doc,
-"unpack_nodes(body, places, first, end, below, node_type)\n--\n\n"
+"unpack_nodes(body, places, first, end, below)\n--\n\n"
 "Make objects of nodes at these places of a body, records of a snapshot or changes of the log, the oldest first.\n"
 "`below` is what the first one stands on. Returns the last one. IndexError unless they lie in the body.");
 
@@ -1755,16 +1901,14 @@ static PyObject *
 unpack_nodes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *top;
-    PyTypeObject *node_type;
     const unsigned char *data;
     const char *places;
     Py_ssize_t body_size, size_of_places, first, end;
 
-    if (!PyArg_ParseTuple(args, "y#y#nnOO!:unpack_nodes", &data, &body_size, &places, &size_of_places, &first, &end, &top,
-                          &PyType_Type, &node_type))
+    if (!PyArg_ParseTuple(args, "y#y#nnO:unpack_nodes", &data, &body_size, &places, &size_of_places, &first, &end, &top))
         return NULL;
-    if (first < 0 || end > size_of_places / PLACE_SIZE || !PyType_IsSubtype(node_type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_IndexError, "a place outside of the places, or no type of nodes");
+    if (first < 0 || end > size_of_places / PLACE_SIZE) {
+        PyErr_SetString(PyExc_IndexError, "a place outside of the places");
         return NULL;
     }
     Py_INCREF(top);
@@ -1793,12 +1937,11 @@ unpack_nodes(PyObject *Py_UNUSED(module), PyObject *args)
             Py_DECREF(top);
             return NULL;
         }
-        PyObject *number = PyLong_FromUnsignedLong(table), *node = NULL;
+        PyObject *node = NULL;
         PyObject *key_object = PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)key_size);
         PyObject *before = row_at(key + key_size, before_size);
-        if (number != NULL && key_object != NULL && before != NULL)
-            node = new_node(node_type, no, top, number, key_object, before);
-        Py_XDECREF(number);
+        if (key_object != NULL && before != NULL)
+            node = new_node(no, top, table, key_object, before);
         Py_XDECREF(key_object);
         Py_XDECREF(before);
         Py_DECREF(top);
@@ -1828,10 +1971,21 @@ make_ready(PyObject *module)
     make_crc_tables();
     if (!make_names() || make_secret() < 0)
         return -1;
-    if (packed_type == NULL && (packed_type = (PyTypeObject *)PyType_FromSpec(&packed_spec)) == NULL)
-        return -1;
-    if (PyModule_AddObjectRef(module, "PackedRows", (PyObject *)packed_type) < 0)
-        return -1;
+    struct {
+        const char *name;
+        PyTypeObject **type;
+        PyType_Spec *spec;
+    } types[] = {
+        {"Node", &node_type, &node_spec},
+        {"PackedRows", &packed_type, &packed_spec},
+        {"Version", &version_type, &version_spec},
+    };
+    for (size_t at = 0; at < sizeof(types) / sizeof(types[0]); at++) {
+        if (*types[at].type == NULL && (*types[at].type = (PyTypeObject *)PyType_FromSpec(types[at].spec)) == NULL)
+            return -1;
+        if (PyModule_AddObjectRef(module, types[at].name, (PyObject *)*types[at].type) < 0)
+            return -1;
+    }
     return refuse_if_unwanted(module);
 }
 

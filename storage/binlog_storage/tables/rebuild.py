@@ -14,7 +14,7 @@ from binlog_storage.redo.format import REDO_NAME, RedoFormatError, Tables, Table
 from binlog_storage.redo.reader import RedoReader
 from binlog_storage.tables import snapshot
 from binlog_storage.tables.records import ChangedRow, SetState, State, Undone, parse
-from binlog_storage.tables.rows import COMMITTED, Memory, Node, Trx, Version
+from binlog_storage.tables.rows import COMMITTED, Memory, Trx
 from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.tables.take_changes import take_changes
 
@@ -110,7 +110,7 @@ class Rebuild:
         if self.begin is None or lsn < self.begin.lsn:
             return at
         behind, count = take_changes(
-            window, at, stop, lsn, epoch, self.open, self.memory.tables, COMMITTED, Node, Version
+            window, at, stop, lsn, epoch, self.open, self.memory.tables, COMMITTED
         )
         if count:
             self.logged = lsn + behind - at - 1  # inside of the last one

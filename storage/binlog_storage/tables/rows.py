@@ -6,6 +6,7 @@ tables is held around every call that changes something.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from array import array
 from collections.abc import Callable, Iterator
@@ -15,9 +16,6 @@ from binlog_storage.errors import CorruptTables, UnknownTable
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.tables.keys import SortedKeys
 from binlog_storage.tables.records import CHANGE, KIND_CHANGE, NO_ROW, ChangedRow, State
-
-if TYPE_CHECKING:
-    from binlog_storage.ibb._speedups import PackedRows
 
 UNFINISHED: Final = 1 << 62  # the commit number of a transaction that has none
 CATALOG: Final = 0  # the table of definitions
@@ -110,11 +108,8 @@ class PackedNode:
         first = left - left // parts
         if first:
             below = PackedNode(self._run, first - 1)
-        node: Node = unpack_nodes(body, places, first, self._at + 1, below, Node)
+        node: Node = unpack_nodes(body, places, first, self._at + 1, below)
         return node
-
-
-AnyNode = Node | PackedNode
 
 
 class Trx:
@@ -218,6 +213,23 @@ class Version:
         self.prev = prev
 
 
+# There are as many of these two as changed rows. They exist in C, too, and are used from there where that was built:
+# Python's search for garbage walks over each object that may stand in a cycle, and holds everybody for a quarter of a
+# second where a million rows have changed. The types in C stay out of it. Counting references frees them all, as no
+# cycle leads through them: a node refers to bytes and to the node that was there before it, and never changes; a
+# version to bytes, to an older version, and to its transaction, which has nodes, locks and numbers, and no version.
+# Only a wait for a lock leads from a transaction back to the tables, as somebody is called at its end: it is let go
+# with that end.
+PlainNode, PlainVersion = Node, Version
+if TYPE_CHECKING:
+    from binlog_storage.ibb._speedups import PackedRows
+else:
+    with contextlib.suppress(ImportError):
+        from binlog_storage.ibb._speedups import Node, Version
+
+AnyNode = Node | PackedNode
+
+
 class Table:
     """The newest version of each row; and the keys in order, once somebody has wanted them so.
 
@@ -241,7 +253,7 @@ class Table:
         """A start is going to leave rows where it has found them."""
         from binlog_storage.ibb._speedups import PackedRows
 
-        self.packed = packed = PackedRows(self.rows, COMMITTED, Version)
+        self.packed = packed = PackedRows(self.rows, COMMITTED)
         self.look, self.take = packed.look, packed.take
         return packed
 
@@ -447,7 +459,6 @@ def version_below(
     now: Version | None,
     row: bytes | None,
     committed: Trx = COMMITTED,
-    version_type: type[Version] = Version,
 ) -> Version | None:
     """The version below a change of the log: the one that is there if it has the row that was before.
 
@@ -456,5 +467,5 @@ def version_below(
     if now is not None and now.row == row:
         return now
     if now is not None and now.trx is trx:
-        return version_type(row, trx, now.prev)
-    return None if row is None else version_type(row, committed, None)
+        return Version(row, trx, now.prev)
+    return None if row is None else Version(row, committed, None)

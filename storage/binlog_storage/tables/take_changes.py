@@ -35,8 +35,6 @@ def take_changes_plainly(
     unfinished: Mapping[int, Trx],
     tables: Mapping[int, Table],
     committed: Trx = COMMITTED,
-    node_type: type[Node] = Node,
-    version_type: type[Version] = Version,
 ) -> tuple[int, int]:
     """Apply mini-transactions, each of them one change, up to the first that is not plain.
 
@@ -76,11 +74,11 @@ def take_changes_plainly(
         now = place.rows.get(key)
         before = None if before_size == NO_ROW else window[end_of_key:end_of_before]
         after = None if after_size == NO_ROW else window[end_of_before:end]
-        trx.top = node_type(no, trx.top, table, key, before)
+        trx.top = Node(no, trx.top, table, key, before)
         trx.no = no
         trx.count += 1
-        below_it = version_below(trx, now, before, committed, version_type)
-        place.rows[key] = version_type(after, trx, below_it)
+        below_it = version_below(trx, now, before, committed)
+        place.rows[key] = Version(after, trx, below_it)
         at += size
         lsn += size
         count += 1
@@ -88,8 +86,7 @@ def take_changes_plainly(
 
 
 TakeChanges = Callable[
-    [bytes, int, int, int, int, dict[int, Trx], dict[int, Table], Trx, type[Node], type[Version]],
-    tuple[int, int],
+    [bytes, int, int, int, int, dict[int, Trx], dict[int, Table], Trx], tuple[int, int]
 ]
 take_changes: TakeChanges = take_changes_plainly
 try:

@@ -145,7 +145,7 @@ def test_places_of_no_node() -> None:
         (1 << 31, len(body)),
     ):
         with pytest.raises(IndexError):
-            _speedups.unpack_nodes(body[:size], struct.pack("I", at), 0, 1, None, Node)
+            _speedups.unpack_nodes(body[:size], struct.pack("I", at), 0, 1, None)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -24,7 +24,7 @@ from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import simple
-from tests.storage.tables.test_take_changes import versions_of
+from tests.storage.tables.test_take_changes import chain_of, versions_of
 from tests.storage.tables.test_transactions import (
     T,
     commit,
@@ -146,7 +146,7 @@ def test_a_snapshot_while_rows_change(seed: int, monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         change()
     engine.sync()
-    nodes = [node[:1] + node[2:] for node in held._trx.chain()]
+    nodes = chain_of(held._trx)
     expected = {key: row for key, row in model.items() if row is not None}
     assert rows(engine) == expected
     newest = {
@@ -158,7 +158,7 @@ def test_a_snapshot_while_rows_change(seed: int, monkeypatch: pytest.MonkeyPatch
     assert rows(engine) == expected
     found = versions_of(engine.tables.memory.tables[T])
     assert {k: v.row for k, v in found.items() if v.row is not None} == newest
-    assert [n[:1] + n[2:] for n in engine.tables.open[held.id].chain()] == nodes
+    assert chain_of(engine.tables.open[held.id]) == nodes
     while engine.step():
         pass
     assert rows(engine) == expected

@@ -68,9 +68,7 @@ def state(made: Rebuild) -> object:
 
 
 def take(made: Rebuild, by: TakeChanges, window: bytes, at: int = 0, lsn: int = LSN) -> int:
-    found, count = by(
-        window, at, len(window), lsn, EPOCH, made.open, made.memory.tables, COMMITTED, Node, Version
-    )
+    found, count = by(window, at, len(window), lsn, EPOCH, made.open, made.memory.tables, COMMITTED)
     made.changes += count
     return found
 
@@ -176,9 +174,7 @@ def test_any_wrong_byte_ends_it(by: TakeChanges) -> None:
     made = rebuild()
     assert take(made, by, good, lsn=LSN + 1) == 0
     assert take(made, by, mtr(LSN, encode_change(TRX, 2, 1, T, b"c", b"ccc", b"2"), EPOCH + 1)) == 0
-    assert by(
-        good, 0, len(good) - 1, LSN, EPOCH, made.open, made.memory.tables, COMMITTED, Node, Version
-    ) == (
+    assert by(good, 0, len(good) - 1, LSN, EPOCH, made.open, made.memory.tables, COMMITTED) == (
         0,
         0,
     )
@@ -227,6 +223,4 @@ def test_random(seed: int, by: TakeChanges) -> None:
 def test_places_outside() -> None:
     for at, stop in ((-1, 0), (0, 1)):
         with pytest.raises(IndexError):
-            _speedups.take_changes(b"", at, stop, LSN, EPOCH, {}, {}, COMMITTED, Node, Version)
-    with pytest.raises(IndexError):
-        _speedups.take_changes(b"", 0, 0, LSN, EPOCH, {}, {}, COMMITTED, Version, Version)
+            _speedups.take_changes(b"", at, stop, LSN, EPOCH, {}, {}, COMMITTED)

@@ -156,9 +156,8 @@ def test_places_outside() -> None:
     for call in (
         lambda: _speedups.take_rows(body, -1, {}, Table),
         lambda: _speedups.find_nodes(body, -1),
-        lambda: _speedups.unpack_nodes(body, struct.pack("I", 1), 0, 1, None, Node),
-        lambda: _speedups.unpack_nodes(body, struct.pack("I", 0), 0, 2, None, Node),
-        lambda: _speedups.unpack_nodes(body, struct.pack("I", 0), 0, 1, None, Version),
+        lambda: _speedups.unpack_nodes(body, struct.pack("I", 1), 0, 1, None),
+        lambda: _speedups.unpack_nodes(body, struct.pack("I", 0), 0, 2, None),
     ):
         with pytest.raises(IndexError):
             call()
