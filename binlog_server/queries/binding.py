@@ -42,7 +42,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_numbered
 from binlog_protocol.events.column_type import ColumnType
-from binlog_protocol.tables.collation import folded
+from binlog_protocol.tables.collation import folded, folded_like, is_by_several
 from binlog_protocol.wire.results import FLAG_BINARY
 from sqlglot import exp
 
@@ -1087,15 +1087,19 @@ class _Binder:
         if not isinstance(node, exp.Like) or len(escape) > 1:
             raise WrongArguments("ESCAPE")
         term, pattern = self._terms((node.this, node.expression), scope, place)
-        is_exact = {term.kind.form, pattern.kind.form} & {ValueForm.BYTES} or term.kind.is_exact
-        collation = 0 if is_exact else term.kind.collation or pattern.kind.collation
+        together = types.collated_as(types.text(0), (term.kind, pattern.kind))
+        is_exact = bool({term.kind.form, pattern.kind.form} & {ValueForm.BYTES})
+        is_exact = is_exact or (together if together.is_collated else term.kind).is_exact
+        collation = 0 if is_exact else together.collation
+        if collation:
+            values.text_key((term.kind, pattern.kind))  # refuses those that are not compared here
         budget = self._session.budget
 
         def matches(text: str, like: str) -> bool:
             if escape != "\\":
                 like = _escaped(like, escape)
             if collation:
-                like, text = folded(like, collation), folded(text, collation)
+                like, text = folded_like(like, collation), folded(text, collation)
             is_folded = not is_exact and not collation
             found_one = like_matches(like, text, is_folded=is_folded, budget=budget)
             return found_one is not is_not
@@ -1355,8 +1359,15 @@ class _Binder:
             raise UnknownCollation(node.expression.name)
         if term.kind.form is ValueForm.TEXT and charset_of(number) not in ("utf8mb4", "utf8mb3"):
             raise CollationMismatch(node.expression.name, "utf8mb4")
-        is_exact = name.endswith(("_bin", "_cs", "binary"))
-        return Term(replace(term.kind, is_exact=is_exact, column=None), term.value, term.constant)
+        kind = replace(
+            term.kind,
+            is_exact=name.endswith(("_bin", "_cs", "binary")),
+            column=None,
+            is_collated=True,
+        )
+        if term.kind.form is ValueForm.TEXT and (term.kind.collation or is_by_several(number)):
+            kind = replace(kind, collation=number)
+        return Term(kind, term.value, term.constant)
 
     def _introduced(self, node: Any, scope: Names, place: str) -> Term:
         return self._term(node.expression, scope, place)

@@ -29,7 +29,9 @@ from binlog_protocol.errors import (
     WrongFunctionValue,
     WrongParameterCount,
 )
+from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.tables.collation import is_by_several
 
 from binlog_server.queries import documents, moments, types, values
 from binlog_server.queries.plain import Plain, Types, called
@@ -48,6 +50,23 @@ from binlog_server.queries.types import Type, ValueForm
 
 def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     """A function's term. Raises `UnknownRoutine` (1305), `WrongParameterCount` (1582)."""
+    made = _made(name, terms, session)
+    kinds = [term.kind for term in terms]
+    if name in _SEARCHES and is_by_several(types.collated_as(types.text(0), kinds).collation):
+        raise NotSupportedYet(f"{name}() with a collation that compares several characters at once")
+    return replace(made, kind=types.collated_as(made.kind, kinds)) if name in _OF_TEXTS else made
+
+
+_SEARCHES: Final = frozenset(("LOCATE", "POSITION", "INSTR"))
+_OF_TEXTS: Final = frozenset((
+    "CONCAT", "CONCAT_WS", "ELT", "IF", "INSERT", "LCASE", "LEFT", "LOWER", "LPAD", "LTRIM", "MID", "NULLIF", "NVL2",
+    "QUOTE", "REGEXP_REPLACE", "REGEXP_SUBSTR", "REPEAT", "REPLACE", "REVERSE", "RIGHT", "RPAD", "RTRIM", "SUBSTR",
+    "SUBSTRING", "SUBSTRING_INDEX", "TRIM", "UCASE", "UPPER",
+))  # fmt: skip
+"""Functions whose text is made of those that they get: it has their collation."""
+
+
+def _made(name: str, terms: Sequence[Term], session: Asker) -> Term:
     special = _SPECIAL.get(name)
     if special is not None:
         least, most, make = special
@@ -180,9 +199,14 @@ def _ord(text: str) -> int:
     return int.from_bytes(text[:1].encode("utf-8", "surrogateescape"), "big")
 
 
-def _strcmp(left: str, right: str) -> int:
-    one, other = values.collated(left), values.collated(right)
-    return (one > other) - (one < other)
+def _strcmp(terms: Sequence[Term], session: Asker) -> Term:
+    key = values.text_key([term.kind for term in terms])
+
+    def run(left: str, right: str) -> int:
+        one, other = key(left), key(right)
+        return int(one > other) - int(one < other)
+
+    return called(Plain("tt", _int(2), run), terms, session)
 
 
 def _inet(text: str) -> int | None:
@@ -194,16 +218,21 @@ def _inet(text: str) -> int | None:
     return int.from_bytes(bytes(int(part) for part in parts), "big")
 
 
-def _find_in_set(one: str, all_: str) -> int:
-    wanted, begin, end = values.collated(one), 0, -1 if not all_ else 0
-    for number in itertools.count(1):
-        if end < 0:
-            return 0
-        end = all_.find(",", begin)
-        if values.collated(all_[begin : end if end >= 0 else None]) == wanted:
-            return number
-        begin = end + 1
-    raise AssertionError
+def _find_in_set(terms: Sequence[Term], session: Asker) -> Term:
+    key = values.text_key([term.kind for term in terms])
+
+    def run(one: str, all_: str) -> int:
+        wanted, begin, end = key(one), 0, -1 if not all_ else 0
+        for number in itertools.count(1):
+            if end < 0:
+                return 0
+            end = all_.find(",", begin)
+            if key(all_[begin : end if end >= 0 else None]) == wanted:
+                return number
+            begin = end + 1
+        raise AssertionError
+
+    return called(Plain("tt", _int(3), run), terms, session)
 
 
 # --- numbers ---
@@ -395,8 +424,9 @@ def _of_text(what: str) -> Make:
         found = "binary"
         if kind.form is ValueForm.TEXT:
             collation = "utf8mb3_general_ci" if kind.column is not None else session.collation
+            collation = collation_name(kind.collation) if kind.collation > 0 else collation
             found = collation if what == "COLLATION" else collation.partition("_")[0]
-        return constant(types.text(64), found)
+        return constant(types.text(64).nullable(), found)
 
     return make
 
@@ -1299,7 +1329,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
     "RTRIM": Plain("t", _like_first, lambda text: text.rstrip(" ")),
     "ASCII": Plain("b", _int(3), lambda data: data[0] if data else 0),
     "ORD": Plain("t", _int(10), _ord),
-    "STRCMP": Plain("tt", _int(2), _strcmp),
     "MD5": Plain(
         "b", _chars(32), lambda data: hashlib.md5(data, usedforsecurity=False).hexdigest()
     ),
@@ -1323,7 +1352,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
     "OCT": Plain("i", _chars(64), lambda number: f"{number & values.U64_MAX:o}"),
     "FORMAT": Plain("nit?", _chars(64), lambda number, places, _="": _format(number, places)),
     "INET_ATON": Plain("t", lambda kinds: types.integer(21, unsigned=True), _inet, gives_null=True),
-    "FIND_IN_SET": Plain("tt", _int(3), _find_in_set),
     "ABS": Plain("n", _abs_kind, lambda number: values.negated(number) if number < 0 else number),
     "SIGN": Plain("n", _int(2), lambda number: (number > 0) - (number < 0)),
     **dict.fromkeys(("POW", "POWER"), Plain("dd", _double, _math(math.pow), gives_null=True)),
@@ -1418,6 +1446,8 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "HEX": (1, 1, _hex),
     "QUOTE": (1, 1, _quoted),
     "FIELD": (2, 1000, _field),
+    "FIND_IN_SET": (2, 2, _find_in_set),
+    "STRCMP": (2, 2, _strcmp),
     "ELT": (2, 1000, _elt),
     "ROUND": (1, 2, _rounding(values.rounded)),
     "TRUNCATE": (2, 2, _rounding(values.cut)),

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from typing import Final
 
 from binlog_protocol.errors import NotSupportedYet
+from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.column_type import INTEGER_SIZES, ColumnType
 from binlog_protocol.wire.results import (
     CHARSET_BINARY,
@@ -35,6 +37,8 @@ _SPREAD_CHARS: Final = 6  # of a variance, beside those of the square
 _UTF8_BYTES: Final = 3
 _VARCHAR_CHARS_MAX: Final = 65_535 // 4
 _TEXT_CHARS_MAX: Final = (1 << 24) - 1  # of a text that is computed
+MIXED: Final = -1
+"""In the place of a collation: of texts of several, which are not compared."""
 
 
 class ValueForm(Enum):
@@ -80,7 +84,9 @@ class Type:
         may_be_null: whether the expression may give NULL.
         code: the wire's type, where it does not follow from the rest; 0 elsewhere.
         is_exact: a text that is compared with its case (a binary collation).
-        collation: of a column of a table that is held here, the number of its collation; 0 for any other text.
+        collation: of a column of a table that is held here, of what is made of it, and of COLLATE, the number of the
+            collation; 0 for any other text, `MIXED` where several meet.
+        is_collated: COLLATE says so, which wins over others.
         column: the table's column that the expression is, with its flags; None for what is computed.
         is_json: a text that a JSON function has made, and that stands in others as it is.
     """
@@ -95,6 +101,7 @@ class Type:
     column: Column | None = None
     is_json: bool = False
     collation: int = 0
+    is_collated: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -380,6 +387,21 @@ def _wider(left: Type, right: Type) -> ValueForm:
 # --- one type for several ---
 
 
+def collated_as(found: Type, kinds: Sequence[Type]) -> Type:
+    """A text that is made of texts of these types: with the collation that they have together."""
+    texts = [kind for kind in kinds if kind.form is ValueForm.TEXT and kind.collation]
+    if found.form is not ValueForm.TEXT or not texts:
+        return found
+    wins = [kind for kind in texts if kind.is_collated]
+    numbers = {kind.collation for kind in wins or texts}
+    if len(numbers) > 1 and not wins and len(set(map(charset_of, numbers))) == 1:
+        # Of one character set: the one that compares bytes, if there is one.
+        numbers = {number for number in numbers if collation_name(number).endswith("_bin")}
+    number = numbers.pop() if len(numbers) == 1 else MIXED
+    is_exact = wins[0].is_exact if wins else found.is_exact
+    return replace(found, collation=number, is_collated=bool(wins), is_exact=is_exact)
+
+
 def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
     """The type of CASE, IF, COALESCE and UNION: of a value that is one of these."""
     null = any_null(types) if may_be_null is None else may_be_null
@@ -404,6 +426,7 @@ def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
             length=max(kind.characters for kind in given),
             is_exact=any(kind.is_exact or kind.form is ValueForm.BYTES for kind in given),
         )
+        found = collated_as(found, given)
     return replace(found, may_be_null=null)
 
 

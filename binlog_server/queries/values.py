@@ -10,15 +10,16 @@ import re
 import sys
 import unicodedata
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final, Self
 
 from binlog_protocol.errors import NotSupportedYet
+from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.rows.strings import Inet6
-from binlog_protocol.tables.collation import collation_key
+from binlog_protocol.tables.collation import collation_key, is_comparable
 from binlog_protocol.tables.row_format import uuid_order
 
 from binlog_server.queries.types import (
@@ -27,12 +28,15 @@ from binlog_server.queries.types import (
     HYBRID,
     INET4,
     LABEL,
+    MIXED,
     NATIVE,
     UUID,
     YEAR,
     Type,
     ValueForm,
+    collated_as,
 )
+from binlog_server.queries.types import text as text_of
 
 Value = int | Decimal | float | str | bytes | None
 
@@ -327,13 +331,8 @@ def comparable(left: Type, right: Type) -> tuple[Key, Key]:
     if YEAR in (left.code, right.code) and not (left.is_time or right.is_time):
         return _year_of(left), _year_of(right)
     if forms <= {ValueForm.TEXT, ValueForm.BYTES}:
-        collation = left.collation or right.collation
-        if forms == {ValueForm.TEXT} and collation:
-            if right.collation not in (0, collation):
-                raise NotSupportedYet("texts of two collations, compared with each other")
-            return (_collated_as(collation),) * 2
-        if forms == {ValueForm.TEXT} and not (left.is_exact or right.is_exact):
-            return collated, collated
+        if forms == {ValueForm.TEXT}:
+            return (text_key((left, right)),) * 2
         return _bytes_of(left), _bytes_of(right)
     if left.is_time or right.is_time:
         if left.form == right.form or not (left.is_number or right.is_number):
@@ -350,9 +349,21 @@ def comparable(left: Type, right: Type) -> tuple[Key, Key]:
     return _same, _same
 
 
-def _collated_as(collation: int) -> Key:
-    """Texts of a column, by its collation; what is half a character stays as it is."""
-    return lambda value: collation_key(value.encode("utf-8", "replace"), collation)
+def text_key(kinds: Sequence[Type]) -> Key:
+    """What makes texts of these types comparable: half a character stays as it is.
+
+    Raises `NotSupportedYet` for texts of several collations, and for one that is not compared here.
+    """
+    is_exact = any(kind.is_exact for kind in kinds)
+    together = collated_as(text_of(0), kinds)
+    number = together.collation
+    if number == MIXED:
+        raise NotSupportedYet("texts of two collations, compared with each other")
+    if not number:
+        return _octets if is_exact else collated
+    if not is_comparable(number):
+        raise NotSupportedYet(f"comparing with the collation {collation_name(number)}")
+    return lambda value: collation_key(value.encode("utf-8", "replace"), number)
 
 
 def sort_key(kind: Type) -> Key:
@@ -449,9 +460,11 @@ def _same(value: Any) -> Any:
 
 
 def _bytes_of(kind: Type) -> Key:
-    if kind.form is ValueForm.TEXT:
-        return lambda value: value.encode("utf-8", "surrogateescape").rstrip(b" ")
-    return lambda value: value.rstrip(b" ")
+    return _octets if kind.form is ValueForm.TEXT else lambda value: value.rstrip(b" ")
+
+
+def _octets(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape").rstrip(b" ")
 
 
 def _double_of(kind: Type) -> Key:

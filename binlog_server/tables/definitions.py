@@ -56,7 +56,8 @@ from binlog_protocol.tables.sql_type import SqlType
 
 COLLATIONS: Final = frozenset(
     NUMBERS[name]
-    for name in ("utf8mb4_general_ci", "utf8mb4_bin", "utf8mb3_general_ci", "utf8mb3_bin")
+    for charset in ("utf8mb4", "utf8mb3")
+    for name in (f"{charset}_general_ci", f"{charset}_bin", f"{charset}_uca1400_ai_ci")
 )
 """Those of texts: here they are compared exactly as by MariaDB."""
 DEFAULT_COLLATION: Final = NUMBERS["utf8mb4_general_ci"]
@@ -200,13 +201,16 @@ class SaidOptions:
     """SaidOptions of a table or database."""
 
     charset: str | None = None
-    collation: int | None = None
+    collation: int | str | None = None
+    """The name of one of any character set, such as uca1400_ai_ci."""
     comment: str = ""
     first_number: int = 1
     engine: str = ENGINE
 
     def of(self, default: int) -> int:
         """The collation that they say. Raises `CollationMismatch` (1253)."""
+        if isinstance(self.collation, str):
+            return _collation(f"{self.charset or charset_of(default)}_{self.collation}")
         if self.collation is not None:
             if self.charset not in (None, charset_of(self.collation)):
                 raise CollationMismatch(collation_name(self.collation), self.charset)
@@ -259,7 +263,7 @@ class DefinitionReader(TokenReader):
             options.charset = _charset(self._name_or_text())
         elif self.accept("COLLATE"):
             self.sign("=")
-            options.collation = _collation(self._name_or_text())
+            options.collation = _collation_of_any(self._name_or_text())
         else:
             return False
         return True
@@ -515,7 +519,7 @@ class DefinitionReader(TokenReader):
         elif self._accept_charset():
             column.charset = _charset(self._name_or_text())
         elif self.accept("COLLATE"):
-            column.collation = _collation(self._name_or_text())
+            column.collation = _collation_of_any(self._name_or_text())
         elif self.word() == "CHECK":
             self._json_check(column, parts)
         else:
@@ -602,7 +606,7 @@ class DefinitionReader(TokenReader):
 class _Column:
     name: str
     charset: str | None = None
-    collation: int | None = None
+    collation: int | str | None = None
     nullable: bool | None = None
     default: str | None = None
     on_update: str | None = None
@@ -650,6 +654,10 @@ def _collation(name: str) -> int:
             raise _not_comparable(name)
         raise UnknownCollation(name)
     return found
+
+
+def _collation_of_any(name: str) -> int | str:
+    return name.lower() if name.lower().startswith("uca1400_") else _collation(name)
 
 
 def known_collation(number: int, *, allow_binary: bool = False) -> int:

@@ -1,8 +1,8 @@
 """Names of collations and their numbers: what SET NAMES and SET collation_connection say, and QUERY events log.
 
 Per character set its default collation first, then the usual others; each name begins with that of the set. As 10.11
-has them (asked from it; tests/integration/test_sql_commit.py asks again). The default of utf8mb4 is general_ci: uca1400
-of 11.x is not known to older replicas.
+has them (asked from it; tests/integration/test_sql_commit.py asks again). The default of utf8mb4 is general_ci, as
+before 11.x: uca1400 is not known to replicas in front of 10.10.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SUFFIXES: Final[dict[str, dict[str, int]]] = {
     "cp1257": {"general_ci": 59, "bin": 58},
     "latin5": {"turkish_ci": 30, "bin": 78},
     "armscii8": {"general_ci": 32, "bin": 64},
-    "utf8mb3": {"general_ci": 33, "bin": 83, "unicode_ci": 192, "unicode_520_ci": 214},
+    "utf8mb3": {"general_ci": 33, "bin": 83, "unicode_ci": 192, "unicode_520_ci": 214, "uca1400_ai_ci": 2048},
     "ucs2": {"general_ci": 35, "bin": 90, "unicode_ci": 128, "unicode_520_ci": 150},
     "cp866": {"general_ci": 36, "bin": 68},
     "keybcs2": {"general_ci": 37, "bin": 73},
     "macce": {"general_ci": 38, "bin": 43},
     "macroman": {"general_ci": 39, "bin": 53},
     "cp852": {"general_ci": 40, "bin": 81},
-    "utf8mb4": {"general_ci": 45, "bin": 46, "unicode_ci": 224, "unicode_520_ci": 246},
+    "utf8mb4": {"general_ci": 45, "bin": 46, "unicode_ci": 224, "unicode_520_ci": 246, "uca1400_ai_ci": 2304},
     "utf16": {"general_ci": 54, "bin": 55, "unicode_ci": 101, "unicode_520_ci": 123},
     "utf16le": {"general_ci": 56, "bin": 62},
     "cp1256": {"general_ci": 57, "bin": 67},

@@ -10,12 +10,12 @@ utf8mb3_bin .. utf32_bin             its code point
 latin1_swedish_ci, ascii_general_ci  the first byte of its class below, or itself
 utf8mb3_general_ci .. utf32_general_ci   the first character of its class below, or itself; U+FFFD for
                                      all beyond U+FFFF
+utf8mb3, utf8mb4 _uca1400_ai_ci      see `uca1400.py`: several, one or none, also of several together
 ===================================  ==============================================================
 
 The collations that are not called nopad, and are not binary, compare with spaces added to the shorter text (PAD
-SPACE). Any other collation is not comparable here: the uca1400 ones need weights of the Unicode Collation Algorithm of
-version 14 with MariaDB's own of some languages, which no library has. Learnt by asking 10.11 and 11.8 for the weight
-of each character; tests/integration/rows/test_tables.py asks again.
+SPACE). Any other collation is not comparable here. Learnt by asking 10.11 and 11.8 for the weight of each character;
+tests/integration/rows/test_tables.py asks again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from binlog_protocol.events.charsets import (
     encode_text,
 )
 from binlog_protocol.events.collation_names import NUMBERS
+from binlog_protocol.tables import uca1400
 
 _NO_PAD_FIRST: Final = 1024
 _UNICODE: Final = frozenset(
@@ -71,12 +72,22 @@ _GENERAL: Final = (
     "Ｑｑ Ｒｒ Ｓｓ Ｔｔ Ｕｕ Ｖｖ Ｗｗ Ｘｘ Ｙｙ Ｚｚ "
 )
 
+_UCA1400: Final = frozenset(NUMBERS[f"{charset}_uca1400_ai_ci"] for charset in _UTF8)
+_UCA1400_FIRST: Final = (
+    2048  # numbers from here on are of these collations: none adds 1024 for NOPAD
+)
+
 _Weights = Callable[[bytes], bytes]
 
 
 def is_comparable(collation: int) -> bool:
     """Whether `collation_key` knows it."""
     return _weights(collation) is not None
+
+
+def is_by_several(collation: int) -> bool:
+    """Whether several characters may have one weight, or one several."""
+    return collation in _UCA1400
 
 
 def collation_key(raw: bytes, collation: int) -> bytes:
@@ -88,7 +99,7 @@ def collation_key(raw: bytes, collation: int) -> bytes:
     weights = _weights(collation)
     if weights is None:
         raise BadValue(f"the order of collation {collation} is not known here")
-    if collation == BINARY_COLLATION or collation >= _NO_PAD_FIRST:
+    if collation == BINARY_COLLATION or _NO_PAD_FIRST <= collation < _UCA1400_FIRST:
         return binary_key(weights(raw))
     return _padded(weights(raw))
 
@@ -130,9 +141,12 @@ def _marked(found: re.Match[bytes]) -> bytes:
 
 @functools.cache
 def _weights(collation: int) -> _Weights | None:
-    base = (
-        collation - _NO_PAD_FIRST if _NO_PAD_FIRST <= collation < 2 * _NO_PAD_FIRST else collation
-    )
+    if collation in _UCA1400:
+        uca1400.weights(
+            ""
+        )  # reads its table, which takes some time: where tables are made or opened
+        return lambda raw: uca1400.weights(_text(raw, collation)).encode()
+    base = collation - _NO_PAD_FIRST if _NO_PAD_FIRST <= collation < _UCA1400_FIRST else collation
     if base == BINARY_COLLATION:
         return bytes
     charset = charset_of(base)
@@ -161,7 +175,9 @@ def _general_text(text: str) -> str:
 
 
 def folded(text: str, collation: int) -> str:
-    """Each character as the first of its class in a Unicode collation: what LIKE compares, one by one."""
+    """Each character as the one that stands for its class in a Unicode collation: what LIKE compares, one by one."""
+    if collation in _UCA1400:
+        return uca1400.classes(text)
     return (
         _general_text(text)
         if collation == NUMBERS.get(f"{charset_of(collation)}_general_ci")
@@ -169,6 +185,14 @@ def folded(text: str, collation: int) -> str:
     )
 
 
+def folded_like(pattern: str, collation: int) -> str:
+    """A pattern of LIKE, with a backslash as the escape, for `folded` texts."""
+    if collation not in _UCA1400:
+        return folded(pattern, collation)
+    return _SIGNS.sub(lambda found: uca1400.classes(found[1] or found[2] or "\\"), pattern)
+
+
+_SIGNS: Final = re.compile(r"([^\\%_]+)|\\(.)|\\$", re.DOTALL)
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
 
 

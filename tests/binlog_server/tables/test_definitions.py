@@ -162,7 +162,7 @@ REFUSED = {
     f"CREATE TABLE t ({KEY}, b INT DEFAULT {'(' * 5000}1": 1064,
     f"CREATE TABLE t ({KEY}, b CHAR(36) DEFAULT (uuid()))": 1235,
     f"CREATE TABLE t ({KEY}, b TEXT COLLATE utf8mb4_unicode_ci)": 1235,
-    f"CREATE TABLE t ({KEY}, b TEXT COLLATE utf8mb4_uca1400_ai_ci)": 1235,
+    f"CREATE TABLE t ({KEY}, b TEXT COLLATE utf8mb4_uca1400_as_ci)": 1235,
     f"CREATE TABLE t ({KEY}, b TEXT CHARACTER SET latin1)": 1235,
     **{
         f"CREATE TABLE t ({KEY}, b {kind})": 1235

@@ -105,14 +105,57 @@ def test_a_replica_of_a_dump(
     assert last == {row["id"] for row in master.q("SELECT MAX(id) AS id FROM shop.moves")}
 
 
-def load(replica: Any, programs: Programs, dump: bytes) -> None:
+OF_A_REAL_SERVER = (
+    "CREATE DATABASE real_shop",
+    "CREATE TABLE real_shop.words (word VARCHAR(40) PRIMARY KEY, other CHAR(9) CHARACTER SET utf8mb3, UNIQUE (other))",
+    "CREATE TABLE real_shop.kinds (id INT AUTO_INCREMENT PRIMARY KEY, kind ENUM('a','ß'), body LONGTEXT, j JSON)",
+    "INSERT INTO real_shop.words VALUES ('Straße', 'œ'), ('strasze', 'à'), ('😀', 'b '), ('Ж', NULL), ('-', '')",
+    "INSERT INTO real_shop.kinds (kind, body, j) VALUES ('SS', REPEAT('ä', 300), '{}'), (NULL, 'x', NULL)",
+)
+
+
+def test_the_dump_of_a_real_server(
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    tmp_path: Path,
+) -> None:
+    """As it is: with uca1400_ai_ci, the default of 11.8. Rows are the same here and on replicas of both versions."""
+    real = make_upstream(version="11.8")
+    ours = binlog_server(users=USERS, local_tables=True)
+    replicas = [make_replica(version=version).follow(ours) for version in ("10.11", "11.8")]
+    for text in OF_A_REAL_SERVER:
+        real.q(text)
+    programs = Programs(install_of(real), ours, tmp_path)
+    file = tmp_path / "dump.sql"
+    argv = [*programs.install.program("mariadb-dump"), "--no-defaults", "--databases", "real_shop"]
+    argv += [f"--host={real.host}", f"--port={real.port}", "--user=root", f"--result-file={file}"]
+    subprocess.run(argv, check=True, timeout=TIMEOUT_S)
+    dump = file.read_bytes()
+    assert dump.count(b"utf8mb4_uca1400_ai_ci") >= 2
+    load(ours, programs, dump, "--password=pw")
+    assert ours.q("SELECT word FROM real_shop.words WHERE word = 'STRASSE'") == [{"word": "Straße"}]
+    checks = "CHECKSUM TABLE real_shop.words, real_shop.kinds"
+    ordered = "SELECT * FROM real_shop.words ORDER BY word"
+    for server in replicas:
+        server.wait_gtid(ours.gtid_binlog_pos)
+    for server in (real, *replicas):
+        assert server.q(checks) == ours.q(checks)
+        assert server.q(ordered) == ours.q(ordered)
+        for table in ("words", "kinds"):
+            assert server.q(f"SHOW CREATE TABLE real_shop.{table}") == ours.q(
+                f"SHOW CREATE TABLE real_shop.{table}"
+            )
+
+
+def load(replica: Any, programs: Programs, dump: bytes, *more: str) -> None:
     argv = [
         *programs.install.program("mariadb"),
         "--no-defaults",
         "--default-character-set=utf8mb4",
     ]
     done = subprocess.run(
-        [*argv, f"--host={replica.host}", f"--port={replica.port}", "--user=root"],
+        [*argv, f"--host={replica.host}", f"--port={replica.port}", "--user=root", *more],
         input=dump,
         capture_output=True,
         timeout=TIMEOUT_S,

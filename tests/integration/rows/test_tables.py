@@ -9,6 +9,7 @@ import base64
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -26,6 +27,7 @@ from binlog_protocol.events.rows import ROWS_TYPES, ChangeKind, RowsEvent
 from binlog_protocol.events.table_map import KeyPart, RowMetadata, TableMap
 from binlog_protocol.groups.statement_group import Origin
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.tables import uca1400
 from binlog_protocol.tables.collation import collation_key, is_comparable
 from binlog_protocol.tables.definition import (
     PRIMARY,
@@ -354,7 +356,7 @@ def test_row_events_are_cut_where_the_server_cuts_them(
 ORDERED = (
     "latin1_swedish_ci", "latin1_bin", "ascii_general_ci", "utf8mb3_general_ci", "utf8mb4_general_ci", "utf8mb4_bin",
     "utf16_general_ci", "utf16_bin", "utf32_bin", "utf16le_general_ci", "cp1251_bin", "utf8mb4_general_nopad_ci",
-    "utf8mb4_nopad_bin", "latin1_swedish_nopad_ci",
+    "utf8mb4_nopad_bin", "latin1_swedish_nopad_ci", "utf8mb3_uca1400_ai_ci", "utf8mb4_uca1400_ai_ci",
 )  # fmt: skip
 SPECIAL = " \t\x01\x1f!0aAbB~\x7f"
 
@@ -366,7 +368,8 @@ def test_order_of_random_text(backend: Backend, make_upstream: MakeMariaDB, coll
     server = make_upstream("--skip-log-bin")
     charset = collation.partition("_")[0]
     number = server.value(
-        "SELECT id FROM information_schema.collations WHERE collation_name = %s", collation
+        "SELECT MAX(id) FROM information_schema.collation_character_set_applicability WHERE full_collation_name = %s",
+        collation,
     )
     assert is_comparable(number)
     texts = [random_text(rng, number) for _ in range(600)]
@@ -393,7 +396,10 @@ def random_text(rng: random.Random, collation: int) -> bytes:
             SPECIAL,
             "aA ",
             "a\u00e4\u00c4 \u00dfs",
-            "\u0436\u0416\u044f",
+            "\u0436\u0416\u044f\u0306\u0334",
+            "\u00ad\0a \t",
+            "\u0cc6\u0cc2\u0cd5\u0fb2\u0f71\u0f80\u09c7\u09be",
+            "\u4e00\u3400\uac00\u1100\u1161\ufa0e\ufdfa",
             "\uff21\uff41\u2170\U0001f600\U0001f601",
         )
     )
@@ -427,6 +433,49 @@ def test_weights_of_all_characters(backend: Backend, make_upstream: MakeMariaDB)
         )
         for byte, (weight,) in enumerate(cursor.fetchall(), 33):
             assert collation_key(bytes((byte,)), 8) == bytes.fromhex(weight) + b" 1"
+
+
+def test_weights_of_uca1400(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    """Each contraction, and characters of each kind; `test_all_weights_of_uca1400` asks for all."""
+    texts = [line.split()[0] for line in LINES if "_" in line]
+    codes = [int(line.split()[0].split("-")[0], 16) for line in LINES[::20] if "_" not in line]
+    codes += [0x4E00, 0x9FFF, 0xFA0E, 0xFA2A, 0x3400, 0x2A6DF, 0x2A6E0, 0x3134A, 0x3134B, 0xAC00]
+    codes += [0x17000, 0x18AFF, 0x18B00, 0x18D8F, 0x18D90, 0x1B2FF, 0x1B300, 0xFFFF, 0x10FFFF]
+    asked = [chr(code) for code in codes]
+    asked += ["".join(chr(int(code, 16)) for code in text.split("_")) for text in texts]
+    assert len(asked) > 1300
+    server = make_upstream("--skip-log-bin")
+    assert_weights(server, asked)
+
+
+@pytest.mark.slow
+def test_all_weights_of_uca1400(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    assert_weights(make_upstream("--skip-log-bin"), list(map(chr, codes)))
+
+
+LINES = (Path(uca1400.__file__).with_suffix(".txt")).read_text().splitlines()[7:]
+
+
+def assert_weights(server: MariaDB, asked: list[str]) -> None:
+    with (
+        server.connect(cursorclass=pymysql.cursors.Cursor, charset="utf8mb4") as connection,
+        connection.cursor() as cursor,
+    ):
+        for at in range(0, len(asked), 2000):
+            part = asked[at : at + 2000]
+            said = ", ".join(
+                f"WEIGHT_STRING(_utf8mb4 x'{text.encode().hex()}' COLLATE utf8mb4_uca1400_ai_ci)"
+                for text in part
+            )
+            cursor.execute(f"SELECT {said}")
+            (found,) = cursor.fetchall()
+            for text, weight in zip(part, found, strict=True):
+                numbers = [
+                    int.from_bytes(weight[i : i + 2], "big") for i in range(0, len(weight), 2)
+                ]
+                wanted = "".join(map(uca1400._character, numbers))
+                assert uca1400.weights(text) == wanted, ascii(text)
 
 
 def c(name: str, type_: str, **more: Any) -> StoredColumn:

@@ -62,7 +62,7 @@ REFUSED: list[tuple[int, Callable[[], object]]] = [
     (1060, lambda: table(col("a", "int(11)"), keys=(key(0, 0, name="u"),))),
     (1063, lambda: table(col("a", "varchar(3)", collation=45, nullable=False, is_auto_increment=True), keys=(key(0),))),
     (1075, lambda: table(col("a", "int(11)", is_auto_increment=True))),
-    (1235, lambda: table(col("a", "varchar(9)", 2304), keys=(key(0, name="u"),))),
+    (1235, lambda: table(col("a", "varchar(9)", 2305), keys=(key(0, name="u"),))),
     (1235, lambda: table(col("a", "point"), keys=(key(0, name="u"),))),
     (1235, lambda: col("a", "decimal")),
 ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_limits_are_taken() -> None:
     table(col("a", "varchar(16383)"))
     table(col("a", "varchar(16000)"), col("b", "longtext"))
     table(col("a", "varchar(768)"), keys=(key(0, name="u"),))
-    table(col("a", "varchar(9)", 2304))
+    table(col("a", "varchar(9)", 2305))
     table(col("a", "enum('a','A')", 63))
     table(col("a", "enum('a','A')", 46))
 
