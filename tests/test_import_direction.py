@@ -66,6 +66,7 @@ ROOMS = {
         "intake": ". ibb disk engine log",
         "classic": ". ibb disk engine log binlog intake",
         "archive": ". ibb disk engine intake",
+        "convert": ". ibb disk engine intake classic log",
     },
     "binlog_server": {
         "process": "",
@@ -87,7 +88,7 @@ ROOMS = {
         "metrics": "loop settings connections commits semi_sync dumps relay store",
         "app": "loop accounts upstreams settings connections commits semi_sync dumps relay store queries tables sql"
         " sql_commit sessions metrics",
-        "cli": "process accounts settings connections relay store app",
+        "cli": "process accounts upstreams settings connections relay store app",
         ".": "cli",
     },
     "binlog_pipeline": {

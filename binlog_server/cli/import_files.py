@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         source.close()
     for line in taken.notes:
         print(f"binlog-server: {line}", file=sys.stderr)
-    print(_summary(taken, seconds))
+    print(taken_summary(taken, seconds))
     print(f"the store ends at '{position}'")
     return 0
 
@@ -94,7 +94,8 @@ def _source(index: Path | None, paths: list[Path]) -> IntakeSource:
     return ClassicBinlog(in_order(paths))
 
 
-def _summary(taken: Taken, seconds: float) -> str:
+def taken_summary(taken: Taken, seconds: float) -> str:
+    """What an intake has done, in a line."""
     begun = f"; the store begins at '{taken.began_at}'" if taken.began_at is not None else ""
     if not taken.groups:
         return f"nothing to do: the store has all groups of these files{begun}"

@@ -648,3 +648,19 @@ def _of_state(name: str, value: dict[str, Any]) -> Lease:
         return Lease(name, **{key: one for key, one in value.items() if key != _AGE})
     except TypeError as error:
         raise UnknownServerError(f"the lease '{name}' cannot be read: {error}") from None
+
+
+def in_another_store(key: str, value: Any, engine: EngineReader, binlog_age: int) -> Any:
+    """A fact of one store as another one has it with the same groups: leases hold other files there.
+
+    Args:
+        engine, binlog_age: of the other store.
+    """
+    if not key.startswith((_PREFIX, SLOT_PREFIX)):
+        return value
+    try:
+        from_file = engine.find_start(SlavePosition.parse(value["position"])).position.file_no
+    except PositionPurged:
+        from_file = engine.files()[0].number
+    moved = {**value, "from_file": from_file}
+    return {**moved, _AGE: binlog_age} if key.startswith(SLOT_PREFIX) else moved

@@ -57,7 +57,9 @@ _OURS = frozenset(
         f"{SQLITE_NAME}.new",
     }
 )
-_IGNORED = _OURS | {LOCK_NAME, "lost+found"}
+# A file of a store that a conversion has not made whole yet.
+CONVERTING_NAME = "binlog-server.converting"
+_IGNORED = _OURS | {LOCK_NAME, CONVERTING_NAME, "lost+found"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class StoreDirectory:
         background: files are made ahead and purged from now on; without it from `start` on, when all that holds files
             back is known.
         patient: on a full disk it is opened all the same, see `PatientDisk`.
+        converting: it is not whole yet; `converted` says when it is.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class StoreDirectory:
         *,
         background: bool = True,
         patient: bool = False,
+        converting: bool = False,
     ) -> None:
         """`options`: of an `.ibb` store. Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DamagedBinlog`,
         `DiskError`; `DiskFull` where a new store has no room; `ConfigError`.
@@ -99,8 +103,16 @@ class StoreDirectory:
         try:
             self.engine: BinlogEngine
             self.state: StoreFacts
+            self._disk = disk
             names = set(disk.names())
             base = _traditional_base(path, names, wanted)
+            if converting:
+                self._begin_converting(names)
+            elif CONVERTING_NAME in names:
+                raise NotAStore(
+                    f"{path} was not made whole by binlog-server convert: give the same command again. If it is to be "
+                    f"taken as it is, delete {CONVERTING_NAME} in it"
+                )
             if base is None:
                 self._open_innodb(path, disk, options, names, background=background)
             else:
@@ -110,14 +122,36 @@ class StoreDirectory:
             raise
 
     @classmethod
-    def of(cls, config: Config, *, background: bool = True, patient: bool = False) -> Self:
+    def of(
+        cls,
+        config: Config,
+        *,
+        background: bool = True,
+        patient: bool = False,
+        converting: bool = False,
+    ) -> Self:
         """That of a server with this configuration."""
         wanted = WantedStore(
             config.binlog_storage_engine, config.log_bin, config.traditional_options
         )
         options = config.store_options() if wanted.engine != TRADITIONAL else StoreOptions()
         path = config.binlog_directory
-        return cls(path, options, wanted, background=background, patient=patient)
+        return cls(
+            path, options, wanted, background=background, patient=patient, converting=converting
+        )
+
+    def _begin_converting(self, there: set[str]) -> None:
+        if CONVERTING_NAME not in there:
+            if there - {LOCK_NAME, "lost+found"}:
+                return  # it was a store before: it is one whatever comes
+            self._disk.open(CONVERTING_NAME, create=True).close()
+            self._disk.fsync_dir()
+
+    def converted(self) -> None:
+        """The store is whole: all is durable. Raises `DiskError`."""
+        if CONVERTING_NAME in self._disk.names():
+            self._disk.unlink(CONVERTING_NAME)
+            self._disk.fsync_dir()
 
     def _open_innodb(
         self, path: Path, disk: Disk, options: StoreOptions, there: set[str], *, background: bool

@@ -31,6 +31,7 @@ from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
 from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
 from binlog_storage.errors import FileMissing, NotAStore
 from binlog_storage.intake.source import UnfinishedGroup
 
@@ -186,7 +187,7 @@ def _walk(directory: BinlogDirectory, number: int, file: File) -> _Walk:
 class _Kept:
     """A file that stays open when its reader ends."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: ReadableFile) -> None:
         self.pread = file.pread
         self.size = file.size
 
@@ -252,11 +253,11 @@ def _keep_aside(disk: Disk, name: str, file: File, begin: int, size: int) -> Non
     )
 
 
-def has_group(directory: BinlogDirectory, number: int, offset: int, gtid: Gtid) -> bool:
+def has_group(disk: ReadableDisk, name: str, offset: int, gtid: Gtid) -> bool:
     """Whether that group is whole at that place of a file."""
-    path = Path(directory.name(number))
+    path = Path(name)
     try:
-        file = directory.disk.open(path.name)
+        file = disk.open(name)
     except FileMissing:
         return False
     with contextlib.closing(file):

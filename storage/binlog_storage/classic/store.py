@@ -226,7 +226,8 @@ class ClassicEngine:
         place = commitment.place
         if place.file_no < self._extent.numbers[0]:
             return True
-        return has_group(self._directory, place.file_no, place.offset, commitment.gtid)
+        name = self._directory.name(place.file_no)
+        return has_group(self._disk, name, place.offset, commitment.gtid)
 
     def _finish_reset(self) -> None:
         """Go on with a RESET MASTER that was at work: the old files are gone, the new first one is whole."""

@@ -26,6 +26,7 @@ from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.errors import DamagedBinlog
 from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine.references import Pin
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.chunk import Position
@@ -78,6 +79,47 @@ def _head(xid: Xid, size: int, crc: int, commitment: Commitment | None) -> bytes
     return head + zlib.crc32(head).to_bytes(4, "little")
 
 
+def _read(disk: ReadableDisk, name: str) -> PreparedFile:
+    with contextlib.closing(disk.open(name)) as file:
+        head, whole = file.pread(_HEAD_BYTES, 0), file.size()
+    if (
+        len(head) < _HEAD_BYTES
+        or not head.startswith(_MAGIC)
+        or zlib.crc32(head[:_CRC_AT]).to_bytes(4, "little") != head[_CRC_AT:]
+    ):
+        raise NotAStore(
+            f"{name} is damaged: it held a prepared XA transaction. The store was not opened; without that file it "
+            "opens, and the transaction is lost"
+        )
+    _, format_id, gtrid_size, bqual_size, *fields = _HEAD.unpack_from(head)
+    names, crc, size, committing, file_no, offset, *gtid = fields
+    if whole != _HEAD_BYTES + size:
+        raise NotAStore(f"{name} has {whole} bytes, not {_HEAD_BYTES + size}: it was cut")
+    xid = Xid(format_id, names[:gtrid_size], names[gtrid_size : gtrid_size + bqual_size])
+    place = Position(file_no, offset)
+    commitment = Commitment(place, Gtid(*gtid)) if committing else None
+    return PreparedFile(name, xid, size, crc, commitment)
+
+
+def pieces_of(disk: ReadableDisk, prepared: PreparedFile) -> Iterator[bytes]:
+    """The events of a transaction, in pieces cut anywhere."""
+    with contextlib.closing(disk.open(prepared.name)) as file:
+        at, end = _HEAD_BYTES, _HEAD_BYTES + prepared.size
+        while at < end:
+            piece = file.pread(min(_PIECE_BYTES, end - at), at)
+            if not piece:
+                raise NotAStore(f"{prepared.name} has become shorter")
+            at += len(piece)
+            yield piece
+
+
+def waiting(disk: ReadableDisk, has: Callable[[Commitment], bool]) -> list[PreparedFile]:
+    """The transactions that a start would find prepared: nothing is changed. `has`: as for `PreparedFiles.settle`."""
+    names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
+    found = [_read(disk, name) for name in names if not name.endswith(".new")]
+    return [one for one in found if one.commitment is None or not has(one.commitment)]
+
+
 class PreparedFiles:
     """All of one store, in the order in which they were prepared. Its owner holds a lock."""
 
@@ -91,30 +133,9 @@ class PreparedFiles:
             if name.endswith(".new"):  # a crash while it was written
                 disk.unlink(name)
                 continue
-            found = self._read(name)
+            found = _read(self._disk, name)
             self.by_xid[found.xid] = found
             self._last = int(name.removeprefix(XA_PREFIX))
-
-    def _read(self, name: str) -> PreparedFile:
-        with contextlib.closing(self._disk.open(name)) as file:
-            head, whole = file.pread(_HEAD_BYTES, 0), file.size()
-        if (
-            len(head) < _HEAD_BYTES
-            or not head.startswith(_MAGIC)
-            or zlib.crc32(head[:_CRC_AT]).to_bytes(4, "little") != head[_CRC_AT:]
-        ):
-            raise NotAStore(
-                f"{name} is damaged: it held a prepared XA transaction. The store was not opened; without that file it "
-                "opens, and the transaction is lost"
-            )
-        _, format_id, gtrid_size, bqual_size, *fields = _HEAD.unpack_from(head)
-        names, crc, size, committing, file_no, offset, *gtid = fields
-        if whole != _HEAD_BYTES + size:
-            raise NotAStore(f"{name} has {whole} bytes, not {_HEAD_BYTES + size}: it was cut")
-        xid = Xid(format_id, names[:gtrid_size], names[gtrid_size : gtrid_size + bqual_size])
-        place = Position(file_no, offset)
-        commitment = Commitment(place, Gtid(*gtid)) if committing else None
-        return PreparedFile(name, xid, size, crc, commitment)
 
     def add(self, xid: Xid, size: int, pieces: Iterable[bytes]) -> PreparedFile:
         """Keep a transaction of `size` bytes: durable when it returns. Raises `DiskError`."""
@@ -141,14 +162,7 @@ class PreparedFiles:
 
     def pieces(self, prepared: PreparedFile) -> Iterator[bytes]:
         """The events of a transaction, in pieces cut anywhere."""
-        with contextlib.closing(self._disk.open(prepared.name)) as file:
-            at, end = _HEAD_BYTES, _HEAD_BYTES + prepared.size
-            while at < end:
-                piece = file.pread(min(_PIECE_BYTES, end - at), at)
-                if not piece:
-                    raise NotAStore(f"{prepared.name} has become shorter")
-                at += len(piece)
-                yield piece
+        return pieces_of(self._disk, prepared)
 
     def note(self, prepared: PreparedFile, commitment: Commitment | None) -> None:
         """Note durably where it is being committed, or that it is not."""

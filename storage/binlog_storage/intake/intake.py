@@ -13,21 +13,25 @@ Numbers that go backwards, as a server without gtid_strict_mode may log them, ar
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.engine import BinlogEngine, EngineReader
-from binlog_storage.errors import StorageError
+from binlog_storage.engine import BinlogEngine, EngineReader, Position
+from binlog_storage.errors import DomainInUse, PositionPurged, StorageError
+from binlog_storage.ibb.records import parsed
 from binlog_storage.intake.source import FileStart, IntakeSource, SourceGroup, UnfinishedGroup
-from binlog_storage.log.stored_groups import digest, groups_from
+from binlog_storage.log.stored_groups import digest
 
 UNSYNCED_BYTES_MAX = 64 << 20  # what a crash may cost of the work
 _LOOK_UP_S = 0.5
+_TAIL_BYTES = 4 << 20
 
 
 class DoesNotContinue(StorageError):
@@ -106,8 +110,7 @@ class Intake:
             if len(base):
                 self._patiently(lambda given_up: self._engine.reset(base, given_up))
                 self._taken.began_at = base
-            if self._engine.last_marker is not None:
-                self._markers = [self._engine.last_marker]
+            self._markers = StoreTail(self._engine).markers
             return 0
         self._target = position = state.position()
         number = self._source.file_before(position)
@@ -152,10 +155,19 @@ class Intake:
         if forgotten:
             kept = (g for g in self._state.entries() if g.domain_id not in forgotten)
             self._state = BinlogState(kept)
+            if self._target is None:
+                self._forget(forgotten)
+            elif self._state.position() == self._target and not self._differs:
+                self._go_on_here()  # the store has forgotten them, too
         return (
             set(listed.entries()) == set(self._state.entries())
             and listed.position() == self._state.position()
         )
+
+    def _forget(self, domains: set[int]) -> None:
+        """As that server has; but a store that has groups of them, from elsewhere, does not."""
+        with contextlib.suppress(DomainInUse):
+            self._patiently(lambda given_up: self._engine.flush(domains, given_up))
 
     # --- groups ---
 
@@ -327,7 +339,7 @@ class Intake:
 
 
 class StoreTail:
-    """The last group of a store that nobody writes. Reads at most 3 MiB, and that group."""
+    """The last group of a store that nobody writes. Reads 4 MiB and that group, or more if markers alone follow it."""
 
     def __init__(self, engine: EngineReader) -> None:
         """Raises `StorageError`."""
@@ -336,13 +348,31 @@ class StoreTail:
         self.markers: list[bytes] = []
         """Start markers behind it."""
         self._digest = b""
-        start = engine.find_start(engine.binlog_state().position())
-        for group in groups_from(engine, start.position):
-            if group.gtid is None:
-                self.markers += group.pieces()
+        end = engine.durable_end
+        for file_no, size in reversed(engine.files()):
+            if file_no > end.file_no:
+                continue  # made ahead
+            size = end.offset if file_no == end.file_no else size
+            behind = self.markers
+            for begin in sorted({max(size - _TAIL_BYTES, 0), 0}, reverse=True):
+                with contextlib.suppress(PositionPurged):
+                    self._read(engine, file_no, begin)
+                    self.markers += behind
+                if self.gtid is not None:
+                    return
+
+    def _read(self, engine: EngineReader, file_no: int, begin: int) -> None:
+        """The last group that begins in that part of a file, and the markers behind it."""
+        self.markers = []
+        for pieces in engine.groups_of_file(file_no, begin):
+            head = b""
+            while len(head) < HEAD_BYTES and (piece := next(pieces, b"")):
+                head += piece
+            gtid = parsed(group_gtid, head, Position(file_no, begin))
+            if gtid is None:
+                self.markers.append(b"".join((head, *pieces)))
             else:
-                self.gtid = group.gtid
-                self._digest = digest(group.pieces())
+                self.gtid, self._digest = gtid, digest(chain([head], pieces))
                 self.markers.clear()
 
     def is_last(self, pieces: Iterable[bytes]) -> bool:

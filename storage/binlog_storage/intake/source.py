@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -11,6 +11,7 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.errors import StorageError
+from binlog_storage.ibb.xa import Xid
 
 
 class UnfinishedGroup(StorageError):
@@ -47,6 +48,13 @@ class SourceGroup:
 
 
 Item = FileStart | GroupRun | SourceGroup
+
+
+class PreparedTransaction(NamedTuple):
+    """An XA transaction that waits for its end. `pieces` begins to read its events, in normal form, cut anywhere."""
+
+    xid: Xid
+    pieces: Callable[[], Iterator[bytes]]
 
 
 class IntakeSource(Protocol):
@@ -87,3 +95,10 @@ class IntakeSource(Protocol):
 
     def close(self) -> None:
         """Give up the files."""
+
+
+class StoreSource(IntakeSource, Protocol):
+    """All of one store."""
+
+    def prepared(self) -> list[PreparedTransaction]:
+        """The XA transactions that wait, in the order in which they were prepared. Raises `StorageError`."""

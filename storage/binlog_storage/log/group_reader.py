@@ -23,7 +23,12 @@ def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
     group = parsed(commit.decode, record.data, record.start)
     yield group.payload
     for reference in group.lists:
-        yield from oob.walk(reference.last, record.start, lambda place: _read_node(pages, place))
+        yield from list_pieces(pages, reference, record.start)
+
+
+def list_pieces(pages: PageSource, reference: commit.OobList, before: Position) -> Iterator[bytes]:
+    """The bytes of an out-of-band list that a record at `before` names, in order. Raises `CorruptBinlog`."""
+    return oob.walk(reference.last, before, lambda place: _read_node(pages, place))
 
 
 def began_in(record: Record) -> int | None:

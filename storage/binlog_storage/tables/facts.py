@@ -58,6 +58,7 @@ _DEFINITIONS: Final = {
     UPSTREAMS: b"\0upstreams",
     SERVER: b"\0server",
 }
+_OWN: Final = frozenset({CATALOG, *_DEFINITIONS, BINLOG, BREAKS})
 _PREFIXES: Final = {
     "account/": ACCOUNTS,
     "user/": ACCOUNTS,
@@ -73,7 +74,7 @@ _FILE_BYTES: Final = 8
 _AGE_KEY: Final = b"age"
 _AGE_BYTES: Final = 8
 _TEXT: Final = ("utf-8", "surrogatepass")  # of keys: a client's name may be no UTF-8
-_TAKEN_KEY: Final = "taken"  # the last that was taken from the file
+TAKEN_KEY: Final = "taken"  # the last that was taken from the file
 _TAKEN_AT_ONCE: Final = 256
 
 
@@ -183,13 +184,13 @@ class FactTables(_Facts):
 
     def _take(self, told: Told) -> None:
         """Make rows of what the file tells, unless they are there; then make the file forget it."""
-        if self._values.get(_TAKEN_KEY) != told.mark:
+        if self._values.get(TAKEN_KEY) != told.mark:
             changes = list(told.changes.items())
             for at in range(0, len(changes), _TAKEN_AT_ONCE):
                 self._log(dict(changes[at : at + _TAKEN_AT_ONCE]))
-            self._log({_TAKEN_KEY: told.mark})
+            self._log({TAKEN_KEY: told.mark})
             self._tables.log.sync_log()
-            self._values = _changed(self._values, {**told.changes, _TAKEN_KEY: told.mark})
+            self._values = _changed(self._values, {**told.changes, TAKEN_KEY: told.mark})
             log.info("%d facts of the directory's file are rows now", len(told.changes))
         self._told = None
         assert self._file is not None
@@ -242,11 +243,13 @@ class OfflineFacts(_Facts):
         tables = Rebuild()
         tables.load_as_it_is(disk)
         super().__init__(tables.memory)
+        self.has_tables = any(number not in _OWN for number in tables.memory.tables)
+        """Whether there are tables of users, too."""
         self._file = StateStore(disk)
         told = Told.by(self._file)
         self._forgotten: dict[str, None] = {}
         self._told: dict[str, Any] = {}
-        if told is not None and self._values.get(_TAKEN_KEY) == told.mark:
+        if told is not None and self._values.get(TAKEN_KEY) == told.mark:
             self._forgotten = told.forgotten
         elif told is not None:
             self._values = _changed(self._values, told.changes)

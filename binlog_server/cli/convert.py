@@ -1,0 +1,221 @@
+"""`binlog-server convert`: makes a store of the other format, with all groups and facts of the first."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.convert.compare import Compared, compare
+from binlog_storage.convert.stores import store_source, take_prepared
+from binlog_storage.disk.durable_files import replace_file
+from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.disk.state import FILE_KEYS, STATE_NAME
+from binlog_storage.errors import NotAStore
+from binlog_storage.intake.intake import Intake
+from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
+from binlog_storage.intake.source import StoreSource
+from binlog_storage.log.pending_redo import PendingRedo
+from binlog_storage.tables.facts import TAKEN_KEY, OfflineFacts
+
+from binlog_server.cli.import_files import ImportProgress, taken_summary
+from binlog_server.cli.progress_line import ProgressLine
+from binlog_server.settings import config as configuration
+from binlog_server.settings.config import Config, ConfigError
+from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
+from binlog_server.store.leases import in_another_store
+from binlog_server.store.store_directory import StoreDirectory, open_state
+from binlog_server.upstreams.password import KEY_NAME
+
+_EPILOG = """
+Of traditional binlog files an .ibb store is made, and of an .ibb store traditional files; SOURCE is left as it is. Both
+servers must be stopped. Groups, their order and events, start markers, prepared XA transactions and the state where the
+binlog begins stay; and accounts, leases and upstreams, where SOURCE is ours. After an interruption, also by kill -9,
+the same command goes on. No server opens TARGET before it is whole. docs/convert.md has all of it.
+
+examples:
+  binlog-server convert /var/lib/mysql /srv/new              the binlog of a MariaDB; or give its index file
+  binlog-server convert /srv/store /srv/old --log-bin m-bin  back: m-bin.000001 ...
+  binlog-server convert --verify-only /srv/store /srv/old    compare them, group by group
+"""
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "convert",
+        help="make a store of the other format: traditional files, or .ibb files",
+        description="Make a store of the other format, with all that is in the first.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", type=path_argument, metavar="SOURCE")
+    parser.add_argument("target", type=path_argument, metavar="TARGET")
+    parser.add_argument(
+        "--log-bin", metavar="NAME", help="base name of the traditional files that are made"
+    )
+    parser.add_argument(
+        "--config",
+        type=path_argument,
+        metavar="FILE.toml",
+        help="of the server of TARGET: sizes of its files, server_id",
+    )
+    parser.add_argument(
+        "--verify-only", action="store_true", help="only compare TARGET with SOURCE"
+    )
+    parser.add_argument(
+        "--without-tables",
+        action="store_true",
+        help="leave out the rows of tables that SOURCE holds (local_tables)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`, `OSError`."""
+    source_path, target_path = arguments.source, arguments.target
+    if source_path.resolve() == target_path.resolve():
+        raise ConfigError("SOURCE and TARGET are the same")
+    with _held(source_path) as facts, contextlib.closing(store_source(source_path)) as source:
+        _require_closed(source_path)
+        if arguments.verify_only:
+            with _held(target_path):
+                _require_closed(target_path)
+                with contextlib.closing(store_source(target_path)) as target:
+                    return _verify(source, target)
+        if facts is not None and facts.has_tables and not arguments.without_tables:
+            raise NotAStore(
+                f"{source_path} holds tables (local_tables), and their rows are not converted. Drop them first, or "
+                "leave them out by --without-tables"
+            )
+        _convert(source, facts, arguments)
+    return 0
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[OfflineFacts | None]:
+    """The facts of a store of ours, and its lock; None for a MariaDB's, where nothing is locked or made."""
+    directory = path.parent if path.is_file() else path
+    if STATE_NAME not in ReadOnlyDisk(directory).names():
+        yield None
+        return
+    facts, disk = open_state(directory)
+    with contextlib.closing(disk):
+        yield facts
+
+
+def _require_closed(path: Path) -> None:
+    if not path.is_dir():
+        return
+    redo = PendingRedo.of(ReadOnlyDisk(path))
+    if redo.count or redo.damage:
+        raise NotAStore(
+            f"the server of {path} was killed: its redo log has groups that its files lack. Start and stop it once, "
+            "and give this command again"
+        )
+
+
+def _convert(
+    source: StoreSource, facts: OfflineFacts | None, arguments: argparse.Namespace
+) -> None:
+    directory = StoreDirectory.of(_config(source, facts, arguments), converting=True)
+    try:
+        progress = ImportProgress(source)
+        try:
+            taken = Intake(directory.engine, source, progress.take).run()
+        finally:
+            progress.end()
+        waiting = 0
+        if taken.is_beyond:
+            taken.notes.append(
+                f"{arguments.target} has groups behind the end of {arguments.source}: its facts and prepared XA "
+                "transactions are left as they are"
+            )
+        else:
+            waiting = take_prepared(directory.engine, source.prepared())
+            _take_facts(source, facts, directory, arguments)
+        directory.converted()
+        position = directory.engine.binlog_state().position()
+    finally:
+        directory.close()
+    for line in taken.notes:
+        print(f"binlog-server: {line}", file=sys.stderr)
+    print(taken_summary(taken, progress.seconds))
+    if waiting:
+        print(f"{waiting} prepared XA transactions wait, as in {arguments.source}")
+    print(f"the store ends at '{position}'")
+
+
+def _config(
+    source: StoreSource, facts: OfflineFacts | None, arguments: argparse.Namespace
+) -> Config:
+    """That of the target. Nothing is purged meanwhile."""
+    is_traditional = isinstance(source, ClassicBinlog)
+    overrides: dict[str, Any] = {
+        "binlog_directory": arguments.target,
+        "binlog_storage_engine": INNODB if is_traditional else TRADITIONAL,
+    }
+    if arguments.log_bin is not None:
+        if is_traditional:
+            raise ConfigError("--log-bin names traditional files, and .ibb files are made")
+        overrides["log_bin"] = arguments.log_bin
+    config = configuration.load(arguments.config, overrides)
+    kept: dict[str, Any] = {
+        "binlog_expire_logs_seconds": 0,
+        "expire_logs_days": 0,
+        "max_binlog_total_size": 0,
+    }
+    if facts is not None and (version := facts.get(UPSTREAM_VERSION_KEY)):
+        kept["server_version"] = version  # of those who wrote the events
+    return dataclasses.replace(config, **kept)
+
+
+def _take_facts(
+    source: StoreSource,
+    facts: OfflineFacts | None,
+    directory: StoreDirectory,
+    arguments: argparse.Namespace,
+) -> None:
+    """Accounts, leases, upstreams, and the rest that a server knows: as the source has them."""
+    if facts is None:
+        note_server_version(directory.state, source.server_version)
+        return
+    key, there = arguments.source / KEY_NAME, arguments.target / KEY_NAME
+    if key.is_file() and not there.exists():
+        replace_file(there, key.read_bytes(), 0o600)
+    engine, state = directory.engine, directory.state
+    staying = FILE_KEYS | {TAKEN_KEY}
+    changes: dict[str, Any] = dict.fromkeys(key for key, _ in state.items("") if key not in staying)
+    for name, value in facts.items(""):
+        if name not in staying:
+            changes[name] = in_another_store(name, value, engine, state.binlog_age)
+    state.update(changes)
+
+
+def _verify(source: StoreSource, target: StoreSource) -> int:
+    line = ProgressLine()
+
+    def progress(done: Compared) -> None:
+        line.show(lambda: f"{source.bytes_read / source.size:4.0%}, {done.groups} groups compared")
+
+    found = compare(source, target, progress)
+    line.end()
+    for note in source.notes:
+        print(f"binlog-server: {note}", file=sys.stderr)
+    same = f"{found.groups} groups, {found.size / (1 << 20):.1f} MiB, {found.markers} start markers"
+    if found.prepared:
+        same += f", {found.prepared} prepared XA transactions"
+    if found.difference:
+        print(f"different: {found.difference}")
+    elif found.missing:
+        print(f"not whole: TARGET has {same}, and lacks what follows from {found.missing} on")
+    elif found.more:
+        print(f"the same: {same}; TARGET goes on with {found.more}")
+    else:
+        print(f"the same: {same}")
+    return 0 if found.is_same else 1

@@ -1,0 +1,1 @@
+"""From one format to the other, and out to a MariaDB: whole stores, offline."""

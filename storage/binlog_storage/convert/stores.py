@@ -1,0 +1,106 @@
+"""A directory as a store that is converted or compared, whichever format it has. Nothing in it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.errors import UnreadableBinlog
+from binlog_storage.classic.file_list import of_index
+from binlog_storage.classic.opening import has_group
+from binlog_storage.classic.xa_files import Commitment, pieces_of, waiting
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine import EngineWriter
+from binlog_storage.errors import NotAStore
+from binlog_storage.ibb.file_names import file_number
+from binlog_storage.intake.ibb_files import IbbFiles
+from binlog_storage.intake.source import PreparedTransaction, StoreSource
+
+_INDEX: Final = ".index"
+
+
+class ClassicStore(ClassicBinlog):
+    """See `binlog_storage.intake.source.StoreSource`. A MariaDB's prepared transactions are groups of its binlog; ours
+    wait in files beside it.
+    """
+
+    def prepared(self) -> list[PreparedTransaction]:
+        """See `StoreSource`."""
+        disk = ReadOnlyDisk(self.heads[-1].path.parent)
+        names = {int(head.path.suffix[1:]): head.path.name for head in self.heads}
+
+        def has(commitment: Commitment) -> bool:
+            number, offset = commitment.place
+            if number < min(names):
+                return True
+            return number in names and has_group(disk, names[number], offset, commitment.gtid)
+
+        return [
+            PreparedTransaction(found.xid, partial(pieces_of, disk, found))
+            for found in waiting(disk, has)
+        ]
+
+
+def index_in(directory: Path, names: Iterable[str]) -> Path | None:
+    """The index of the traditional binlog in a directory; None without one. Raises `NotAStore` where there are several.
+
+    The one of a relay log is none.
+    """
+    found = []
+    for name in sorted(name for name in names if name.endswith(_INDEX)):
+        index = directory / name
+        try:
+            ClassicBinlog(of_index(index)[:1])
+        except UnreadableBinlog as error:
+            if "relay log" in str(error):
+                continue
+        found.append(index)
+    if len(found) > 1:
+        raise NotAStore(
+            f"{directory} has several binlogs: {', '.join(path.name for path in found)}. Give the index of one instead "
+            "of the directory"
+        )
+    return found[0] if found else None
+
+
+def store_source(path: Path) -> StoreSource:
+    """The store in a directory, or of the index of a traditional binlog. Raises `StorageError`, `OSError`."""
+    if path.name.endswith(_INDEX) and path.is_file():
+        return ClassicStore(of_index(path))
+    names = ReadOnlyDisk(path).names()
+    index = index_in(path, names)
+    has_ibb = any(file_number(name) is not None for name in names)
+    if index is not None and has_ibb:
+        raise NotAStore(
+            f"{path} has .ibb files and a traditional binlog: give {index} for the latter, or a copy of the .ibb files"
+        )
+    if index is not None:
+        return ClassicStore(of_index(index))
+    if not has_ibb:
+        raise NotAStore(f"{path} has neither .ibb files nor the index of a traditional binlog")
+    return IbbFiles(path)
+
+
+def take_prepared(engine: EngineWriter, waiting: Iterable[PreparedTransaction]) -> int:
+    """Let exactly these wait in a store, in this order: what has ended since they were taken last is rolled back:
+    its group was taken. Durable when it returns. Returns how many wait. Raises `StorageError`.
+    """
+    wanted = list(waiting)
+    for xid in engine.prepared():
+        engine.rollback_prepared(xid)
+    for one in wanted:
+        writer = engine.begin()
+        try:
+            for piece in one.pieces():
+                for at in range(0, len(piece), engine.cache_bytes):
+                    engine.wait_for_room()
+                    writer.spill(piece[at : at + engine.cache_bytes])
+            writer.prepare(one.xid)
+        except BaseException:
+            writer.rollback()
+            raise
+    engine.sync()
+    return len(wanted)

@@ -1,0 +1,187 @@
+"""`binlog-server convert`: both ways, again, killed, verified; what goes along; what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb.xa import Xid
+from binlog_storage.intake import intake
+
+from binlog_server.settings import config as configuration
+from binlog_server.store.leases import Leases
+from binlog_server.store.store_directory import CONVERTING_NAME, StoreDirectory
+from binlog_server.upstreams.password import KEY_NAME
+from tests.binlog_server.cli.command import Ran, run
+from tests.storage.classic import binlog_files
+
+PARTS = [binlog_files.simple(8), binlog_files.simple(9, first=9)]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "server.toml"
+    path.write_text("max_binlog_size = 1048576\ninnodb_log_file_size = 4194304\nserver_id = 5\n")
+    return path
+
+
+@pytest.fixture
+def mariadb(tmp_path: Path) -> Path:
+    """A binlog beside other files of a server."""
+    folder = tmp_path / "mysql"
+    binlog_files.write_chain(folder, *PARTS)
+    (folder / "m-bin.index").write_text("./m-bin.000001\n./m-bin.000002\n")
+    (folder / "ibdata1").write_bytes(b"x")
+    return folder
+
+
+def convert(config: Path, *arguments: str | Path) -> Ran:
+    return run("convert", "--config", config, *arguments)
+
+
+def opened(config: Path, path: Path) -> StoreDirectory:
+    return StoreDirectory.of(configuration.load(config, {"binlog_directory": path}))
+
+
+def test_both_ways(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    """And again, which does nothing; the source is left as it is."""
+    before = {path: path.read_bytes() for path in mariadb.iterdir()}
+    ibb, back = tmp_path / "ibb", tmp_path / "back"
+    for source, target, more in ((mariadb, ibb, ()), (ibb, back, ("--log-bin", "x"))):
+        ran = convert(config, source, target, *more)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.lines[0].startswith("17 groups stored")
+        assert ran.lines[-1] == "the store ends at '0-1-17'"
+        ran = convert(config, source, target, *more)
+        assert ran.lines[0] == "nothing to do: the store has all groups of these files"
+        ran = convert(config, "--verify-only", source, target)
+        assert (ran.code, ran.lines) == (0, ["the same: 17 groups, 0.0 MiB, 1 start markers"])
+    assert ClassicBinlog([back / "x.000001"]).base(0) == BinlogState()
+    assert {path: path.read_bytes() for path in mariadb.iterdir()} == before
+    assert not (back / CONVERTING_NAME).exists()
+
+
+def test_what_goes_along(config: Path, tmp_path: Path) -> None:
+    """Accounts, leases in the files of the other store, upstreams, their key; prepared XA transactions."""
+    ours, there, again = tmp_path / "ours", tmp_path / "there", tmp_path / "again"
+    store = opened(config, ours)
+    for group in (*PARTS[0], *PARTS[1]):
+        store.engine.append(*group)
+        store.engine.flush()
+    writer = store.engine.begin()
+    writer.spill(b"events")
+    writer.prepare(Xid(1, b"waits"))
+    Leases(store.engine, store.state).create("backup", "0-1-12", None, None)
+    facts = {"account/a@%": {"p": 1}, "relay:": {"host": "db1"}, "server_uuid": "u"}
+    store.state.update(facts)
+    store.close()
+    (ours / KEY_NAME).write_bytes(b"key\n")
+    for source, target in ((ours, there), (there, again)):
+        ran = convert(config, source, target)
+        assert (ran.code, ran.err) == (0, "")
+        assert f"1 prepared XA transactions wait, as in {source}" in ran.lines
+        assert (target / KEY_NAME).read_bytes() == b"key\n"
+        moved = opened(config, target)
+        assert moved.engine.prepared() == [Xid(1, b"waits")]
+        assert {key: moved.state.get(key) for key in facts} == facts
+        (lease,) = Leases(moved.engine, moved.state).all()
+        assert lease.position == "0-1-12"
+        wanted = BinlogState([Gtid(0, 1, 12)]).position()
+        assert lease.from_file == moved.engine.find_start(wanted).position.file_no
+        moved.close()
+        assert convert(config, "--verify-only", source, target).code == 0
+
+
+def test_killed(
+    config: Path, mariadb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server opens what is not whole; the same command goes on."""
+    target = tmp_path / "ibb"
+
+    class Killed(BaseException):
+        pass
+
+    def dies(self: object, *arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(intake.Intake, "_note_logged", dies)
+        with pytest.raises(Killed):
+            convert(config, mariadb, target)
+    ran = run("seed", "--gtid-slave-pos", "0-1-1", "--directory", target, "--config", config)
+    assert (ran.code, "was not made whole by binlog-server convert" in ran.err) == (1, True)
+    ran = convert(config, "--verify-only", mariadb, target)
+    assert ran.code == 1
+    assert convert(config, mariadb, target).code == 0
+    assert convert(config, "--verify-only", mariadb, target).code == 0
+    opened(config, target).close()
+
+
+def test_refusals(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    store = opened(config, tmp_path / "ours")
+    cases = [
+        ((mariadb, mariadb), 2, "SOURCE and TARGET are the same"),
+        ((mariadb, tmp_path / "t", "--log-bin", "x"), 2, "--log-bin names traditional files"),
+        ((tmp_path / "none", tmp_path / "t"), 1, f"there is no {tmp_path}/none"),
+        ((tmp_path, tmp_path / "t"), 1, "neither .ibb files nor the index"),
+        ((tmp_path / "ours", tmp_path / "t"), 1, "in use by another process"),
+        ((mariadb, tmp_path / "ours"), 1, "in use by another process"),
+        (("--verify-only", mariadb, tmp_path / "ours"), 1, "in use by another process"),
+    ]
+    for arguments, code, said in cases:
+        ran = convert(config, *arguments)
+        assert (ran.code, said in ran.err) == (code, True), ran
+    store.close()
+    assert not (tmp_path / "t").exists()
+    ran = convert(config, tmp_path / "ours", mariadb)
+    assert (ran.code, "is not a binlog store: it holds 'ibdata1'" in ran.err) == (1, True)
+
+
+def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    """Of an .ibb store what its files lack is in its redo log: it is refused. A traditional one is read as it lies."""
+    ours = tmp_path / "ours"
+    convert(config, mariadb, ours)
+    store = opened(config, ours)
+    store.engine.append(*binlog_files.group(Gtid(0, 1, 18)))
+    store.engine.sync()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in ours.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    store.close()
+    ran = convert(config, copy, tmp_path / "t")
+    assert (ran.code, "Start and stop it once" in ran.err) == (1, True)
+    opened(config, copy).close()
+    assert convert(config, copy, tmp_path / "t").code == 0
+
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    engine = ClassicEngine(OsDisk(tmp_path / "running"))
+    for group in PARTS[0]:
+        engine.append(*group)
+    engine.sync()
+    for path in (tmp_path / "running").iterdir():
+        (killed / path.name).write_bytes(path.read_bytes())
+    engine.close()
+    ran = convert(config, killed, tmp_path / "u")
+    assert (ran.code, "was not closed" in ran.err) == (0, True)
+    assert ran.lines[-1] == "the store ends at '0-1-8'"
+
+
+def test_a_target_that_goes_on(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    """It has been served since: its groups and facts are its own."""
+    target = tmp_path / "ibb"
+    convert(config, mariadb, target)
+    store = opened(config, target)
+    store.engine.append(*binlog_files.group(Gtid(0, 1, 18)))
+    store.close()
+    ran = convert(config, mariadb, target)
+    assert (ran.code, "has groups behind the end of" in ran.err) == (0, True)
+    ran = convert(config, "--verify-only", mariadb, target)
+    assert (ran.code, "TARGET goes on with group 0-1-18" in ran.lines[0]) == (0, True)
+    ran = convert(config, "--verify-only", target, mariadb)
+    assert (ran.code, "lacks what follows from group 0-1-18 on" in ran.lines[0]) == (1, True)
