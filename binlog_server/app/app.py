@@ -30,6 +30,7 @@ from binlog_server.connections.connections import Connections
 from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
+from binlog_server.connections.tmp_space import TmpSpace
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
@@ -123,6 +124,7 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self.kept_variables: dict[str, str] = {}
         self.user_locks = UserLocks()
+        self.tmp_space = TmpSpace(lambda: self.config.max_tmp_total_space_usage)
         self.xa = XaBranches(self.engine)
         self.leases = Leases(self.engine, self.state, terms=self._slot_terms)
         self.slots = Slots(self.engine, self.connections, self.leases)
@@ -300,6 +302,7 @@ class Server:
                 raise
             log.error("the store was left as it is: %s", error)
         log.info("shutdown complete")
+        assert not self.tmp_space.used, f"{self.tmp_space.used} bytes were not given back"
 
     @property
     def metrics_port(self) -> int:

@@ -24,7 +24,7 @@ from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
 from binlog_protocol.tables.row_group import QuickRows
 from binlog_storage.binlog.decision import Decision
-from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, GroupSink, Transaction
+from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, GroupSink, Space, Transaction
 from binlog_storage.engine import EngineWriter, Xid
 from binlog_storage.errors import BinlogBegunAnew
 
@@ -209,16 +209,18 @@ class Publisher:
         """The time, in seconds since 1970."""
         return int(self._clock())
 
-    def begin(self, writer: GroupSink | None = None) -> Transaction:
+    def begin(self, writer: GroupSink | None = None, space: Space | None = None) -> Transaction:
         """Begin a transaction, which takes all events of the group but the GTID event and the commit.
 
-        `writer`: takes its group, in the place of the engine.
+        `writer`: takes its group, in the place of the engine. `space`: as of `Transaction`.
         """
         # What is left for the commit must be no more than there is room for where `has_room` says so.
         most = max(BINLOG_CACHE_SIZE, self._engine.cache_bytes // 2)
         cache, stmt_cache = (min(size, most) for size in self._cache_sizes)
         sink = self._engine if writer is None else writer
-        return Transaction(sink, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache)
+        return Transaction(
+            sink, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache, space=space
+        )
 
     def commit(
         self,
@@ -245,9 +247,9 @@ class Publisher:
         gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
         if is_direct:
-            transaction.write(origin.direct_end(now))
+            transaction.write(origin.direct_end(now), is_limited=False)
         elif not standalone:
-            transaction.write(origin.commit(gtid.seq_no, now))
+            transaction.write(origin.commit(gtid.seq_no, now), is_limited=False)
         while True:
             self.announce()
             commit_id = domain.commit_ids.next(None if standalone else writes, gtid.seq_no)

@@ -83,6 +83,7 @@ CONNECTIONS: Final = Number(10, 100_000)
 _Seconds = Annotated[int, Number(1, _YEAR_S)]
 _Keepalive = Annotated[int, Number(0, 32_767)]  # the system's limit
 _Memory = Annotated[int, Number(1 << 20, 1 << 40)]
+_TmpSpace = Annotated[int, Number(0, U64_MAX, 65_536)]
 _CacheSize = Annotated[int, Number(4096, U64_MAX)]
 
 _PATHS = frozenset(
@@ -151,6 +152,8 @@ class Config:
     max_allowed_packet: Annotated[int, Number(1024, 1 << 30)] = COMMAND_PACKET_BYTES_MAX
     max_session_mem_used: Annotated[int, Number(8192, U64_MAX)] = 1 << 20
     max_total_session_mem_used: _Memory = 256 << 20  # ours
+    max_tmp_session_space_usage: _TmpSpace = 1 << 40
+    max_tmp_total_space_usage: _TmpSpace = 1 << 40
     max_connections: Annotated[int, CONNECTIONS] = 2000
     max_user_connections: Annotated[int, Number(0, 2**31 - 1)] = 0
     max_connect_errors: Annotated[int, Number(1, U32_MAX)] = 100

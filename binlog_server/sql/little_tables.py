@@ -558,7 +558,7 @@ _NO_LIMITS: Final = (None, None, None)
 
 
 def _processlist(session: SqlSession, of: TableDefinition) -> Made:
-    found = session.processes()
+    found, space = session.processes(), session.server.tmp_space
     return lambda: [
         of.row(
             id=row[0],
@@ -572,6 +572,7 @@ def _processlist(session: SqlSession, of: TableDefinition) -> Made:
             time_ms=f"{int(str(row[5] or 0)) * 1000}.000",
             progress="0.000",
             tid=row[0],
+            tmp_space_used=space.used_by(int(str(row[0]))),
         )
         for row in found
     ]

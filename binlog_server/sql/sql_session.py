@@ -37,6 +37,7 @@ from binlog_storage.errors import StorageError
 from binlog_server.accounts.privileges import ALL_PRIVILEGES, RELOAD, REPLICATION_SLAVE, suffices
 from binlog_server.connections.channel import Traffic
 from binlog_server.connections.statement_counts import StatementCounts
+from binlog_server.connections.tmp_space import SessionTmpSpace
 from binlog_server.dumps.coordinates import AS_STORED, Coordinates
 from binlog_server.sql import events, maintenance
 from binlog_server.sql.account_statements import AccountSql
@@ -120,6 +121,7 @@ class SqlSession:
     # To be called when a statement that is no SET has SET some.
     variables_changed: Callable[[], None] = lambda: None
     locks: SessionLocks = field(init=False)
+    tmp_space: SessionTmpSpace = field(init=False)
     last_gtid: Gtid | None = None  # of the last group that the session has committed
     found_rows: int = 1  # of the last result, without its LIMIT if the statement asks for that
     row_count: int = 0  # that the statement before has changed; -1 behind a result or an error
@@ -150,7 +152,14 @@ class SqlSession:
 
     def __post_init__(self) -> None:
         self.locks = SessionLocks(self.server.user_locks, self.connection_id)
+        self.tmp_space = self.server.tmp_space.session(self.connection_id, self._tmp_space_limit)
         self.variables.update({**inherited(self.server), **self.login})
+
+    def _tmp_space_limit(self) -> int:
+        return int(
+            self.variables.get("max_tmp_session_space_usage")
+            or self.server.config.max_tmp_session_space_usage
+        )
 
     def forget(self) -> None:
         """Forget the user variables and what is meant for later statements: the session has ended."""

@@ -30,6 +30,8 @@ def shown_status(session: SqlSession, *, globally: bool) -> dict[str, str]:
         shown |= {name: str(own.get(name, 0)) for name in _OF_SESSIONS}
         shown["Bytes_received"] = str(session.traffic.received)
         shown["Bytes_sent"] = str(session.traffic.sent)
+        shown["Max_tmp_space_used"] = str(session.tmp_space.most)
+        shown["Tmp_space_used"] = str(session.tmp_space.used)
         since = time.monotonic() - session.counts.since
         shown["Uptime_since_flush_status"] = str(int(since))
     return shown
@@ -38,6 +40,8 @@ def shown_status(session: SqlSession, *, globally: bool) -> dict[str, str]:
 def flush_status(session: SqlSession, *, globally: bool) -> None:
     """FLUSH STATUS: the session's counters begin anew; `globally`: those of the server, too."""
     session.counts.forget()
+    space = session.server.tmp_space if globally else session.tmp_space
+    space.forget_most()
     if globally:
         connections = session.server.connections
         connections.flush_status(_flushable(session.server))
@@ -62,6 +66,7 @@ def status_variables(view: ServerView) -> Mapping[str, str]:
         "Connections": connections.accepted,
         "Max_used_connections": connections.most,
         "Max_used_connections_time": _local(connections.most_at),
+        "Max_tmp_space_used": view.tmp_space.most,
         "Prepared_stmt_count": view.prepared_count.total,
         "Slave_received_heartbeats": sum(s.heartbeats for s in upstreams),
         "Slave_running": "ON" if any(s.connected for s in upstreams) else "OFF",
@@ -73,6 +78,7 @@ def status_variables(view: ServerView) -> Mapping[str, str]:
         "Ssl_finished_accepts": connections.tls_finished,
         "Threads_connected": len(connections),
         "Threads_running": sum(c.shown_now[0] not in _IDLE for c in connections),
+        "Tmp_space_used": view.tmp_space.used,
         "Uptime": view.uptime_s,
         "Uptime_since_flush_status": int(time.monotonic() - connections.flushed_at),
     }

@@ -227,15 +227,17 @@ class Variable:
 
 _FACTS: Final = ("kind", "default", "reach", "set_global", "set_session")
 _NONE: Final = "it has no effect here"
+_AS_AT_LOGIN: Final = ("max_tmp_session_space_usage",)  # options that stay so for a session
 
 
 def inherited(server: ServerView) -> dict[str, str]:
     """The values with which a session begins: those that were SET GLOBAL and that sessions have, too."""
-    return {
+    kept = {
         name: value
         for name, value in server.kept_variables.items()
         if VARIABLES[name].reach is Reach.SESSION
     }
+    return {**kept, **{name: str(getattr(server.config, name)) for name in _AS_AT_LOGIN}}
 
 
 def _set_options(
@@ -716,6 +718,8 @@ _CLIENTS: Final = (
     Variable("max_connections", set_global=_CONNECTIONS),
     Variable("max_session_mem_used", set_global=_SUPER, set_session=None),
     Variable("max_total_session_mem_used"),
+    Variable("max_tmp_session_space_usage", set_global=_SUPER),
+    Variable("max_tmp_total_space_usage", set_global=_SUPER),
     Variable("max_user_connections", set_global=_SUPER),
     Variable.recorded("net_buffer_length", set_global=None),
     Variable("net_read_timeout", set_global=_SUPER),

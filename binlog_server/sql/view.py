@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from binlog_server.connections.connections import Connections
     from binlog_server.connections.login import FailedLogins
     from binlog_server.connections.tls import TlsServer
+    from binlog_server.connections.tmp_space import TmpSpace
     from binlog_server.semi_sync.master import SemiSyncMaster
     from binlog_server.settings.config import Config
     from binlog_server.sql.prepared_sql import PreparedCount
@@ -239,6 +240,7 @@ class ServerView(Protocol):
     syncer: Syncer
     prepared_count: PreparedCount
     user_locks: UserLocks
+    tmp_space: TmpSpace
     tables: HeldTables
     xa: XaBranches
     port: int

@@ -728,7 +728,7 @@ class SessionTransaction:
 
     def _new_transaction(self, rows: RowSide | None) -> OpenTransaction:
         writer = None if rows is None else self._tables.writer_of(rows.trx)
-        return OpenTransaction(self._publisher.begin(writer), rows)
+        return OpenTransaction(self._publisher.begin(writer, self._sql.tmp_space), rows)
 
     def _new_rows(self) -> RowSide:
         return RowSide(self._tables, self._locks)
@@ -1313,7 +1313,7 @@ class SessionTransaction:
         of_database = ddl.names[0].database.encode()
         now = None if job.asker is None else int(job.asker.now)
         yield from self._write(
-            opened.events, job.text.encode(), [], of_database=of_database, now=now
+            opened.events, job.text.encode(), [], of_database=of_database, now=now, is_ddl=True
         )
         yield from self._until_room()
         self._append(standalone=True)
@@ -1406,11 +1406,11 @@ class SessionTransaction:
         if readings is None:
             readings = (logged_text(statement.text, settings),)
         before = None if self._open is None else self._open.mark()
-        rows = 0
+        rows, has_written = 0, False
         try:
             for reading in readings:
                 text, names = yield from self._in_turns(reading)
-                transaction = self._opened()
+                transaction, has_written = self._opened(), True
                 yield from self._write(transaction.events, text, names)
                 transaction.changes += 1
                 transaction.has_text = True
@@ -1418,7 +1418,7 @@ class SessionTransaction:
                 if rows > 1 and self._turn.is_over:
                     yield None
         except ServerError:
-            if rows:  # of a bulk, which is executed as a whole or not at all
+            if has_written:  # a part, or rows of a bulk, which is executed as a whole or not at all
                 self._undo(before)
             raise
         finally:
@@ -1482,7 +1482,7 @@ class SessionTransaction:
         if words[0] != "CREATE" or "TABLE" not in words:
             names = []
         yield from self._append_open()
-        yield from self._write(self._opened().events, logged, names)
+        yield from self._write(self._opened().events, logged, names, is_ddl=True)
         yield from self._until_room()
         self._append(standalone=True)
         self._answer_when_committed(Answer())
@@ -1543,7 +1543,7 @@ class SessionTransaction:
             self._publisher.require_open(settings.domain_id)
             yield from self._until_room()
             now = self._publisher.now() if settings.timestamp is None else settings.timestamp
-            opened.events.write(settings.origin.prepared_end(now))
+            opened.events.write(settings.origin.prepared_end(now), is_limited=False)
             opened.events.prepare(branch.xid)
         except BaseException:
             self._xa.over()
@@ -1646,8 +1646,9 @@ class SessionTransaction:
         *,
         of_database: bytes | None = None,
         now: int | None = None,
+        is_ddl: bool = False,
     ) -> Steps:
-        """Write a statement's events.
+        """Write a statement's events. Raises 41, 42 beyond the limits of temporary space; not if `is_ddl`.
 
         Args:
             names: its user variables.
@@ -1674,7 +1675,7 @@ class SessionTransaction:
             for start in range(0, len(view), piece):
                 while not self._has_room:
                     yield None
-                transaction.write(bytes(view[start : start + piece]))
+                transaction.write(bytes(view[start : start + piece]), is_limited=not is_ddl)
                 if len(view) > PIECE_BYTES:
                     yield None
 

@@ -146,6 +146,8 @@ ErrorOnWrite = ErrorKind(1026, "Error writing file 'binlog': {reason}")
 # ER_CON_COUNT_ERROR
 TooManyConnections = ErrorKind(1040, "Too many connections", "08004", fatal=True)
 # ER_OUT_OF_RESOURCES
+LocalTmpSpaceFull = ErrorKind(41, "Local temporary space limit reached")
+GlobalTmpSpaceFull = ErrorKind(42, "Global temporary space limit reached")
 OutOfResources = ErrorKind(
     1041,
     "Out of memory; what all sessions hold is more than max_total_session_mem_used={limit} bytes",

@@ -41,8 +41,6 @@ from binlog_storage.binlog.opening import open_log
 from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
     PAGES_MIN,
-    UNDO_NEVER,
-    UNDO_SYNCHRONOUS,
     StoreOptions,
 )
 from binlog_storage.binlog.page_store import PageStore
@@ -50,9 +48,8 @@ from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered
 from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
-from binlog_storage.binlog.table_snapshots import TableSnapshots
+from binlog_storage.binlog.stored_tables import StoredTables
 from binlog_storage.binlog.two_phase import TwoPhase
-from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
 from binlog_storage.disk.patient_disk import PatientDisk
@@ -79,7 +76,6 @@ from binlog_storage.errors import (
     StorageError,
     StoreFailed,
     TooManyOpenFiles,
-    WaitGivenUp,
 )
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
@@ -96,18 +92,16 @@ from binlog_storage.log.log_file import read_state, state_at
 from binlog_storage.log.publication import Publication
 from binlog_storage.log.search import FileShape
 from binlog_storage.log.whole_file import require_full, require_whole
+from binlog_storage.redo.format import TablesFrom
 from binlog_storage.tables.facts import FactTables, binlog_begins
 from binlog_storage.tables.participants import Participant, RowKeeper
 from binlog_storage.tables.rebuild import Rebuild
-from binlog_storage.tables.rows import COMMITTED, ELSEWHERE, Version
-from binlog_storage.tables.store import ReadView, TableStore, TableTransaction
-from binlog_storage.tables.undo import Undoer
+from binlog_storage.tables.store import ReadView, TableTransaction
 
 log = logging.getLogger(__name__)
 
 _FILES_LOOKED_AT = 256  # files of which a few pages are checked when the store is opened
 _XIDS_LOGGED = 10
-_UNDO_STEPS = 64  # at once, where nobody waits
 
 
 class IbbEngine:
@@ -185,26 +179,28 @@ class IbbEngine:
                     "PURGE BINARY LOGS makes some",
                     full,
                 )
-            self._settle_tables()
+            self._rows.settle()
             self.facts = FactTables(self.tables, facts, self._why_full)
             self._breaks.take_over(lambda: self._why_full() is not None)
             if row_keeper is not None:
-                self._load(row_keeper)
+                self._rows.load(row_keeper, self._redo.uuid)
             opened.pop_all()
         if background:
             self.start()
 
     def _make_tables(self, rebuilt: Rebuild, participants: Sequence[Participant]) -> None:
         """Make the parts that are about tables."""
-        self.tables = TableStore(self._appender, rebuilt.memory, rebuilt.open, rebuilt.next_trx)
-        self._snapshots = TableSnapshots(
+        self._rows = StoredTables(
             self._disk,
-            self._append_lock,
-            self._durability,
-            self._bounds,
-            self._flusher,
-            self.tables,
+            self._appender,
+            PagesLog(self._append_lock, self._durability, self._bounds, self._flusher),
+            rebuilt,
+            self._options,
+            lambda: self._two_phase.settle(),
+            lambda: self._late.full is not None,
         )
+        self.tables, self._snapshots = self._rows.store, self._rows.snapshots
+        self._late.when_done = self._rows.undo_worker.poke
         self._room.snapshots = self._snapshots
         self._breaks.tables = self.tables
         self._appender.tables_logged = self._snapshots.logged
@@ -219,86 +215,14 @@ class IbbEngine:
             self.row_keeper,
             self._revive,
         )
-        self._undo_worker = Worker("binlog-undo", self._undo_round)
-
-    def _settle_tables(self) -> None:
-        """Decide what becomes of transactions without an end, durably; undo none of them yet, unless asked to.
-
-        On a full disk it is decided once there is room (`_undo_step`): until then nothing can be logged.
-        """
-        self._undoer = Undoer(self.tables)
-        self._settled = False
-        self._late.when_done = self._undo_worker.poke
-        if self._late.full is not None:
-            return
-        self._settle()
-        if self._options.undo == UNDO_SYNCHRONOUS:
-            while self._undoer.step(_UNDO_STEPS):
-                pass
-            self._durability.sync_log()
 
     def _why_full(self) -> DiskFull | None:
         """Why nobody should wait for room in the redo log; None if the disk has some."""
         return self._late.full or self._full.error
 
-    def _load(self, keeper: RowKeeper) -> None:
-        """Read the rows that another engine keeps; what it has prepared is settled."""
-        if not self._settled and keeper.recover():
-            raise DiskFull(
-                "what is prepared in another engine must be ended first, and there is no room to log it"
-            )
-        tables = self.tables.memory.tables
-        kept = {number for number in tables if number & ELSEWHERE}
-        fits = keeper.require_fits(self._redo.uuid, kept)
-        unknown: set[int] = set()
-        for number, key, row in keeper.rows():
-            if number in kept:
-                tables[number].rows[key] = Version(row, COMMITTED, None)
-            else:
-                unknown.add(number)
-        if fits:
-            keeper.forget(unknown)  # they were dropped
-            return
-        log.warning(
-            "%s: the redo log that it was written with is lost. %d of its table(s) are known; the rows of %d others "
-            "stay in it",
-            keeper.name,
-            len(kept),
-            len(unknown),
-        )
-        keeper.adopt(self._redo.uuid)
-
-    def _settle(self) -> None:
-        if self._two_phase.settle():
-            self._durability.sync_log()
-        self._undoer = Undoer(self.tables)
-        self._settled = True
-        if self._options.undo == UNDO_NEVER and self._undoer.transactions:
-            log.warning(
-                "innodb_force_recovery=%d: %d transactions, %d rows, are not rolled back: their rows stay locked until "
-                "a start without it",
-                self._options.innodb_force_recovery,
-                self._undoer.transactions,
-                self._undoer.rows,
-            )
-
     def _revive(self, xid: Xid) -> None:
         """XA ROLLBACK, without the undo of rows."""
         self._appender.rollback_prepared(xid, self.tables.reviving(xid))
-
-    def _undo_round(self) -> float | None:
-        with contextlib.suppress(WaitGivenUp):  # the store is being closed: the next start goes on
-            while not self._closing and self._undo_step():
-                pass
-        return None
-
-    def _undo_step(self) -> bool:
-        """Decide what opening could not decide, or undo one step. Returns whether there is more to do."""
-        if not self._settled:
-            if self._late.full is not None:
-                return False
-            self._settle()
-        return self._options.undo != UNDO_NEVER and self._undoer.step()
 
     def _make_parts(
         self, facts: StateStore | None, clock: Callable[[], float], last_marker: bytes | None
@@ -394,9 +318,7 @@ class IbbEngine:
         """Start the background threads, which write pages, make files ahead and purge."""
         self.keeper.caretaker.start()
         self._flusher.worker.start()
-        self._snapshots.worker.start()
-        if not self._settled or self._undoer.transactions:
-            self._undo_worker.start()
+        self._rows.start()
         self._look = threading.Thread(target=self.tell_damage, name="binlog-look", daemon=True)
         self._look.start()
 
@@ -520,7 +442,7 @@ class IbbEngine:
     @property
     def rows_to_undo(self) -> int:
         """Changes of transactions found by the start that are not undone yet."""
-        return self._undoer.rows
+        return self._rows.undoer.rows
 
     def write_log(self) -> None:
         self._durability.write_log()
@@ -570,7 +492,7 @@ class IbbEngine:
         did = self._flusher.step()
         self.keeper.caretaker.step()
         self._snapshots.worker.step()
-        return self._undo_step() or did
+        return self._rows.undo_step() or did
 
     # --- files ---
 
@@ -767,21 +689,7 @@ class IbbEngine:
             "Binlog_page_waits": self._room.page_waits,
             "Binlog_purged_bytes": self.keeper.bytes_purged,
             "Binlog_purged_files": self.keeper.files_purged,
-            **self._counters_of_tables(),
-        }
-
-    def _counters_of_tables(self) -> dict[str, int]:
-        tables, locks = self.tables, self.tables.locks
-        return {
-            "Binlog_table_changes": tables.changes,
-            "Binlog_table_changes_undone": tables.undone,
-            "Binlog_table_commits": tables.commits,
-            "Binlog_table_rows_to_undo": self._undoer.rows,
-            "Binlog_table_snapshots": self._snapshots.made,
-            "Binlog_table_transactions_to_undo": self._undoer.transactions,
-            "Innodb_deadlocks": locks.deadlocks,
-            "Innodb_row_lock_current_waits": locks.waiting,
-            "Innodb_row_lock_waits": locks.waits,
+            **self._rows.counters(),
         }
 
     def stalled(self) -> list[Stalled]:
@@ -796,20 +704,19 @@ class IbbEngine:
         if self._flusher.unpublished:
             since = self._flusher.unpublished_since
             found.append(("publication", since, self._flusher.unpublished))
-        if (began_at := self._snapshots.began_at) and self._bounds.redo_wanted:
-            found.append(("tables", began_at, "changes wait for a snapshot of the tables"))
         workers = (
             self._flusher.worker,
             self.keeper.caretaker,
             self._snapshots.worker,
-            self._undo_worker,
+            self._rows.undo_worker,
         )
         for worker in workers:
             if worker.failure:
                 what = worker.name.removeprefix("binlog-")
                 found.append((what, worker.failing_since, worker.failure))
         now = time.monotonic()
-        return [Stalled(what, now - since, why) for what, since, why in found]
+        others = [Stalled(what, now - since, why) for what, since, why in found]
+        return [*others, *self._rows.stalled()]
 
     def purge_held(self) -> PurgeHeld | None:
         return self.keeper.held
@@ -962,9 +869,7 @@ class IbbEngine:
     def close(self) -> None:
         self._closing = True
         self.stop_waiting()
-        self.tables.close()
-        self._undo_worker.stop()
-        self._snapshots.worker.stop()
+        self._rows.close()
         if self._look is not None:
             self._look.join()
         self.keeper.caretaker.stop()
@@ -994,6 +899,48 @@ class IbbEngine:
             pass  # another thread's sync failed meanwhile
         except DiskFull as error:
             log.warning("%s: the last pages are in the redo log only, until the next start", error)
+
+
+@dataclasses.dataclass(eq=False)
+class PagesLog:
+    """The redo log of pages and tables: see `SnapshotLog`."""
+
+    lock: threading.Lock
+    _durability: Durability
+    _bounds: Bounds
+    _flusher: Flusher
+
+    def __post_init__(self) -> None:
+        self.redo = self._durability.redo
+        self.require_sound = self._durability.require_sound
+        self.sync_log = self._durability.sync_log
+
+    @property
+    def failed(self) -> bool:
+        return self._durability.failed
+
+    @property
+    def lasting_lsn(self) -> int:
+        return self.redo.durable_lsn
+
+    @property
+    def redo_wanted(self) -> int:
+        return self._bounds.redo_wanted
+
+    @property
+    def tables_hold(self) -> bool:
+        return self.redo.tables_hold
+
+    def checkpoint(self, tables: TablesFrom) -> None:
+        with self._flusher.working:  # RESET MASTER changes the epoch under it
+            self.require_sound()
+            try:
+                self.redo.write_tables_checkpoint(tables)
+            except DiskError as error:
+                self._durability.fail(error)
+                raise
+        self._bounds.freed()
+        self._flusher.worker.poke()  # now the binlog's part may be the lower one
 
 
 @dataclasses.dataclass(slots=True)

@@ -9,15 +9,13 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from binlog_storage.binlog.bounds import Bounds
-from binlog_storage.binlog.durability import Durability
-from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk
 from binlog_storage.errors import DiskError
 from binlog_storage.redo.format import TablesFrom
+from binlog_storage.redo.log import AppendLock, RedoLog
 from binlog_storage.tables import snapshot
 from binlog_storage.tables.snapshot import TABLES_NAME, Begin, OpenTrx
 from binlog_storage.tables.store import TableStore
@@ -30,23 +28,54 @@ FEW_ROWS: Final = 10_000
 _LOOK_AGAIN_S: Final = 1.0
 
 
+class SnapshotLog(Protocol):
+    """The redo log of a store as snapshots need it."""
+
+    @property
+    def redo(self) -> RedoLog: ...
+
+    @property
+    def lock(self) -> AppendLock:
+        """The append lock."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the store accepts nothing more."""
+
+    def require_sound(self) -> None:
+        """Raises `StoreFailed` after a failure."""
+
+    def sync_log(self) -> None:
+        """Make all that was logged durable, for good. Raises `DiskError`, `StoreFailed`."""
+
+    @property
+    def lasting_lsn(self) -> int:
+        """The LSN up to which `sync_log` has done that."""
+
+    @property
+    def redo_wanted(self) -> int:
+        """The bytes of the log for which somebody waits."""
+
+    @property
+    def tables_hold(self) -> bool:
+        """Whether a snapshot would free a part of the log."""
+
+    def checkpoint(self, tables: TablesFrom) -> None:
+        """The tables begin to read there from now on: durable. Whoever waits for room is woken. Raises `DiskError`,
+        `StoreFailed`.
+        """
+
+
 @dataclass(eq=False)
 class TableSnapshots:
-    """Of one store. One is made at a time; any thread.
-
-    Args:
-        lock: the append lock.
-    """
+    """Of one store. One is made at a time; any thread."""
 
     _disk: Disk
-    _lock: threading.Lock
-    _durability: Durability
-    _bounds: Bounds
-    _flusher: Flusher
+    _log: SnapshotLog
     _tables: TableStore
 
     def __post_init__(self) -> None:
-        self._redo = self._durability.redo
+        self._redo = self._log.redo
         self._due_from = int(self._redo.capacity * SNAPSHOT_PART)
         self.working = threading.Lock()
         self.worker = Worker("binlog-tables", self._round)
@@ -60,11 +89,16 @@ class TableSnapshots:
         """Whether one should be made now."""
         redo = self._redo
         tables = redo.tables
-        if tables is None or tables.lsn >= redo.lsn or self._durability.failed:
+        if tables is None or tables.lsn >= redo.lsn or self._log.failed:
             return False
         return redo.lsn - tables.lsn > self._due_from or (
-            redo.room() < self._bounds.redo_wanted and redo.tables_hold
+            redo.room() < self._log.redo_wanted and self._log.tables_hold
         )
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for room in the log."""
+        return bool(self._log.redo_wanted)
 
     def logged(self) -> None:
         """Tables have logged something: wake the thread if a snapshot is due. Under the append lock."""
@@ -117,13 +151,11 @@ class TableSnapshots:
                 self._make()
             finally:
                 self.began_at = 0.0
-        self._bounds.freed()
-        self._flusher.worker.poke()  # now the binlog's part may be the lower one
 
     def _make(self) -> None:
         redo, tables = self._redo, self._tables
-        with self._lock:
-            self._durability.require_sound()
+        with self._log.lock:
+            self._log.require_sound()
             before = redo.tables or TablesFrom(redo.lsn, redo.epoch)
             # What is in the log since the last one is the binlog's alone: that one goes on from here.
             unchanged = redo.tables_unchanged
@@ -131,7 +163,7 @@ class TableSnapshots:
             with tables.latch:
                 unfinished = [OpenTrx.of(trx) for trx in tables.open.values()]
         if unchanged:
-            self._durability.sync_log()
+            self._log.sync_log()
         else:
             self.rows = snapshot.write(
                 self._disk,
@@ -141,16 +173,10 @@ class TableSnapshots:
                 self._durable_end,
             )
             self.made += 1
-        with self._flusher.working:  # RESET MASTER changes the epoch under it
-            self._durability.require_sound()
-            try:
-                redo.write_tables_checkpoint(begin)
-            except DiskError as error:
-                self._durability.fail(error)
-                raise
+        self._log.checkpoint(begin)
         log.debug("%s: number %d goes on at LSN %d", TABLES_NAME, begin.snapshot, begin.lsn)
 
     def _durable_end(self) -> tuple[int, int]:
         """Make the log durable behind all that the snapshot may hold: it must never know more than the log."""
-        self._durability.sync_log()
-        return self._redo.durable_lsn, self._tables.next_trx
+        self._log.sync_log()
+        return self._log.lasting_lsn, self._tables.next_trx

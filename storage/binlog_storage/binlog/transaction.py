@@ -43,11 +43,23 @@ class GroupSink(Protocol):
     def begin(self, *, bulk: bool = False) -> GroupWriter: ...
 
 
+class Space(Protocol):
+    """Who counts what is spilled."""
+
+    def take(self, size: int, *, is_limited: bool) -> None:
+        """So many bytes are about to be spilled. Raises `ServerError` if they are too many and `is_limited`."""
+
+    def give_back(self, size: int) -> None:
+        """They are a transaction's no longer."""
+
+
 class Transaction:
     """One transaction on an engine. One owner; no use after `commit`, `prepare` or `rollback`.
 
     Args:
         binlog_cache_size, binlog_stmt_cache_size: bytes of the two caches.
+        space: counts what is spilled, garbage included, up to the end. A statement may be refused by it, a commit is
+            not: its rest may go over.
     """
 
     def __init__(
@@ -56,6 +68,7 @@ class Transaction:
         *,
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
+        space: Space | None = None,
     ) -> None:
         self._engine = engine
         self._group = engine.begin()
@@ -65,6 +78,8 @@ class Transaction:
         self._statement_cache_size = binlog_stmt_cache_size
         self._savepoints: list[Savepoint] = []
         self._marked = 0  # of them, the first ones: what stands before them is spilled
+        self._space = space
+        self._taken = 0  # of it
 
     @property
     def memory_bytes(self) -> int:
@@ -76,8 +91,11 @@ class Transaction:
         """Whether the transaction has outgrown its caches, so that further events are spilled."""
         return self._group.spilled
 
-    def write(self, events: bytes, *, transactional: bool = True) -> None:
-        """Add events in normal form; they may be cut anywhere."""
+    def write(self, events: bytes, *, transactional: bool = True, is_limited: bool = True) -> None:
+        """Add events in normal form; they may be cut anywhere.
+
+        Raises what `space` does if `is_limited`: go back to a savepoint then, a part may be written.
+        """
         cache = self._cache if transactional else self._statement_cache
         size = self._cache_size if transactional else self._statement_cache_size
         rest = memoryview(events)
@@ -86,9 +104,9 @@ class Transaction:
             cache += rest[:room]
             rest = rest[room:]
             if transactional:
-                self._spill()
+                self._spill(is_limited=is_limited)
             else:
-                self._spill_statement()
+                self._spill_statement(is_limited=is_limited)
         cache += rest
 
     def savepoint(self) -> Savepoint:
@@ -128,7 +146,9 @@ class Transaction:
             self._group.rollback()
             return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
         self._spill_all()
-        return self._group.commit(gtid_event, gtid, age)
+        end = self._group.commit(gtid_event, gtid, age)
+        self._give_back()
+        return end
 
     def decide(
         self, decision: Decision, gtid_event: bytes, gtid: Gtid, age: int | None = None
@@ -138,16 +158,23 @@ class Transaction:
         assert isinstance(self._group, OpenGroup), (
             "a transaction without rows has no part elsewhere"
         )
-        return self._group.decide(decision, gtid_event, gtid, age)
+        end = self._group.decide(decision, gtid_event, gtid, age)
+        self._give_back()
+        return end
 
     def prepare(self, xid: Xid) -> Position:
         """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name."""
         self._spill_all()
-        return self._group.prepare(xid)
+        end = self._group.prepare(xid)
+        self._give_back()
+        return end
 
     def rollback(self) -> None:
         """Drop all events of the transaction."""
-        self._group.rollback()
+        try:
+            self._group.rollback()
+        finally:
+            self._give_back()
         self._cache.clear()
         self._statement_cache.clear()
 
@@ -155,16 +182,28 @@ class Transaction:
         size = len(gtid_event) + self.memory_bytes
         return not self._group.spilled and size <= min(self._cache_size, self._engine.cache_bytes)
 
-    def _spill_all(self) -> None:
-        self._spill_statement()
-        self._spill()
+    def _take(self, size: int, *, is_limited: bool) -> None:
+        if self._space is not None and size:
+            self._space.take(size, is_limited=is_limited)
+            self._taken += size
 
-    def _spill_statement(self) -> None:
+    def _give_back(self) -> None:
+        taken, self._taken = self._taken, 0
+        if self._space is not None and taken:
+            self._space.give_back(taken)
+
+    def _spill_all(self) -> None:
+        self._spill_statement(is_limited=False)
+        self._spill(is_limited=False)
+
+    def _spill_statement(self, *, is_limited: bool) -> None:
+        self._take(len(self._statement_cache), is_limited=is_limited)
         self._group.spill(self._statement_cache, statement=True)
         self._statement_cache.clear()
 
-    def _spill(self) -> None:
+    def _spill(self, *, is_limited: bool) -> None:
         """Spill the cache, in pieces that end at the savepoints in it."""
+        self._take(len(self._cache), is_limited=is_limited)
         done = 0
         for savepoint in self._savepoints[self._marked :]:
             self._group.spill(self._cache[done : savepoint.offset])

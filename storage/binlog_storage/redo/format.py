@@ -46,6 +46,8 @@ Record: one byte, whose high half is the kind and whose lowest bit is that of th
                   mini-transaction: one that begins with this kind holds nothing else
     0x60 BEGUN    u32 epoch: the log goes on in the epoch of this mini-transaction; so far it was that one. Only in a
                   store with tables, where the log is not empty at an opening
+    0x70 PLACED   u64 file number, u64 offset: the log goes on here only if the traditional binlog beside it reaches up
+                  to there; else it ends in front of this mini-transaction
 All numbers are little-endian.
 """
 
@@ -81,6 +83,7 @@ FLUSHED = struct.Struct("<BQ")
 UNLOGGED = struct.Struct("<BIIBBI")
 TABLES_HEAD = struct.Struct("<BI")
 BEGUN = struct.Struct("<BI")
+PLACED = struct.Struct("<BQQ")
 CRC = struct.Struct("<I")
 
 KIND_WRITE = 0x10
@@ -89,6 +92,7 @@ KIND_FLUSHED = 0x30
 KIND_UNLOGGED = 0x40
 KIND_TABLES = 0x50
 KIND_BEGUN = 0x60
+KIND_PLACED = 0x70
 _KIND = 0xF0
 _PARITY = 0x0F
 
@@ -237,7 +241,18 @@ class Begun(NamedTuple):
     epoch: int
 
 
-RedoRecord = Write | Cut | Flushed | Unlogged | Tables | Begun
+class Placed(NamedTuple):
+    """What follows is behind this place of a traditional binlog."""
+
+    place: Position
+
+
+RedoRecord = Write | Cut | Flushed | Unlogged | Tables | Begun | Placed
+
+
+def placed_record(place: Position) -> bytes:
+    """The record with which a mini-transaction is behind a place of a traditional binlog."""
+    return PLACED.pack(KIND_PLACED, *place)
 
 
 def tables_record(data: bytes) -> bytes:
@@ -260,6 +275,13 @@ class MiniTransaction(NamedTuple):
     def is_note(self) -> bool:
         """Whether it is about the log itself."""
         return self.body[0] & _KIND in (KIND_FLUSHED, KIND_BEGUN)
+
+    @property
+    def place(self) -> Position | None:
+        """The place of a traditional binlog that it is behind; None without one."""
+        if self.body[0] & _KIND != KIND_PLACED:
+            return None
+        return Position(*PLACED.unpack_from(self.body)[1:])
 
     @property
     def is_of_tables(self) -> bool:
@@ -327,6 +349,9 @@ def parse_records(body: bytes) -> Iterator[RedoRecord]:
                 _, epoch = BEGUN.unpack_from(body, at)
                 yield Begun(epoch)
                 at += BEGUN.size
+            elif kind == KIND_PLACED:
+                yield Placed(Position(*PLACED.unpack_from(body, at)[1:]))
+                at += PLACED.size
             else:
                 raise RedoFormatError(f"a record of unknown kind 0x{body[at]:02x}")
         except struct.error:

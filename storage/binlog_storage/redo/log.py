@@ -15,6 +15,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Protocol
 
 from binlog_storage.disk.disk import Disk, File, replaced
 from binlog_storage.disk.durations import Durations
@@ -36,10 +38,28 @@ from binlog_storage.redo.format import (
     build_mtr,
     frame_mtr,
 )
-from binlog_storage.redo.reader import RedoReader, Take
+from binlog_storage.redo.reader import Reaches, RedoReader, Take
 
 FIRST_LSN = BLOCK  # 0 stays free for "none"
 _FILL_BYTES = 1 << 20
+_ALL_SETTLED = 1 << 62
+
+
+class AppendLock(Protocol):
+    """A lock of `threading`, of either kind."""
+
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None: ...
 
 
 def make(
@@ -70,7 +90,7 @@ class RedoLog:
         buffer_bytes: with more than that in memory `is_full` says so.
     """
 
-    def __init__(self, disk: Disk, lock: threading.Lock, buffer_bytes: int) -> None:
+    def __init__(self, disk: Disk, lock: AppendLock, buffer_bytes: int) -> None:
         """Open the file. Raises `CorruptRedo`, `DiskError`."""
         self._lock = lock
         self._buffer_bytes = buffer_bytes
@@ -91,6 +111,8 @@ class RedoLog:
         self.epoch = self.checkpoint.epoch
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.begin
         self._buffer = bytearray()
+        self.settled_lsn = _ALL_SETTLED
+        """What is durable up to there holds for good; behind it that hangs on a binlog beside the log."""
         self._noted_durable = 0
         self._writing = threading.Lock()  # from taking the buffer until it is in the file
         self._syncing = threading.Lock()
@@ -108,9 +130,11 @@ class RedoLog:
 
     # --- opening ---
 
-    def replay(self, take: Take | None = None) -> Iterator[MiniTransaction]:
+    def replay(
+        self, take: Take | None = None, reaches: Reaches | None = None
+    ) -> Iterator[MiniTransaction]:
         """See `RedoReader.replay`. Afterwards `lsn` is the end of them."""
-        yield from self._reader.replay(take)
+        yield from self._reader.replay(take, reaches)
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
         self.epoch = self._reader.epoch
 
@@ -198,8 +222,9 @@ class RedoLog:
                 start = self.written_lsn
                 if self.lsn == start:
                     return start
-                if self.durable_lsn > self._noted_durable and self.room() >= 0:
-                    self._noted_durable = self.durable_lsn
+                settled = min(self.durable_lsn, self.settled_lsn)
+                if settled > self._noted_durable and self.room() >= 0:
+                    self._noted_durable = settled
                     self.append(FLUSHED.pack(KIND_FLUSHED, self._noted_durable))
                 end = self.lsn
                 if (used := end - self.checkpoint_lsn) > self.capacity:

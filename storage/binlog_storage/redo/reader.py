@@ -12,6 +12,7 @@ import google_crc32c
 
 from binlog_storage.disk.read_only_disk import ReadableFile
 from binlog_storage.errors import CorruptRedo
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.redo.format import (
     BLOCK,
     CHECKPOINT_AT,
@@ -43,6 +44,9 @@ Take = Callable[[bytes, int, int, int, int], int]
 
 Returns the offset behind them."""
 
+Reaches = Callable[[Position], bool]
+"""Whether the traditional binlog beside a log reaches up to a place."""
+
 
 class RedoReader:
     """One look at an open log file.
@@ -61,6 +65,7 @@ class RedoReader:
         self.uuid = header.uuid
         self.capacity = header.capacity
         self._torn_checkpoint = False
+        self._missed: Position | None = None  # where the binlog does not reach
         self.checkpoint = self._last_checkpoint()
         self.begin, self._first_epoch = self.checkpoint.begin
         self.end, self.epoch = self.begin, self._first_epoch
@@ -87,13 +92,16 @@ class RedoReader:
         self._torn_checkpoint = len(found) < len(blocks)  # or the file was just made
         return max(found, key=lambda c: c.number)
 
-    def replay(self, take: Take | None = None) -> Iterator[MiniTransaction]:
+    def replay(
+        self, take: Take | None = None, reaches: Reaches | None = None
+    ) -> Iterator[MiniTransaction]:
         """The mini-transactions since the checkpoint, in order. Afterwards `end` is the LSN behind them.
 
         Raises `CorruptRedo` if it ends in the middle of what was durable.
 
         Args:
             take: may take those of tables alone, many at once: they are not given then.
+            reaches: asked for places behind the checkpoint; where the binlog does not, the log ends.
         """
         lsn, self.epoch = self.begin, self._first_epoch
         reader = _RingReader(self._file, self.capacity, lsn)
@@ -102,6 +110,10 @@ class RedoReader:
             if take is not None and of_tables:
                 lsn = self._taken(take, reader, lsn)
             if (found := self._next(reader, lsn)) is None:
+                break
+            place = found.place if reaches is not None and lsn >= self.checkpoint.lsn else None
+            if place is not None and reaches is not None and not reaches(place):
+                self._missed = place
                 break
             lsn = found.end
             of_tables = found.is_of_tables
@@ -182,6 +194,13 @@ class RedoReader:
             )
         for later in self._later(end):
             claims = [r.lsn for r in _records(later) if isinstance(r, Flushed)]
+            if self._missed is not None and any(lsn > end for lsn in claims):
+                file_no, offset = self._missed
+                raise CorruptRedo(
+                    f"the binlog does not reach up to offset {offset} of its file {file_no:06d}, but by {REDO_NAME} it "
+                    "did, durably, and there are rows of what is missing. The store was not opened and nothing was "
+                    "changed: put the file back; or start once with innodb_force_recovery=6, which keeps these rows"
+                )
             if any(lsn > end for lsn in claims):
                 raise CorruptRedo(
                     f"{REDO_NAME} is damaged at LSN {end} (offset {RING_AT + end % self.capacity}): what was written "

@@ -11,7 +11,7 @@ import logging
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import CorruptRedo, CorruptTables
 from binlog_storage.redo.format import REDO_NAME, RedoFormatError, Tables, TablesFrom
-from binlog_storage.redo.reader import RedoReader
+from binlog_storage.redo.reader import Reaches, RedoReader
 from binlog_storage.tables import snapshot
 from binlog_storage.tables.records import ChangedRow, SetState, State, Undone, parse
 from binlog_storage.tables.rows import COMMITTED, Memory, Trx
@@ -77,8 +77,10 @@ class Rebuild:
         self.open.clear()
         self.memory.redone()
 
-    def load_as_it_is(self, disk: ReadableDisk) -> None:
+    def load_as_it_is(self, disk: ReadableDisk, reaches: Reaches | None = None) -> None:
         """Read all of them as the next start will find them; nothing is changed. None without a redo log.
+
+        `reaches`: see `RedoReader.replay`.
 
         Raises `CorruptRedo`, `CorruptTables`, `DiskError`.
         """
@@ -88,13 +90,16 @@ class Rebuild:
             log_file = RedoReader(file)
             self.load(disk, log_file.uuid, log_file.checkpoint.tables)
             try:
-                self.read_log(log_file)
+                self.read_log(log_file, reaches)
             except RedoFormatError as error:
                 raise CorruptRedo(f"{REDO_NAME} holds {error}") from None
 
-    def read_log(self, log_file: RedoReader) -> None:
-        """Apply all of a log. Raises `RedoFormatError`, `CorruptRedo`, `CorruptTables`."""
-        for mtr in log_file.replay(self.take):
+    def read_log(self, log_file: RedoReader, reaches: Reaches | None = None) -> None:
+        """Apply all of a log. Raises `RedoFormatError`, `CorruptRedo`, `CorruptTables`.
+
+        `reaches`: see `RedoReader.replay`.
+        """
+        for mtr in log_file.replay(self.take, reaches):
             for record in mtr.records():
                 if isinstance(record, Tables):
                     self.apply(record.data, mtr.lsn, log_file.epoch)

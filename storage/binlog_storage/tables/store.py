@@ -26,6 +26,7 @@ from binlog_storage.errors import (
     XaStateError,
 )
 from binlog_storage.ibb.xa import Xid
+from binlog_storage.redo.log import AppendLock
 from binlog_storage.tables.locks import LockRequest, LockTable, Mode
 from binlog_storage.tables.records import (
     CHANGE_BYTES,
@@ -61,7 +62,9 @@ _SCAN_ROWS: Final = 256
 class TableLog(Protocol):
     """The redo log as the tables see it: see `binlog_storage.binlog.appender.Appender`."""
 
-    lock: threading.Lock
+    @property
+    def lock(self) -> AppendLock:
+        """The append lock."""
 
     def admit(self, size: int, given_up: Callable[[], bool] | None = None) -> None:
         """Wait for room. Under the lock, which is released while waiting.

@@ -234,6 +234,8 @@ WRONG_IN_FILE = [
         "max_total_session_mem_used=1048575",
         "max_total_session_mem_used: 1048575 is not between 1048576 and 1099511627776",
     ),
+    ("max_tmp_session_space_usage=-1", "max_tmp_session_space_usage: -1 is not between 0 and"),
+    ("max_tmp_total_space_usage=-1", "max_tmp_total_space_usage: -1 is not between 0 and"),
     ("max_allowed_packet=1023", "max_allowed_packet: 1023 is not between 1024 and 1073741824"),
     ("[users]\nrepl={grants=[]}", "users: write a table"),
     ("[users]\nrepl={password='x', grant=[]}", "users: repl: there is no option 'grant'"),

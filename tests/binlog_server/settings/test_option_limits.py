@@ -63,8 +63,10 @@ async def test_set_global(sql: SqlSession, name: str) -> None:
         low = sql.server.engine.max_binlog_size_min
     # No literal is larger than 64 bits: MariaDB takes half of that for it.
     most = high if high < U64_MAX else U64_MAX >> 1
+    cut = most % getattr(NUMBERS[name], "block", 1)  # 11.8 tells of both, too
+    most -= cut
     for value, kept in ((low - 1, low), (high + 1, most)):
         assert sql.execute(f"SET GLOBAL {name} = {value}") is None
         assert float(sql.global_value(name)) == float(kept)
-        assert sql.warning_count == 1
+        assert sql.warning_count == (2 if cut and value > high else 1)
         config(**{name: kept})

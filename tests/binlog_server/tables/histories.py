@@ -1075,7 +1075,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
         engine = open_engine(disk, self._options)
         found = Found.of(engine)
         while engine.rows_to_undo:
-            engine._undoer.step()
+            engine._rows.undoer.step()
             assert Found.of(engine) == found, "undoing has changed what is committed"
         while (
             engine.step()

@@ -422,7 +422,7 @@ class TableChecker(StatesChecker[tuple[Rows, int, frozenset[Xid]]]):
         # Nothing that is undone later is seen before; undone in any number of starts, it leaves the same.
         while engine.rows_to_undo:
             self.undone += 1
-            engine._undoer.step()
+            engine._rows.undoer.step()
             assert look(engine) == found, "undoing has changed what is committed"
             if self._rng.random() < 0.3:
                 engine.sync()

@@ -76,7 +76,7 @@ def _too_far(redo: RedoLog, tables: TablesFrom) -> None:
 
 def _checkpoint_first(snapshots: TableSnapshots) -> None:
     redo = snapshots._redo
-    with snapshots._lock:
+    with snapshots._log.lock:
         redo.note_tables()
         assert redo.tables is not None
         begin = TablesFrom(redo.lsn, redo.epoch, redo.tables.snapshot + 1)

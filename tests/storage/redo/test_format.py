@@ -16,6 +16,8 @@ from binlog_storage.redo.format import (
     Cut,
     Flushed,
     LogHeader,
+    MiniTransaction,
+    Placed,
     RedoFormatError,
     RedoRecord,
     Tables,
@@ -25,6 +27,7 @@ from binlog_storage.redo.format import (
     build_mtr,
     frame_mtr,
     parse_records,
+    placed_record,
     tables_record,
 )
 
@@ -186,3 +189,11 @@ def test_records_of_tables() -> None:
     for wrong in (record + b"x", record[:-1], record[:3]):
         with pytest.raises(RedoFormatError):
             list(parse_records(wrong))
+
+
+def test_what_is_behind_a_place_of_a_traditional_binlog() -> None:
+    place = Position(3, 1 << 40)
+    mtr = MiniTransaction(0, 0, placed_record(place) + tables_record(b"rows"))
+    assert mtr.place == place
+    assert list(mtr.records()) == [Placed(place), Tables(b"rows")]
+    assert MiniTransaction(0, 0, tables_record(b"rows")).place is None

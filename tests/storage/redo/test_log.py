@@ -19,7 +19,10 @@ from binlog_storage.redo.format import (
     MTR_OVERHEAD,
     REDO_NAME,
     RING_AT,
+    TablesFrom,
     build_mtr,
+    placed_record,
+    tables_record,
 )
 from binlog_storage.redo.log import FIRST_LSN, RedoLog
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -579,3 +582,44 @@ def test_no_two_syncs_at_once() -> None:
     for thread in threads:
         thread.join(20)
     assert together == 1
+
+
+# --- beside a traditional binlog ---
+
+
+def behind(place: int) -> bytes:
+    return placed_record(Position(1, place)) + tables_record(b"%d" % place)
+
+
+def test_the_log_ends_where_the_binlog_does() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    log.settled_lsn = append(log, behind(100))
+    log.flush()
+    append(log, behind(200), behind(300))
+    log.flush()  # notes that all up to 100 is settled
+    append(log, behind(400))
+    log.flush()
+    disk.crash()
+
+    def found(end: int) -> list[int]:
+        log = opened(disk)
+        places = [mtr.place for mtr in log.replay(None, lambda place: place.offset <= end)]
+        return [place.offset for place in places if place is not None]
+
+    assert found(1000) == [100, 200, 300, 400]
+    assert found(399) == [100, 200, 300]
+    assert found(250) == [100, 200]
+    with pytest.raises(CorruptRedo, match="reach up to offset 100 of its file 000001"):
+        found(99)
+
+
+def test_what_a_checkpoint_says_is_not_asked_for() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, behind(100))
+    log.flush()
+    log.write_checkpoint(log.lsn, None, TablesFrom(FIRST_LSN, 1))
+    disk.crash()
+    log = opened(disk)
+    assert [mtr.place for mtr in log.replay(None, lambda _: False)] == [Position(1, 100)]

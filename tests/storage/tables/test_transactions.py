@@ -480,7 +480,7 @@ def test_what_was_open_is_undone_and_locked_until_then(more: int) -> None:
     other.put(T, b"free", b"1")
     other.commit()
     left = engine.rows_to_undo
-    engine._undoer.step()
+    engine._rows.undoer.step()
     assert engine.rows_to_undo < left
     left = engine.rows_to_undo
     engine.sync()
