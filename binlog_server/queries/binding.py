@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, Protocol
@@ -48,8 +48,15 @@ from sqlglot import exp
 
 from binlog_server.queries import functions, moments, types, values
 from binlog_server.queries.aggregates import AGGREGATES, OF_NUMBERS, Aggregate, group_concat
+from binlog_server.queries.constant_rows import Constant, ConstantRows
 from binlog_server.queries.like import like_matches
-from binlog_server.queries.parsing import BARE_NAMES, Question, named_query, system_variable
+from binlog_server.queries.parsing import (
+    BARE_NAMES,
+    Question,
+    constant_node,
+    named_query,
+    system_variable,
+)
 from binlog_server.queries.plain import Plain, called, watched_as
 from binlog_server.queries.running import (
     ChangePlan,
@@ -211,6 +218,28 @@ def changed_table(question: Question) -> tuple[str | None, str]:
     return None if database is None else database.name, node.name
 
 
+class _RowsBehind:
+    """Constants that stand in the text, of which each row has terms when its turn comes; and other rows behind them."""
+
+    def __init__(
+        self,
+        constants: ConstantRows,
+        term: Callable[[Constant], Term | None],
+        behind: list[Sequence[Term | None]],
+    ) -> None:
+        self._constants = constants
+        self._term = term
+        self._behind = behind
+
+    def __len__(self) -> int:
+        return len(self._constants) + len(self._behind)
+
+    def __iter__(self) -> Iterator[Sequence[Term | None]]:
+        for row in self._constants:
+            yield [self._term(constant) for constant in row]
+        yield from self._behind
+
+
 class _Binder:
     def __init__(self, question: Question, session: Asker, catalog: Catalog) -> None:
         self._question = question
@@ -306,7 +335,14 @@ class _Binder:
         if not isinstance(given, exp.Values) or given.alias:
             raise _refused("INSERT so")
         scope.used, scope.proposed = set(), None
-        for number, one in enumerate(given.expressions, 1):
+        rows: list[Sequence[Term | None]] = []
+        constants = self._question.rows
+        for number, width in enumerate(() if constants is None else constants.widths, 1):
+            if width != len(plan.columns):
+                raise WrongValueCount(number)
+        for number, one in enumerate(
+            given.expressions, 1 + (constants is not None and len(constants))
+        ):
             parts = one.expressions if isinstance(one, exp.Tuple) else [one]
             if len(parts) == 1 and parts[0] is None:
                 parts = []
@@ -314,9 +350,15 @@ class _Binder:
                 parts = [exp.var("DEFAULT")] * len(plan.columns)
             if len(parts) != len(plan.columns):
                 raise WrongValueCount(number)
-            plan.rows.append([self._given(part, scope, "VALUES") for part in parts])
+            rows.append([self._given(part, scope, "VALUES") for part in parts])
+        plan.rows = rows if constants is None else _RowsBehind(constants, self._of_constant, rows)
         plan.reads_itself = bool(scope.used)
         return plan
+
+    def _of_constant(self, said: Constant) -> Term | None:
+        """The term of a value that was cut out; None for DEFAULT."""
+        node = constant_node(said)
+        return None if node is None else self._term(node, Names(), "VALUES")
 
     def _given(self, node: Any, scope: Names, place: str) -> Term | None:
         """The term of a value; None for DEFAULT."""

@@ -21,6 +21,7 @@ from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.tokens import TokenType
 
 from binlog_server.queries.aggregates import AGGREGATES
+from binlog_server.queries.constant_rows import Constant, ConstantRows, cut_out
 from binlog_server.queries.terms import Asker, LockWish, Said, Wish
 from binlog_server.queries.types import ValueForm
 
@@ -31,7 +32,9 @@ NODES_MAX: Final = 6000
 CHANGE_CHARS_MAX: Final = 1 << 20
 """Characters of an INSERT, UPDATE or DELETE of tables here."""
 CHANGE_NODES_MAX: Final = 200_000
-"""Nodes of its tree: some 50,000 values."""
+"""Nodes of its tree: some 50,000 values, beside constants in VALUES, of which there may be any number."""
+CHANGE_TOKENS_MAX: Final = 300_000
+"""Its words, numbers, texts and signs, beside these."""
 DEPTH_MAX: Final = 24
 """Parentheses, CASE and unary operators within each other."""
 _TREE_DEPTH_MAX: Final = (
@@ -40,6 +43,10 @@ _TREE_DEPTH_MAX: Final = (
 _STEPS_A_TOKEN: Final = 8  # of what programs ask it is never more than three
 _STEPS_MIN: Final = 5000
 _NODE_BYTES: Final = 1024  # of memory, with what hangs on it
+_TOKEN_BYTES: Final = 640  # with its part of the tree
+_TOKEN: Final = re.compile(
+    r"""'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+"|`[^`]*+`|\w++|[^\s\w]""", re.DOTALL
+)
 _NEAR_CHARS: Final = 80
 BARE_NAMES: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_USER", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "LOCALTIMESTAMP"}
@@ -221,6 +228,7 @@ class Question:
         limits: LIMIT stands in it.
         assigns: it sets user variables.
         is_of_query: an INSERT of what a SELECT gives.
+        rows: the first rows of VALUES, which are neither in `text` nor in the tree.
     """
 
     tree: Any
@@ -239,6 +247,7 @@ class Question:
     assigns: bool = False
     is_of_query: bool = False
     into: tuple[str, ...] = ()
+    rows: ConstantRows | None = None
 
 
 def question(text: str) -> Question:
@@ -255,12 +264,27 @@ def question(text: str) -> Question:
     return replace(_read(tree, text), into=tuple(into))
 
 
-def change(text: str) -> Question:
-    """Parse an INSERT, REPLACE, UPDATE or DELETE, as `question`."""
+def change(text: str, hold: Callable[[int], None] = lambda size: None) -> Question:
+    """Parse an INSERT, REPLACE, UPDATE or DELETE, as `question`.
+
+    Args:
+        hold: is told how many bytes that may take, before they are taken, if it is a large one.
+    """
     if len(text) > CHANGE_CHARS_MAX:
         raise _too_large("a statement so long")
     modifiers: set[str] = set()
-    tree = _tree(text, CHANGE_NODES_MAX, lambda tokens: _without_modifiers(tokens, modifiers))
+    left, rows = cut_out(text)
+    lines = text.count("\n") - left.count("\n")
+    if len(left) > CHARS_MAX:
+        words = sum(1 for _ in _TOKEN.finditer(left))
+        if words > CHANGE_TOKENS_MAX:
+            raise _too_large("a statement so large")
+        hold(_TOKEN_BYTES * words)
+    tree = _tree(
+        left, CHANGE_NODES_MAX, lambda tokens: _without_modifiers(tokens, modifiers), lines
+    )
+    if rows is not None and not isinstance(tree.args.get("expression"), exp.Values):
+        raise SqlSyntaxError(text[:_NEAR_CHARS])
     if not isinstance(tree, exp.Insert | exp.Update | exp.Delete):
         raise NotSupportedYet(f"{text.split(maxsplit=1)[0].upper()} in this form")
     if isinstance(tree, exp.Update) and tree.args.get("returning") is not None:
@@ -270,7 +294,9 @@ def change(text: str) -> Question:
         node is not changed and isinstance(node, exp.Table) and node.name == changed.name
         for node, _ in _nodes(tree)
     )
-    return replace(_read(tree, text), modifiers=frozenset(modifiers), reads_changed=reads)
+    found = _read(tree, left)
+    held = found.held + (0 if rows is None else len(text) + rows.held)
+    return replace(found, modifiers=frozenset(modifiers), reads_changed=reads, rows=rows, held=held)
 
 
 def locking_read(text: str) -> Question:
@@ -387,7 +413,10 @@ _MODIFIERS: Final = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUIC
 
 
 def _tree(
-    text: str, nodes_max: int, prepare: Callable[[list[Any]], None] = lambda tokens: None
+    text: str,
+    nodes_max: int,
+    prepare: Callable[[list[Any]], None] = lambda tokens: None,
+    lines_before: int = 0,
 ) -> Any:
     try:
         text = _with_whole_numbers(text)
@@ -403,7 +432,7 @@ def _tree(
         parser.steps_left = _STEPS_MIN + _STEPS_A_TOKEN * len(tokens)
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except ParseError as error:
-        raise _syntax(text, error) from None
+        raise _syntax(error, lines_before) from None
     except (RecursionError, ValueError, AttributeError, TypeError):
         raise SqlSyntaxError(text[:_NEAR_CHARS]) from None
     if len(trees) != 1:
@@ -462,14 +491,14 @@ def _too_large(what: str) -> ServerError:
     return NotSupportedYet(f"{what}, in a statement that is computed here")
 
 
-def _syntax(text: str, error: ParseError) -> ServerError:
+def _syntax(error: ParseError, lines_before: int) -> ServerError:
     """1064 with the text from the place on, as MariaDB says it."""
     found = error.errors[0] if error.errors else {}
     if "Maximum number" in str(found.get("description")):
         return _too_large("a statement so large")
     line, start = found.get("line") or 1, found.get("highlight") or ""
     behind = found.get("end_context") or ""
-    return SqlSyntaxError((start + behind)[:_NEAR_CHARS], line)
+    return SqlSyntaxError((start + behind)[:_NEAR_CHARS], line + lines_before)
 
 
 def _read(tree: Any, text: str) -> Question:
@@ -521,6 +550,30 @@ def _read(tree: Any, text: str) -> Question:
         assigns=assigns,
         is_of_query=isinstance(tree, exp.Insert) and isinstance(tree.expression, exp.Query),
     )
+
+
+def constant_node(constant: Constant) -> Any:
+    """The node that a constant of `Question.rows` would have in the tree; None for DEFAULT. Raises `SqlSyntaxError`."""
+    if constant.text is not None:
+        text = exp.Literal.string(_unquoted(constant.text))
+        if constant.introducer is None:
+            return text
+        return exp.Introducer(this=constant.introducer.rstrip(), expression=text)
+    if constant.number is not None:
+        number = exp.Literal.number(constant.number)
+        return number if constant.minus is None else exp.Neg(this=number)
+    if constant.hex is not None:
+        found = exp.HexString(this=constant.hex)
+        found.meta["is_number"] = True
+        return found
+    return exp.Null() if constant.word is not None and constant.word.upper() == "NULL" else None
+
+
+def _unquoted(said: str) -> str:
+    if "\\" not in said and said[0] not in said[1:-1]:
+        return said[1:-1]
+    (token,) = _Dialect().tokenize(said)
+    return str(token.text)
 
 
 def named_query(table: Any) -> Any:

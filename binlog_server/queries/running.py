@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -44,6 +44,10 @@ class Plan(Protocol):
         """All rows. Raises `ServerError`."""
 
 
+class GivenRows(Sized, Iterable[Sequence["Term | None"]], Protocol):
+    """Rows of VALUES."""
+
+
 @dataclass(slots=True)
 class ChangePlan:
     """An INSERT, UPDATE or DELETE of one table: terms over the row that stands in `current[0]`.
@@ -52,7 +56,7 @@ class ChangePlan:
 
     Attributes:
         columns: numbers of the columns that an INSERT names, or an UPDATE assigns.
-        rows: of an INSERT, each with a term for each of these.
+        rows: of an INSERT, each with a term for each of these. They may be made anew whenever they are gone through.
         reads_itself: a value of VALUES names a column: it is that of the row itself, as far as it is made.
         query: what gives the rows of an INSERT ... SELECT.
         changed: numbers of the columns that ON DUPLICATE KEY UPDATE assigns; None without it.
@@ -64,7 +68,7 @@ class ChangePlan:
 
     current: list[Row]
     columns: list[int] = field(default_factory=list)
-    rows: list[list[Term | None]] = field(default_factory=list)
+    rows: GivenRows = field(default_factory=list)
     reads_itself: bool = False
     query: Plan | None = None
     changed: list[int] | None = None

@@ -213,9 +213,9 @@ class Conversation:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the session keeps between commands, and those of the question that is being answered."""
+        """Bytes of memory that the session keeps between commands, and those of the statement that is computed."""
         asked = 0 if self._asked is None else self._asked.held()
-        return self.sql.variable_bytes + self.prepared.held + asked
+        return self.sql.variable_bytes + self.prepared.held + self.transaction.held + asked
 
     def quick(self, data: bytes) -> bool:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""

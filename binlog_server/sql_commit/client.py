@@ -31,6 +31,9 @@ class CommitClient(Client, Protocol):
     ) -> None:
         """Answer OK, or with rows. `leaves`: close the connection afterwards (COMMIT RELEASE)."""
 
+    def holds_more(self) -> None:
+        """Or less: `SessionTransaction.held` is another one, while nothing came."""
+
     def committed_quickly(self, *, is_update: bool = False) -> None:
         """Answer OK to a statement of the hot path: one row, no warnings. `is_update`: it was matched and changed."""
 

@@ -992,12 +992,16 @@ def _locked(
 # --- a session's part ---
 
 
-def parsed_change(text: str, target: Target) -> Question:
-    """DML as it is parsed; in a thread. Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235)."""
+def parsed_change(text: str, target: Target, hold: Callable[[int], None]) -> Question:
+    """DML as it is parsed; in a thread. Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235).
+
+    Args:
+        hold: is told how many bytes that may take, if it is large.
+    """
     from binlog_server.queries.binding import changed_table
     from binlog_server.queries.parsing import change, locking_read
 
-    question = locking_read(text) if target.verb == "SELECT" else change(text)
+    question = locking_read(text) if target.verb == "SELECT" else change(text, hold)
     if "DELAYED" in question.modifiers:
         raise DelayedNotSupported(target.table.table)
     database, name = changed_table(question)

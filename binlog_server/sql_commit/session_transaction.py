@@ -13,6 +13,7 @@ runs in a task, and nothing more is read from the client meanwhile (back-pressur
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -299,6 +300,8 @@ class SessionTransaction:
         )
         self._prepared_rows: PreparedRows | None = None  # the same, once it is asked for
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
+        self.held = 0
+        """Bytes of a change of rows that is being read or computed, about."""
         self._turn = Turn()
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
         self._due: Answer | None = None  # the answer that is due; None: the one of `quick`
@@ -1122,12 +1125,37 @@ class SessionTransaction:
         total: Outcome,
     ) -> Generator[asyncio.Future[Any] | None, None, ResultSet | None]:
         """One execution of it; returns the rows of RETURNING. `names`: its user variables."""
+        loop, is_over = asyncio.get_running_loop(), False
+
+        def hold(size: int) -> None:
+            if not is_over and size != self.held:
+                self.held = size
+                self._client.holds_more()
+
+        def hold_soon(size: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(hold, size)
 
         def read() -> tuple[bytes, Question]:
             logged = bytes(text)
-            return logged, parsed_change(self._spoken(statement, logged), target)
+            return logged, parsed_change(self._spoken(statement, logged), target, hold_soon)
 
-        logged, question = yield from self._in_rows_thread(read)
+        try:
+            logged, question = yield from self._in_rows_thread(read)
+            hold(question.held)
+            return (yield from self._change_read_rows(question, target, logged, names, total))
+        finally:
+            hold(0)
+            is_over = True
+
+    def _change_read_rows(
+        self,
+        question: Question,
+        target: Target,
+        logged: bytes,
+        names: Sequence[bytes],
+        total: Outcome,
+    ) -> Generator[asyncio.Future[Any] | None, None, ResultSet | None]:
         needs_rows = False
         while True:
             opened = self._opened()

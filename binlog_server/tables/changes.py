@@ -392,7 +392,7 @@ class Changer:
         auto = self.table.definition.auto_increment
         plan = self.plan
         at = plan.columns.index(auto) if auto in plan.columns else None
-        given = [] if at is None else [terms[at] for terms in plan.rows]
+        given = () if at is None else (terms[at] for terms in plan.rows)
         all_generated = all(term is None or term.constant is None for term in given)
         count = max(1, len(plan.rows)) if all_generated else 1
         if self.is_text:  # all at once: others may take numbers, too, while they wait for the table

@@ -9,7 +9,7 @@ import pytest
 from binlog_protocol.connection.commands import Query
 from binlog_protocol.wire.results import parse_error
 
-from tests.binlog_server.lab import ROOT, within
+from tests.binlog_server.lab import ROOT, until, within
 from tests.binlog_server.tables.scene import lab_with
 
 SCHEMA = ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, s TEXT)")
@@ -55,3 +55,35 @@ async def test_one_account_does_not_take_all_threads_for_rows() -> None:
         finally:
             gate.set()
         await within(asyncio.gather(*busy))
+
+
+async def test_memory_of_a_change_is_counted_while_it_is_read_and_computed() -> None:
+    """Beyond the common limit its session is closed with 1041, also while a thread still reads."""
+    async with lab_with(*SCHEMA, users=ROOT) as lab:
+        memory = lab.server.session_memory
+        client = await lab.root()
+        holder = await lab.root()
+        await holder.query("BEGIN")
+        await holder.query("INSERT INTO shop.t VALUES (1, 'x')")
+        large = "INSERT INTO shop.t VALUES " + ",".join(
+            f"({n} + 1, '{'x' * 60}')" for n in range(1000)
+        )
+        client.command(Query(large).build())
+        await until(lambda: memory.held > 1000 * 5 * 1024)  # it waits for the row, with its tree
+        await holder.query("COMMIT")
+        assert parse_error(await client.answer()).errno == 1062
+        await until(lambda: memory.held == 0)
+        constants = "INSERT INTO shop.t VALUES " + ",".join(f"({n}, NULL)" for n in range(9000))
+        await holder.query("BEGIN")
+        await holder.query("DELETE FROM shop.t")
+        client.command(Query(constants).build())
+        await until(lambda: memory.held > len(constants))
+        assert memory.held < 3 * len(constants)
+        await holder.query("ROLLBACK")
+        assert parse_error(await client.answer()).errno == 1062
+
+        memory._limit = lambda: 1 << 20
+        client.command(Query(large).build())
+        assert parse_error(await client.answer()).errno == 1041
+        await until(lambda: memory.held == 0)
+        assert await holder.query("SELECT COUNT(*) FROM shop.t") == [["1"]]

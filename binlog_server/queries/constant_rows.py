@@ -1,0 +1,128 @@
+"""Rows of constants in the VALUES of an INSERT, which are read where they stand in the text.
+
+A tree of sqlglot takes 1 KiB for each value, and a token 250 bytes: a list as long as a text may be would take 400 MB.
+So the rows in which there are only constants are cut out of the text before anything else reads it:
+
+    head VALUES row , row , row , rest  ->  head VALUES row rest
+
+    head    {INSERT | REPLACE} [modifiers] [INTO] [name .] name [ ( name, ... ) ]
+    row     ( constant , ... )
+    constant    [_binary] 'text' or "text", 0x..., NULL, DEFAULT, [-] digits [. digits] [e digits] that fit any number
+
+What is no row of this form, and all behind it, stays in the text; of rows alone the last one does. So whatever is wrong
+with a statement is found by those who have always found it.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_BLANK: Final = r"[ \t\n\v\f\r]"
+_NAME: Final = r"(?:[\w$]++|`[^`]++`)"
+_HEAD: Final = re.compile(
+    rf"""
+    {_BLANK}*+ (?:INSERT|REPLACE) {_BLANK}+
+    (?: (?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE) {_BLANK}+ )*
+    (?: INTO {_BLANK}+ )?
+    {_NAME} {_BLANK}*+ (?: \. {_BLANK}*+ {_NAME} {_BLANK}*+ )?
+    (?: \( {_BLANK}*+ {_NAME} {_BLANK}*+ (?: , {_BLANK}*+ {_NAME} {_BLANK}*+ )*+ \) {_BLANK}*+ )?
+    \b VALUES? {_BLANK}*+ (?=\()
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_OPENING: Final = re.compile(rf"{_BLANK}*+\(")
+_CONSTANT: Final = re.compile(
+    rf"""
+    {_BLANK}*+
+    (?: (?P<introducer>_binary {_BLANK}*+)? (?P<text> '(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+" )
+      | (?P<minus>-)? {_BLANK}*+ (?P<number> [0-9]{{1,18}}+ (?:\.[0-9]{{1,18}}+)? (?:[eE][-+]?[0-9]{{1,2}}+)? )
+      | 0[x] (?P<hex> [0-9a-f]++ )
+      | (?P<word> NULL | DEFAULT )
+    )
+    {_BLANK}*+ (?P<end>[,)])
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_COMMA: Final = re.compile(rf"{_BLANK}*+,{_BLANK}*+(?=\()")
+
+
+class Constant(NamedTuple):
+    """A value as it is written: one of `text` in its quotes, digits of a number, hexadecimal digits, a word."""
+
+    introducer: str | None
+    text: str | None
+    minus: str | None
+    number: str | None
+    hex: str | None
+    word: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRows:
+    """The rows that were cut out. `starts`: the offset of each in `text`; `widths`: how many constants it has."""
+
+    text: str
+    starts: array[int]
+    widths: array[int]
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory beside the text's."""
+        return (self.starts.itemsize + self.widths.itemsize) * len(self.starts)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[list[Constant]]:
+        match = _CONSTANT.match
+        for at in self.starts:
+            row: list[Constant] = []
+            end = ","
+            while end == ",":
+                found = match(self.text, at)
+                assert found is not None, "it was read before"
+                *said, end = found.groups()
+                row.append(Constant(*said))
+                at = found.end()
+            yield row
+
+
+def cut_out(text: str) -> tuple[str, ConstantRows | None]:
+    """The text without such rows, and these; None if nothing was cut out."""
+    head = _HEAD.match(text)
+    if head is None:
+        return text, None
+    starts, widths = array("Q"), array("Q")
+    begin = last = at = head.end()
+    while (opening := _OPENING.match(text, at)) is not None:
+        width = _width(text, opening.end())
+        if width is None:
+            break
+        starts.append(opening.end())
+        widths.append(width[0])
+        last, at = at, width[1]
+        comma = _COMMA.match(text, at)
+        if comma is None:
+            at = last  # it stays: VALUES needs one
+            starts.pop()
+            widths.pop()
+            break
+        at = comma.end()
+    if not starts:
+        return text, None
+    return text[:begin] + text[at:], ConstantRows(text, starts, widths)
+
+
+def _width(text: str, at: int) -> tuple[int, int] | None:
+    """How many constants a row has, and the offset behind it; None if there is something else in it."""
+    count, end = 0, ","
+    while end == ",":
+        found = _CONSTANT.match(text, at)
+        if found is None:
+            return None
+        count, at, end = count + 1, found.end(), found["end"]
+    return count, at
