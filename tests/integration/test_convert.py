@@ -1,0 +1,104 @@
+"""The roads between the formats, with real servers at both ends: they apply, read and continue what comes out."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from binlog_protocol.gtid import BinlogState
+
+from tests.integration.load import assert_equal, insert
+from tests.integration.mixed_load import MixedLoad
+from tests.integration.test_crash import STRICT
+from tests.integration.test_relay_sql import ADMIN
+from tests.integration.test_seeding import (
+    CHECKSUMS,
+    LARGE_COMMIT,
+    MAX_BINLOG_SIZE,
+    groups_of,
+    make_local,
+    run,
+)
+from tests.kit.backends import VERSIONS
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.local import LocalMariaDB
+
+BASE = "upstream-bin"
+
+
+def binlog_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob(f"{BASE}.[0-9]*[0-9]"))
+
+
+def take_over(server: LocalMariaDB, directory: Path) -> None:
+    """Give a stopped server these binlog files in the place of its own."""
+    for path in server.datadir.glob(f"{BASE}.*"):
+        path.unlink()
+    for path in (*binlog_files(directory), directory / f"{BASE}.index"):
+        shutil.copy(path, server.datadir)
+
+
+@pytest.mark.parametrize(
+    "version", [VERSIONS[0], pytest.param(VERSIONS[-1], marks=pytest.mark.slow)]
+)
+def test_there_and_back(
+    version: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    tmp_path: Path,
+    rng: random.Random,
+) -> None:
+    """A MariaDB's binlog as it lies, to `.ibb` files, to traditional ones; at each end replicas of both versions."""
+    flags = (CHECKSUMS[version], LARGE_COMMIT, "--log-bin-compress=1", "--max-binlog-size=200K")
+    upstream = make_local(make_upstream, version, *flags)
+    mixed = MixedLoad(upstream, rng, pause_s=0.001, large_every=30)
+    with mixed.running():
+        mixed.wait_more(60)
+        with mixed.quiet():
+            upstream.restart()
+        mixed.wait_more(30)
+    upstream.q("FLUSH BINARY LOGS")
+    state = BinlogState.parse(upstream.gtid_binlog_state)
+    upstream.stop()
+    before = {path: path.read_bytes() for path in upstream.datadir.glob(f"{BASE}.*")}
+
+    server = binlog_server(start=False, users=ADMIN, max_binlog_size=MAX_BINLOG_SIZE)
+    for _ in range(2):
+        run("convert", upstream.datadir, server.directory)
+    assert "the same: " in run("convert", "--verify-only", upstream.datadir, server.directory)
+    assert {path: path.read_bytes() for path in upstream.datadir.glob(f"{BASE}.*")} == before
+    server.start()
+    replicas = [make_replica(*STRICT, version=other).follow(server) for other in VERSIONS]
+    for replica in replicas:
+        replica.wait_gtid(str(state.position()))
+    server.stop()
+
+    back = tmp_path / "back"
+    run("convert", server.directory, back, "--log-bin", BASE)
+    assert "the same: " in run("convert", "--verify-only", server.directory, back)
+    files = binlog_files(back)
+    assert groups_of(files) == groups_of(binlog_files(upstream.datadir))
+    for replica in replicas:  # mariadb-binlog of its version
+        for path in files:
+            said = replica.run(
+                "mariadb-binlog", "--no-defaults", "--verify-binlog-checksum", str(path)
+            )
+            assert "ERROR" not in said
+            assert "unknown" not in said.lower()
+
+    take_over(upstream, back)
+    upstream.start()
+    assert BinlogState.parse(upstream.gtid_binlog_state) == state
+    assert [row["Log_name"] for row in upstream.q("SHOW BINARY LOGS")][:-1] == [
+        path.name for path in files
+    ]
+    insert(upstream, 5, "d.t0")
+    for replica in replicas:  # goes on where it is
+        replica.script("STOP SLAVE")
+        replica.follow(upstream)
+    anew = [make_replica(*STRICT, version=other).follow(upstream) for other in VERSIONS]
+    assert_equal(upstream, *replicas, *anew)
+    assert "[ERROR]" not in upstream.log()
