@@ -6,23 +6,26 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.convert.compare import Compared, compare
+from binlog_storage.convert.for_mariadb import copy_files
 from binlog_storage.convert.stores import store_source, take_prepared
 from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import FILE_KEYS, STATE_NAME
 from binlog_storage.errors import NotAStore
+from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 from binlog_storage.intake.source import StoreSource
 from binlog_storage.log.pending_redo import PendingRedo
 from binlog_storage.tables.facts import TAKEN_KEY, OfflineFacts
+from binlog_storage.verify.verify import Finding, Verifier
 
 from binlog_server.cli.import_files import ImportProgress, taken_summary
 from binlog_server.cli.progress_line import ProgressLine
@@ -43,6 +46,7 @@ examples:
   binlog-server convert /var/lib/mysql /srv/new              the binlog of a MariaDB; or give its index file
   binlog-server convert /srv/store /srv/old --log-bin m-bin  back: m-bin.000001 ...
   binlog-server convert --verify-only /srv/store /srv/old    compare them, group by group
+  binlog-server convert --for-mariadb /srv/store /srv/out    .ibb files that a MariaDB 12.3 may go on in
 """
 
 
@@ -69,6 +73,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         "--verify-only", action="store_true", help="only compare TARGET with SOURCE"
     )
     parser.add_argument(
+        "--for-mariadb",
+        action="store_true",
+        help="make .ibb files of an .ibb store that a MariaDB 12.3 may take for its own: docs/hand-over.md",
+    )
+    parser.add_argument(
         "--without-tables",
         action="store_true",
         help="leave out the rows of tables that SOURCE holds (local_tables)",
@@ -93,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{source_path} holds tables (local_tables), and their rows are not converted. Drop them first, or "
                 "leave them out by --without-tables"
             )
+        if arguments.for_mariadb:
+            return _hand_over(source, arguments)
         _convert(source, facts, arguments)
     return 0
 
@@ -195,6 +206,36 @@ def _take_facts(
         if name not in staying:
             changes[name] = in_another_store(name, value, engine, state.binlog_age)
     state.update(changes)
+
+
+def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:
+    """Files for a MariaDB 12.3. Returns the exit code."""
+    if not isinstance(source, IbbFiles):
+        raise ConfigError(
+            f"{arguments.source} has traditional binlog files: a MariaDB takes them as they are. docs/hand-over.md"
+        )
+    if waiting := source.prepared():
+        raise NotAStore(
+            f"{len(waiting)} prepared XA transactions wait ({waiting[0].xid.sql()} ...), which a MariaDB would roll "
+            "back: XA COMMIT or XA ROLLBACK them first"
+        )
+    line = ProgressLine()
+
+    def report(finding: Finding) -> None:
+        line.end()
+        print(finding, file=sys.stderr, flush=True)
+
+    def shown(what: str) -> Callable[[int, int], None]:
+        return lambda done, total: line.show(lambda: f"{what}: {done / (total or 1):4.0%}")
+
+    totals = Verifier(ReadOnlyDisk(arguments.source), report, shown("verified")).run()
+    line.end()
+    if totals.errors:
+        raise NotAStore(f"{arguments.source} is damaged: nothing was copied")
+    copied = copy_files(arguments.source, arguments.target, shown("copied"))
+    line.end()
+    print(f"{totals.files} files, {totals.groups} groups, start LSN 0; {copied} of them copied now")
+    return 0
 
 
 def _verify(source: StoreSource, target: StoreSource) -> int:

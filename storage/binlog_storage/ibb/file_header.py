@@ -34,6 +34,7 @@ VERSION_MAJOR = 1
 VERSION_MINOR = 0
 NO_XA = 2**64 - 1
 _FIELDS = struct.Struct("<IIIIQQQQQQ")
+_START_LSN_AT = 32
 _HEADER_CRC_AT = 508
 _HEADER_BYTES = 512
 
@@ -44,12 +45,19 @@ assert _HEADER_CRC_AT + 4 == _HEADER_BYTES
 
 
 def header_page(fields: bytes) -> bytes:
-    """The whole page from the 64 bytes of its fields, both CRCs set."""
+    """The whole page from its fields, 64 bytes or more, both CRCs set."""
     page = bytearray(PAGE_SIZE)
     page[: len(fields)] = fields
     crc = google_crc32c.value(bytes(page[:_HEADER_CRC_AT]))
     page[_HEADER_CRC_AT:_HEADER_BYTES] = crc.to_bytes(4, "little")
     return seal(page)
+
+
+def without_start_lsn(page: bytes) -> bytes:
+    """A header page whose start LSN is 0, both CRCs set: of no redo log, so that no recovery compares it with one."""
+    fields = bytearray(page[:_HEADER_CRC_AT])
+    fields[_START_LSN_AT : _START_LSN_AT + 8] = bytes(8)
+    return header_page(bytes(fields))
 
 
 def no_data(file_no: int, *, missing: bool) -> CorruptBinlog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, is_sound
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.intake import intake
 
@@ -185,3 +189,67 @@ def test_a_target_that_goes_on(config: Path, mariadb: Path, tmp_path: Path) -> N
     assert (ran.code, "TARGET goes on with group 0-1-18" in ran.lines[0]) == (0, True)
     ran = convert(config, "--verify-only", target, mariadb)
     assert (ran.code, "lacks what follows from group 0-1-18 on" in ran.lines[0]) == (1, True)
+
+
+def test_for_mariadb(config: Path, tmp_path: Path) -> None:
+    """Files alone, their pages as they were but for the start LSN and what it is summed in; again and later."""
+    ours, out = tmp_path / "ours", tmp_path / "out"
+    for number, part in enumerate(PARTS):
+        store = opened(config, ours)
+        for group in part:
+            store.engine.append(*group)
+            store.engine.flush()
+        store.close()
+        for copied in (9 + number, 0):
+            ran = convert(config, "--for-mariadb", ours, out)
+            assert (ran.code, ran.err) == (0, "")
+            assert ran.lines[0].endswith(f"; {copied} of them copied now"), ran.lines
+        assert convert(config, "--verify-only", ours, out).code == 0
+    names = sorted(path.name for path in out.iterdir())
+    assert names == [file_name(number) for number in range(18)]
+    lsns = set()
+    for number, name in enumerate(names):
+        there, here = (ours / name).read_bytes(), (out / name).read_bytes()
+        assert here[PAGE_SIZE:] == there[PAGE_SIZE:]
+        before = FileHeader.parse(there[:PAGE_SIZE], number)
+        assert before is not None
+        lsns.add(before.start_lsn)
+        assert FileHeader.parse(here[:PAGE_SIZE], number) == dataclasses.replace(
+            before, start_lsn=0
+        )
+        assert is_sound(here[:PAGE_SIZE])
+        assert (ours / name).stat().st_mtime_ns == (out / name).stat().st_mtime_ns
+    assert max(lsns) > 0
+    assert run("verify", out).code == 0
+    # The way back: they are a store of a MariaDB, which a server of ours opens.
+    store = opened(config, out)
+    assert store.engine.binlog_state() == binlog_files.state_after([*PARTS[0], *PARTS[1]])
+    store.close()
+
+
+def test_what_no_mariadb_gets(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    ours, out = tmp_path / "ours", tmp_path / "out"
+    store = opened(config, ours)
+    store.engine.append(*binlog_files.group(Gtid(0, 1, 1)))
+    for _ in range(3):
+        store.engine.flush()
+    writer = store.engine.begin()
+    writer.prepare(Xid(1, b"waits"))
+    store.close()
+    ran = convert(config, "--for-mariadb", ours, out)
+    assert (ran.code, "1 prepared XA transactions wait ('waits' ...)" in ran.err) == (1, True)
+    store = opened(config, ours)
+    store.engine.rollback_prepared(Xid(1, b"waits"))
+    store.close()
+    ran = convert(config, "--for-mariadb", ours, mariadb)
+    assert (ran.code, f"{mariadb} holds " in ran.err) == (1, True)
+    ran = convert(config, "--for-mariadb", mariadb, out)
+    assert (ran.code, "takes them as they are" in ran.err) == (2, True)
+    assert not out.exists()
+    path = ours / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[PAGE_SIZE + 100] ^= 1
+    path.write_bytes(data)
+    ran = convert(config, "--for-mariadb", ours, out)
+    assert (ran.code, "is damaged: nothing was copied" in ran.err) == (1, True)
+    assert not out.exists()
