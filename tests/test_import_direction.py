@@ -64,7 +64,7 @@ ROOMS = {
         "binlog": ". ibb disk redo engine log tables",
         "verify": ". ibb disk redo tables log",
         "intake": ". ibb disk engine log",
-        "classic": ". ibb disk engine log binlog intake",
+        "classic": ". ibb disk redo engine log tables binlog intake",
         "archive": ". ibb disk engine intake",
         "convert": ". ibb disk engine intake classic log",
     },

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.defects import Defects
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
@@ -100,10 +99,7 @@ class Server:
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
             strict=config.gtid_strict_mode,
         )
-        engine = directory.engine
-        if config.local_tables and not isinstance(engine, IbbEngine):
-            raise ConfigError("local_tables: a store of traditional binlog files has no tables yet")
-        self.tables = HeldTables(engine if isinstance(engine, IbbEngine) else None)
+        self.tables = HeldTables(directory.table_engine)
         self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (

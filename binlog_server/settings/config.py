@@ -259,6 +259,10 @@ class Config:
             self.expire_s,
             self.max_binlog_total_size,
             self.slave_connections_needed_for_purge,
+            self.innodb_log_file_size,
+            self.innodb_log_buffer_size,
+            self.innodb_force_recovery,
+            ROLLBACKS[self.rollback_at_start],
         )
 
     @property

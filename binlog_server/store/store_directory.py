@@ -11,7 +11,9 @@ from typing import Self
 
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.directory import bases, belongs
+from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_PREFIX
 from binlog_storage.classic.store import ClassicEngine
@@ -20,7 +22,6 @@ from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.state import (
     LOST_WITH_STATE,
-    OFFLINE_KEY,
     STATE_NAME,
     StateStore,
     StoreFacts,
@@ -101,9 +102,8 @@ class StoreDirectory:
         """
         disk = _locked(path, patient=patient)
         try:
-            self.engine: BinlogEngine
-            self.state: StoreFacts
             self._disk = disk
+            opened: IbbEngine | ClassicEngine
             names = set(disk.names())
             base = _traditional_base(path, names, wanted)
             if converting:
@@ -114,9 +114,13 @@ class StoreDirectory:
                     f"taken as it is, delete {CONVERTING_NAME} in it"
                 )
             if base is None:
-                self._open_innodb(path, disk, options, names, background=background)
+                opened = _open_innodb(path, disk, options, names, background=background)
             else:
-                self._open_traditional(disk, base, wanted, background=background)
+                opened = _open_traditional(path, disk, base, wanted, background=background)
+            self.engine: BinlogEngine = opened
+            self.table_engine: TableEngine | None = opened
+            self.state: StoreFacts = opened.facts
+            self._start = opened.start
         except BaseException:
             disk.close()
             raise
@@ -153,44 +157,6 @@ class StoreDirectory:
             self._disk.unlink(CONVERTING_NAME)
             self._disk.fsync_dir()
 
-    def _open_innodb(
-        self, path: Path, disk: Disk, options: StoreOptions, there: set[str], *, background: bool
-    ) -> None:
-        has_files = any(file_number(name) is not None for name in there)
-        if not has_files and REDO_NAME not in there:
-            _require_room(path, options)
-        if STATE_NAME not in there and has_files:
-            log.warning(
-                "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
-                path,
-                STATE_NAME,
-                LOST_WITH_STATE,
-            )
-        engine = IbbEngine(
-            disk,
-            options,
-            facts=StateStore(disk),
-            background=background,
-            row_keeper=SqliteRows(path / SQLITE_NAME),
-        )
-        self.engine, self.state, self._start = engine, engine.facts, engine.start
-
-    def _open_traditional(
-        self, disk: Disk, base: str, wanted: WantedStore, *, background: bool
-    ) -> None:
-        try:
-            options = wanted.options(base)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        facts = StateStore(disk)
-        engine = ClassicEngine(disk, options, background=background, locked=True)
-        try:
-            _take_told(facts)
-        except BaseException:
-            engine.close()
-            raise
-        self.engine, self.state, self._start = engine, facts, engine.start
-
     def start(self) -> None:
         """See `background`."""
         self._start()
@@ -198,6 +164,40 @@ class StoreDirectory:
     def close(self) -> None:
         """Sync and let go."""
         self.engine.close()
+
+
+def _open_innodb(
+    path: Path, disk: Disk, options: StoreOptions, there: set[str], *, background: bool
+) -> IbbEngine:
+    has_files = any(file_number(name) is not None for name in there)
+    if not has_files and REDO_NAME not in there:
+        _require_room(path, options.innodb_log_file_size, options.max_binlog_size)
+    if STATE_NAME not in there and has_files:
+        log.warning(
+            "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
+            path,
+            STATE_NAME,
+            LOST_WITH_STATE,
+        )
+    return IbbEngine(
+        disk,
+        options,
+        facts=StateStore(disk),
+        background=background,
+        row_keeper=SqliteRows(path / SQLITE_NAME),
+    )
+
+
+def _open_traditional(
+    path: Path, disk: Disk, base: str, wanted: WantedStore, *, background: bool
+) -> ClassicEngine:
+    try:
+        options = wanted.options(base)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if REDO_NAME not in disk.names():
+        _require_room(path, options.innodb_log_file_size, 0)
+    return ClassicEngine(disk, options, background=background, locked=True, facts=StateStore(disk))
 
 
 def _traditional_base(path: Path, there: set[str], asked: WantedStore) -> str | None:
@@ -242,19 +242,15 @@ def _traditional_base(path: Path, there: set[str], asked: WantedStore) -> str | 
     return wanted
 
 
-def _take_told(facts: StateStore) -> None:
-    """Take over what was changed while no server ran. Raises `DiskError`."""
-    told = facts.get(OFFLINE_KEY)
-    if told is not None:
-        facts.update({**told.get("changes", {}), OFFLINE_KEY: None})
+def _require_room(path: Path, redo: int, first: int) -> None:
+    """Check the room for a new store, before anything is made of it. Raises `DiskFull`.
 
-
-def _require_room(path: Path, options: StoreOptions) -> None:
-    """Check the room for a new store, before anything is made of it. Raises `DiskFull`."""
+    Args:
+        redo: bytes of the redo log. first: those of the first file, where it is made whole.
+    """
     with mapped("look at", path):
         found = os.statvfs(path)
     free = found.f_bavail * found.f_frsize
-    redo, first = options.innodb_log_file_size, options.max_binlog_size
     if free < redo + first:
         raise DiskFull(
             f"there is no room for a new store in {path}: it begins with {redo + first} bytes (innodb_log_file_size="
@@ -266,7 +262,9 @@ def open_state(path: Path) -> tuple[OfflineFacts, Disk]:
     """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
     disk = _locked(path)
     try:
-        return OfflineFacts(disk), disk
+        found = bases(disk.names())
+        reaches = reaching_as_it_is(disk, found[0]) if len(found) == 1 else None
+        return OfflineFacts(disk, reaches), disk
     except BaseException:
         disk.close()
         raise

@@ -49,7 +49,7 @@ from binlog_server.tables.definitions import DIRECT_ENGINES, SQLITE, Database
 if TYPE_CHECKING:
     from binlog_protocol.gtid import BinlogState, Gtid
     from binlog_storage.binlog.decision import Decision
-    from binlog_storage.binlog.store import IbbEngine
+    from binlog_storage.binlog.stored_tables import TableEngine
     from binlog_storage.binlog.transaction import GroupSink
     from binlog_storage.engine import Position
     from binlog_storage.tables.store import (
@@ -204,7 +204,7 @@ class HeldDatabase:
 class HeldTables:
     """All of them. `databases` is replaced, never changed: who has it may go on with it in a thread."""
 
-    def __init__(self, engine: IbbEngine | None) -> None:
+    def __init__(self, engine: TableEngine | None) -> None:
         """Read what is committed; without an engine there are none. Raises `ProtocolError` for what no server like
         this one has written."""
         self._engine = engine
@@ -233,7 +233,7 @@ class HeldTables:
 
     @property
     def next_sync(self) -> int:
-        """See `IbbEngine.next_sync`."""
+        """See `TableEngine`."""
         assert self._engine is not None
         return self._engine.next_sync
 
@@ -326,15 +326,15 @@ class HeldTables:
     def _make_row_keeper(self) -> None:
         assert self._engine is not None
         if not self._engine.make_row_keeper():
-            raise NotSupportedYet(f"ENGINE={SQLITE} in a store without a directory")
+            raise NotSupportedYet(f"ENGINE={SQLITE} in this store")
 
     def begin_two_phase(self, trx: TableTransaction) -> Decision:
-        """See `IbbEngine`."""
+        """See `TableEngine`."""
         assert self._engine is not None
         return self._engine.begin_two_phase(trx)
 
     def finish_two_phase(self, decision: Decision) -> None:
-        """See `IbbEngine`."""
+        """See `TableEngine`."""
         assert self._engine is not None
         self._engine.finish_two_phase(decision)
 

@@ -19,6 +19,7 @@ from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 from binlog_protocol.wire.results import parse_column_count, parse_error, parse_row
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -103,7 +104,10 @@ class MemoryDirectory(StoreDirectory):
         self.disk = MemoryDisk()
         self.memory_engine = engine or IbbEngine(self.disk, options or STORE)
         made = self.memory_engine
-        self.state = made.facts if isinstance(made, IbbEngine) else StateStore(self.disk)
+        if isinstance(made, IbbEngine) or (isinstance(made, ClassicEngine) and made.has_tables):
+            self.state, self.table_engine = made.facts, made
+        else:
+            self.state, self.table_engine = StateStore(self.disk), None
         self.engine = self.memory_engine
 
     def start(self) -> None:

@@ -19,7 +19,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from binlog_protocol.gtid import BinlogState
 
@@ -38,7 +38,7 @@ from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import Published, read_published
 from binlog_storage.redo import log as redo_log
 from binlog_storage.redo.format import BLOCK, REDO_NAME, RedoFormatError, TablesFrom
-from binlog_storage.redo.log import RedoLog
+from binlog_storage.redo.log import AppendLock, RedoLog
 from binlog_storage.redo.reader import RedoReader
 from binlog_storage.tables import snapshot
 from binlog_storage.tables.rebuild import Rebuild
@@ -47,6 +47,16 @@ from binlog_storage.tables.snapshot import Begin, OpenTrx
 log = logging.getLogger(__name__)
 
 _FREEZE_FROM = 100_000  # objects made by a start
+
+
+class LogOptions(Protocol):
+    """What options say of the redo log: see `StoreOptions`."""
+
+    @property
+    def innodb_log_file_size(self) -> int: ...
+
+    @property
+    def innodb_log_buffer_size(self) -> int: ...
 
 
 class Opened(NamedTuple):
@@ -83,9 +93,7 @@ def open_log(
             f"{REDO_NAME} is missing. The store was not opened and nothing was changed: put it back; or start once "
             "with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
         )
-    if there:
-        disk.open(REDO_NAME).close()  # it can be replaced then
-    tables = _without_pages(disk) if there else _without_log(disk)
+    tables = tables_without_pages(disk)
     recovery = Recovery(disk, pages)
     recovery.plan(prepared, ours=ignored)
     found = recovery.found
@@ -100,6 +108,23 @@ def open_log(
     _claim(facts)
     recovery.carry_out()
     stand = _made_durable(disk, found)
+    redo = make_log(disk, tables, facts, options, lock, lsn, stand)
+    return Opened(redo, found, tables)
+
+
+def make_log(
+    disk: Disk,
+    tables: Rebuild,
+    facts: StateStore | None,
+    options: LogOptions,
+    lock: AppendLock,
+    lsn: int,
+    stand: Position | None,
+) -> RedoLog:
+    """A new redo log that goes on from this LSN, with these tables; ready for `append`.
+
+    `stand`: the write position in the binlog, if that is in the log, too.
+    """
     made = uuid.uuid4().bytes
     if facts is not None:
         # A crash from here on may leave a log or none: both are right. State breaks were in the one that is lost.
@@ -122,7 +147,15 @@ def open_log(
     except BaseException:
         redo.close()
         raise
-    return Opened(redo, found, tables)
+    return redo
+
+
+def tables_without_pages(disk: Disk) -> Rebuild:
+    """The tables where the redo log is not applied to the binlog, or lost: all of them that can be read."""
+    if REDO_NAME not in disk.names():
+        return _without_log(disk)
+    disk.open(REDO_NAME).close()  # it can be replaced then
+    return _without_pages(disk)
 
 
 def _without_log(disk: Disk) -> Rebuild:
@@ -164,14 +197,8 @@ def _open_existing(
     tables = Rebuild()
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
     try:
-        known = None if facts is None else facts.get(REDO_KEY)
-        if known not in (None, redo.uuid.hex()):
-            raise CorruptRedo(
-                f"{REDO_NAME} is that of another store: it has uuid {redo.uuid.hex()}, the store says {known}. The "
-                "store was not opened and nothing was changed: put the right one back; or start once with "
-                "innodb_force_recovery=6"
-            )
-        with _no_collections():
+        require_known(redo, facts)
+        with no_collections():
             tables.load(disk, redo.uuid, redo.checkpoint.tables)
             replay = plan_replay(disk, redo, tables)
         end = replay.end
@@ -181,25 +208,53 @@ def _open_existing(
         # From here on the store is changed.
         _claim(facts)
         recovery.carry_out()
-        redo.tables, redo.tables_logged = tables.begin, tables.logged
-        resize = options.innodb_log_file_size != redo.size
-        if tables.begin is not None and (resize or redo.room() < BLOCK):
-            redo.sync()
-            redo.tables = _snapshot_at(disk, tables, redo.uuid, redo.lsn, redo.epoch)
-        if resize:
-            redo.close()
-            redo = _resized(disk, redo, options, lock, end)
-        redo.begin(end)
-        if facts is not None and known is None:
-            facts.set(REDO_KEY, redo.uuid.hex())
+        redo = go_on_with(disk, redo, tables, facts, options, lock, end)
     except BaseException:
         redo.close()
         raise
     return Opened(redo, recovery.found, tables)
 
 
+def require_known(redo: RedoLog, facts: StateStore | None) -> None:
+    """Raises `CorruptRedo` unless a redo log is that of the store."""
+    known = None if facts is None else facts.get(REDO_KEY)
+    if known not in (None, redo.uuid.hex()):
+        raise CorruptRedo(
+            f"{REDO_NAME} is that of another store: it has uuid {redo.uuid.hex()}, the store says {known}. The "
+            "store was not opened and nothing was changed: put the right one back; or start once with "
+            "innodb_force_recovery=6"
+        )
+
+
+def go_on_with(
+    disk: Disk,
+    redo: RedoLog,
+    tables: Rebuild,
+    facts: StateStore | None,
+    options: LogOptions,
+    lock: AppendLock,
+    end: Position | None,
+) -> RedoLog:
+    """A redo log that was read, ready for `append`; another one if its size is to change.
+
+    `end`: that of the binlog, if that is in the log, too.
+    """
+    redo.tables, redo.tables_logged = tables.begin, tables.logged
+    resize = options.innodb_log_file_size != redo.size
+    if tables.begin is not None and (resize or redo.room() < BLOCK):
+        redo.sync()
+        redo.tables = _snapshot_at(disk, tables, redo.uuid, redo.lsn, redo.epoch)
+    if resize:
+        redo.close()
+        redo = _resized(disk, redo, options, lock, end)
+    redo.begin(end)
+    if facts is not None and facts.get(REDO_KEY) is None:
+        facts.set(REDO_KEY, redo.uuid.hex())
+    return redo
+
+
 @contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """Rows are made by the million, and none of it is garbage: to look for some would take as long again.
 
     Many are frozen: the next collection, and each later one of everything, would walk over all of them.
@@ -236,7 +291,7 @@ def _require_published(told: Published | None, redo: RedoLog, end: Position | No
 
 
 def _resized(
-    disk: Disk, redo: RedoLog, options: StoreOptions, lock: threading.Lock, end: Position | None
+    disk: Disk, redo: RedoLog, options: LogOptions, lock: AppendLock, end: Position | None
 ) -> RedoLog:
     """Replace the log by one of another size: all of its content is in the files."""
     log.info(

@@ -22,6 +22,11 @@ NO_TRX_UNDO = 3  # innodb_force_recovery: transactions without an end stay as th
 NO_LOG_REDO = 6  # innodb_force_recovery: open what the files hold, as if there were no redo log
 
 
+def undo_of(undo_at_start: int, innodb_force_recovery: int) -> int:
+    """When transactions without an end are undone: as the first says, unless the second forbids it."""
+    return UNDO_NEVER if NO_TRX_UNDO <= innodb_force_recovery < NO_LOG_REDO else undo_at_start
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """The options of a store. Sizes are bytes, times seconds.
@@ -54,8 +59,7 @@ class StoreOptions:
     @property
     def undo(self) -> int:
         """`undo_at_start`, or what innodb_force_recovery makes of it."""
-        kept = NO_TRX_UNDO <= self.innodb_force_recovery < NO_LOG_REDO
-        return UNDO_NEVER if kept else self.undo_at_start
+        return undo_of(self.undo_at_start, self.innodb_force_recovery)
 
     def __post_init__(self) -> None:
         if not PAGES_MIN * PAGE_SIZE <= self.max_binlog_size <= FILE_BYTES_MAX:

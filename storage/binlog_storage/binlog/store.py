@@ -48,7 +48,7 @@ from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered
 from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
-from binlog_storage.binlog.stored_tables import StoredTables
+from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.two_phase import TwoPhase
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
@@ -364,7 +364,7 @@ class IbbEngine:
     # --- tables ---
 
     def writer_of(self, tables: TableTransaction) -> JoinedWriter:
-        """For the caches of a transaction: the commit, or XA PREPARE, of its group is that of these tables, too."""
+        """See `TableEngine`."""
         return JoinedWriter(self._appender, tables)
 
     def append_change(
@@ -377,17 +377,13 @@ class IbbEngine:
         after: bytes | None,
         age: int | None = None,
     ) -> Position | None:
-        """Commit a group with the change of one row, which is all that its transaction does; see `append`.
-
-        None, and nothing is done, if that cannot be done at once: the row is not `before`, it is locked, or somebody
-        waits for it; or the group is larger than `cache_bytes`.
-        """
+        """See `TableEngine`."""
         change = ChangeAtOnce(self.tables, table, key, before, after)
         return self._appender.append_change(payload, gtid, change, age)
 
     @property
     def next_sync(self) -> int:
-        """A number that is the same for all that is appended between two syncs of the log."""
+        """See `TableEngine`."""
         return self._redo.taken
 
     def append_together(
@@ -400,18 +396,14 @@ class IbbEngine:
         return self._appender.append_together(commits)
 
     def make_row_keeper(self) -> bool:
-        """Make sure that there can be tables whose rows another engine keeps. False: this store has no such engine."""
+        """See `TableEngine`."""
         if self.row_keeper is None:
             return False
         self.row_keeper.create(self._redo.uuid)
         return True
 
     def begin_two_phase(self, tables: TableTransaction) -> Decision:
-        """The first step of the commit of a transaction with rows that another engine keeps: they are prepared there.
-
-        `Transaction.decide` is the second one, `finish_two_phase` the last. One transaction at a time. Raises
-        `StorageError`: nothing is prepared then.
-        """
+        """See `TableEngine`."""
         assert self.row_keeper is not None
         part = self.row_keeper.part(tables.changes_elsewhere())
         decision = self._two_phase.begin((part,))
@@ -419,7 +411,7 @@ class IbbEngine:
         return decision
 
     def finish_two_phase(self, decision: Decision) -> None:
-        """Commit there what the binlog has, or roll it back; durable when it returns."""
+        """See `TableEngine`."""
         self._two_phase.finish(decision)
 
     def commit_two_phase(
@@ -435,7 +427,7 @@ class IbbEngine:
         return self._two_phase.prepare(group, xid, taking_part)
 
     def consistent_snapshot(self) -> tuple[ReadView, Position, BinlogState]:
-        """A view of the tables, and the end and the state of the binlog that belong to it."""
+        """See `TableEngine`."""
         with self._append_lock:
             return self.tables.view(), self._writer.end, self._writer.state.copy()
 
@@ -962,3 +954,6 @@ def _require_all_read(start: Position, end: Position, limit: Position) -> None:
             *start,
             f"the data end here, but up to {file_name(limit.file_no)}:{limit.offset} they were durable",
         )
+
+
+_ENGINE: type[TableEngine] = IbbEngine  # mypy checks the interface here, before a caller does

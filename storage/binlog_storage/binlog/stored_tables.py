@@ -11,21 +11,72 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.options import UNDO_NEVER, UNDO_SYNCHRONOUS
 from binlog_storage.binlog.table_snapshots import SnapshotLog, TableSnapshots
+from binlog_storage.binlog.transaction import GroupSink
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk
-from binlog_storage.engine import Stalled
+from binlog_storage.engine import Position, Stalled
 from binlog_storage.errors import DiskFull, WaitGivenUp
 from binlog_storage.tables.participants import RowKeeper
 from binlog_storage.tables.rebuild import Rebuild
 from binlog_storage.tables.rows import COMMITTED, ELSEWHERE, Version
-from binlog_storage.tables.store import TableLog, TableStore
+from binlog_storage.tables.store import ReadView, TableLog, TableStore, TableTransaction
 from binlog_storage.tables.undo import Undoer
 
 log = logging.getLogger(__name__)
 
 _UNDO_STEPS = 64  # at once, where nobody waits
+
+
+class TableEngine(Protocol):
+    """An engine that has tables, whose transactions commit with groups of its binlog."""
+
+    @property
+    def tables(self) -> TableStore:
+        """The tables."""
+
+    def writer_of(self, tables: TableTransaction) -> GroupSink:
+        """For the caches of a transaction: the commit, or XA PREPARE, of its group is that of these tables, too."""
+
+    def append_change(
+        self,
+        payload: bytes,
+        gtid: Gtid,
+        table: int,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        age: int | None = None,
+    ) -> Position | None:
+        """Commit a group with the change of one row, which is all that its transaction does; see `EngineWriter.append`.
+
+        None, and nothing is done, if that cannot be done at once: the row is not `before`, it is locked, or somebody
+        waits for it; or the group is larger than `cache_bytes`.
+        """
+
+    @property
+    def next_sync(self) -> int:
+        """A number that is the same for all that is appended between two syncs of the log."""
+
+    def consistent_snapshot(self) -> tuple[ReadView, Position, BinlogState]:
+        """A view of the tables, and the end and the state of the binlog that belong to it."""
+
+    def make_row_keeper(self) -> bool:
+        """Make sure that there can be tables whose rows another engine keeps. False: this store has no such engine."""
+
+    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+        """The first step of the commit of a transaction with rows that another engine keeps: they are prepared there.
+
+        `Transaction.decide` is the second one, `finish_two_phase` the last. One transaction at a time. Raises
+        `StorageError`: nothing is prepared then.
+        """
+
+    def finish_two_phase(self, decision: Decision) -> None:
+        """Commit there what the binlog has, or roll it back; durable when it returns."""
 
 
 class UndoOptions(Protocol):

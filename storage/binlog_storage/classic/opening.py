@@ -32,8 +32,10 @@ from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
+from binlog_storage.engine import Position
 from binlog_storage.errors import FileMissing, NotAStore
 from binlog_storage.intake.source import UnfinishedGroup
+from binlog_storage.redo.reader import Reaches
 
 log = logging.getLogger(__name__)
 
@@ -278,3 +280,31 @@ def has_group(disk: ReadableDisk, name: str, offset: int, gtid: Gtid) -> bool:
                     pass
                 return True
         return False
+
+
+def reaching(directory: BinlogDirectory, opened: Surveyed) -> Reaches:
+    """Whether the binlog reaches up to a place: whether all in front of it is whole."""
+    ends = {opened.number: opened.end}
+
+    def reaches(place: Position) -> bool:
+        number, offset = place
+        if number < opened.numbers[0]:
+            return True  # a purge takes files that are whole
+        if number not in ends:
+            ends[number] = _readable_end(directory, number) if number in opened.numbers else 0
+        return offset <= ends[number]
+
+    return reaches
+
+
+def reaching_as_it_is(disk: Disk, base: str) -> Reaches:
+    """The same of a store that nobody has open. Raises `StorageError`."""
+    directory = BinlogDirectory(disk, base)
+    index = directory.read_index()
+    return reaching(directory, survey(directory, index)) if index else lambda _: False
+
+
+def _readable_end(directory: BinlogDirectory, number: int) -> int:
+    with contextlib.closing(directory.disk.open(directory.name(number))) as file:
+        head = read_head(Path(directory.name(number)), _Kept(file))
+        return _walk(directory, number, file).end if head.in_use else file.size()

@@ -9,6 +9,13 @@ from typing import Final
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 
+from binlog_storage.binlog.options import (
+    LOG_BUFFER_SIZE_DEFAULT,
+    LOG_FILE_SIZE_MIN,
+    UNDO_BACKGROUND,
+    undo_of,
+)
+
 FILE_BYTES_MIN: Final = 4096
 FILE_BYTES_MAX: Final = 1 << 30
 _BASE: Final = re.compile(r"[^/\0\n\r.][^/\0\n\r]{0,200}")
@@ -26,6 +33,9 @@ class ClassicOptions:
     binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
     max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
     slave_connections_needed_for_purge: replicas that must be connected for any purge.
+    innodb_log_file_size, innodb_log_buffer_size, undo_at_start: of the redo log of rows, as in `StoreOptions`.
+    innodb_force_recovery: 3 to 5 undo no transaction of tables; 6 does not compare rows with the binlog: those
+        of groups that are lost stay.
     """
 
     log_bin: str = "binlog"
@@ -36,8 +46,21 @@ class ClassicOptions:
     binlog_expire_logs_seconds: int = 0
     max_binlog_total_size: int = 0
     slave_connections_needed_for_purge: int = 1
+    innodb_log_file_size: int = 4 << 20
+    innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
+    innodb_force_recovery: int = 0
+    undo_at_start: int = UNDO_BACKGROUND
+
+    @property
+    def undo(self) -> int:
+        """`undo_at_start`, or what innodb_force_recovery makes of it."""
+        return undo_of(self.undo_at_start, self.innodb_force_recovery)
 
     def __post_init__(self) -> None:
+        if self.innodb_log_file_size < LOG_FILE_SIZE_MIN:
+            raise ValueError(
+                f"innodb_log_file_size must be at least {LOG_FILE_SIZE_MIN}, not {self.innodb_log_file_size}"
+            )
         if not FILE_BYTES_MIN <= self.max_binlog_size <= FILE_BYTES_MAX:
             raise ValueError(
                 f"max_binlog_size must be between {FILE_BYTES_MIN} and {FILE_BYTES_MAX}, not {self.max_binlog_size}"

@@ -17,6 +17,8 @@ MariaDB's are: in a file without groups it takes the place of the one that is th
 A purge: `~rec~` names the files, the index forgets them, they are deleted, `~rec~` goes: a crash leaves them all, or
 opening deletes the rest. RESET MASTER makes the new first file under another name before anything goes.
 
+A store with tables has a redo log beside the binlog: `row_log.py` has the steps of a group with rows.
+
 Locks, in this order: that of purges, of syncs, of writes, the append lock, that of the index. Readers take none.
 """
 
@@ -37,11 +39,16 @@ from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
+from binlog_storage.binlog.appender import STEP_BYTES, JoinedTables
+from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.joined_writer import JoinedWriter
+from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
-from binlog_storage.classic.opening import has_group, survey, take
+from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
+from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.spool import CACHE_PREFIX, Spool, remove_spools
 from binlog_storage.classic.stored_files import Extent, StoredFiles
 from binlog_storage.classic.writing import (
@@ -57,6 +64,7 @@ from binlog_storage.classic.writing import (
 from binlog_storage.classic.xa_files import Commitment, PreparedFile, PreparedFiles
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.disk.durations import Durations
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
     BinlogEngine,
@@ -90,6 +98,12 @@ from binlog_storage.errors import (
     WaitGivenUp,
     XaStateError,
 )
+from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.redo.log import AppendLock
+from binlog_storage.redo.reader import Reaches
+from binlog_storage.tables.facts import FactTables
+from binlog_storage.tables.records import CHANGE_BYTES, SMALL_BYTES
+from binlog_storage.tables.store import ReadView, TableStep, TableStore, TableTransaction
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +150,7 @@ class ClassicEngine:
         clock: gives seconds since 1970, for purge by age and for events.
         wait_for_room: waits for room on a full disk, its argument are seconds; by default a wait that `close` ends.
         locked: the owner has locked the directory.
+        facts: the file that keeps facts beside the redo log; without it there are no tables, unless the store has some.
     """
 
     def __init__(
@@ -147,6 +162,7 @@ class ClassicEngine:
         clock: Callable[[], float] = time.time,
         wait_for_room: Callable[[float], object] | None = None,
         locked: bool = False,
+        facts: StateStore | None = None,
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `NotAStore`, `DamagedBinlog`, `DiskError`."""
         self._options = options or ClassicOptions()
@@ -181,19 +197,26 @@ class ClassicEngine:
         self._told: tuple[int, str] | None = None
         self._reader = StoredFiles(self._directory, lambda: self._extent)
         self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
+        self._row_log: RowLog | None = None
         if not locked:
             disk.lock(LOCK_NAME)
         try:
+            if facts is not None or REDO_NAME in disk.names():
+                self._row_log = RowLog(self, disk, self._options, facts)
             self._open()
         except BaseException:
+            if self._row_log is not None:
+                self._row_log.close()
             disk.close()
             raise
         if background:
             self.start()
 
     def start(self) -> None:
-        """Start the thread that purges by age and size."""
+        """Start the thread that purges by age and size, and those of tables."""
         self._worker.start()
+        if self._row_log is not None:
+            self._rows.start()
 
     # --- opening ---
 
@@ -214,6 +237,7 @@ class ClassicEngine:
         remove_spools(self._disk)
         self._xa = PreparedFiles(self._disk)
         if not self._index:
+            self._plan_rows(lambda _: False)
             self._begin_file(BinlogState(), ())
             log.info("Starting a new binlog from %s.", directory.name(self._current.number))
         else:
@@ -221,6 +245,25 @@ class ClassicEngine:
         self._xa.settle(self._has)
         for prepared in self._xa.by_xid.values():
             self._keep(prepared)
+        if self._row_log is not None:
+            self._row_log.begin(self._settle_rows)
+            self._rows = self._row_log.tables
+            self._snapshots = self._rows.snapshots
+
+    def _plan_rows(self, reaches: Reaches) -> None:
+        if self._row_log is not None:
+            self._row_log.plan(reaches)
+
+    def _settle_rows(self, rows: StoredTables) -> bool:
+        """Undo what the binlog does not have prepared. Returns whether the log got records."""
+        store = rows.store
+        unknown = [xid for xid in store.prepared if xid not in self._xa.by_xid]
+        for xid in unknown:
+            log.warning(
+                "the binlog does not know the prepared XA transaction %s: it is rolled back", xid
+            )
+            store.revive(store.prepared[xid])
+        return bool(unknown)
 
     def _has(self, commitment: Commitment) -> bool:
         place = commitment.place
@@ -253,6 +296,7 @@ class ClassicEngine:
 
     def _go_on(self) -> None:
         opened = survey(self._directory, self._index)
+        self._plan_rows(reaching(self._directory, opened))
         self._state = opened.state
         self._last_marker = opened.last_marker
         if opened.closed_by_mariadb:
@@ -362,13 +406,23 @@ class ClassicEngine:
         self._rotate_if_due()
         with self._lock:
             self._admit(age)
-            current = self._current
-            data = group_laid_out(payload, current.end, current.checksum_algorithm)
-            self._buffer += data
-            end = self._note_group(len(data), gtid)
-        if len(self._buffer) > _BUFFER_BYTES:
-            self._write_some()
+            end = self._put(payload, gtid)
+        self._write_if_much()
         return end
+
+    def _put(self, payload: bytes, gtid: Gtid) -> Position:
+        """A group, in memory. Under the append lock."""
+        current = self._current
+        data = group_laid_out(payload, current.end, current.checksum_algorithm)
+        self._buffer += data
+        return self._note_group(len(data), gtid)
+
+    def _write_if_much(self) -> None:
+        rows = self._row_log
+        # In front of groups with rows the redo log is synced, which is better left to a sync.
+        must_sync = rows is not None and rows.group_lsn > rows.redo.durable_lsn
+        if len(self._buffer) > (_BUFFER_MAX // 2 if must_sync else _BUFFER_BYTES):
+            self._write_some()
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
         self._rotate_if_due()
@@ -455,8 +509,8 @@ class ClassicEngine:
         self._soundness.wake()
         return end
 
-    def begin(self, *, bulk: bool = False) -> ClassicGroup:
-        return ClassicGroup(self)
+    def begin(self, *, bulk: bool = False, tables: JoinedTables | None = None) -> ClassicGroup:
+        return ClassicGroup(self, tables)
 
     def new_spool(self) -> Spool:
         """For an open group."""
@@ -477,6 +531,7 @@ class ClassicEngine:
         age: int | None,
         given_up: Callable[[], bool] = lambda: False,
         committing: PreparedFile | None = None,
+        step: TableStep | None = None,
     ) -> Position:
         """Append a group that may be too large for memory: it is copied into the file while all other appends wait.
 
@@ -484,9 +539,10 @@ class ClassicEngine:
         """
 
         def appended() -> Position:
+            self._admit_step(step)
             with self._writing, self._lock:
                 self._admit(age)
-                return self._copy(pieces, gtid, committing)
+                return self._copy(pieces, gtid, committing, step)
 
         self._rotate_if_due()
         return self._patiently(appended, given_up)
@@ -496,15 +552,25 @@ class ClassicEngine:
         pieces: Callable[[], Iterator[bytes]],
         gtid: Gtid,
         committing: PreparedFile | None,
+        step: TableStep | None,
     ) -> Position:
-        """Under the locks of writes and appends."""
+        """Under the locks of writes and appends.
+
+        With rows the last piece is written behind a sync of the redo log: until then the file has zeros there.
+        """
         self._write_out()
         current = self._current
-        begin = at = current.end
+        begin = at = last_at = current.end
+        last = b""
+        with_rows = step is not None and bool(step.record)
         if committing is not None:
             self._xa.note(committing, Commitment(Position(current.number, begin), gtid))
         try:
             for data in pieces_laid_out(pieces(), begin, current.checksum_algorithm):
+                if with_rows:
+                    current.file.pwrite(last, last_at)
+                    last, last_at = data, at
+                    data = bytes(len(data))
                 current.file.pwrite(data, at)
                 at += len(data)
         except BaseException as error:
@@ -515,8 +581,166 @@ class ClassicEngine:
                 if committing is not None:
                     self._xa.note(committing, None)
             raise
+        self._log_step(step, Position(current.number, at))
+        if with_rows:
+            assert self._row_log is not None
+            self._row_log.flush()
+            with self._failing():
+                current.file.pwrite(last, last_at)
         current.written = at
         return self._note_group(at - begin, gtid)
+
+    # --- tables ---
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether there is a redo log beside the binlog."""
+        return self._row_log is not None
+
+    @property
+    def tables(self) -> TableStore:
+        """The tables, of a store that has some."""
+        return self._rows.store
+
+    @property
+    def facts(self) -> FactTables:
+        """What the server itself keeps, as rows of tables."""
+        assert self._row_log is not None
+        return self._row_log.facts
+
+    def writer_of(self, tables: TableTransaction) -> JoinedWriter:
+        """See `TableEngine`."""
+        return JoinedWriter(self, tables)
+
+    @property
+    def piece_bytes(self) -> int:
+        """See `AppenderWithTables`."""
+        return _CACHE_BYTES
+
+    def append_with(
+        self, payload: bytes, gtid: Gtid, tables: JoinedTables, age: int | None = None
+    ) -> Position:
+        """As `append`, and the transaction of tables commits with the group."""
+        step = tables.ending()
+        self._wait_while_full()
+        self._rotate_if_due()
+        with self._lock:
+            self._admit_step(step)
+            self._admit(age)
+            end = self._put(payload, gtid)
+            self._log_step(step, end)
+        self._write_if_much()
+        return end
+
+    def append_change(
+        self,
+        payload: bytes,
+        gtid: Gtid,
+        table: int,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        age: int | None = None,
+    ) -> Position | None:
+        """See `TableEngine`."""
+        if len(payload) > _CACHE_BYTES:
+            return None
+        assert self._row_log is not None
+        store = self._rows.store
+        self._wait_while_full()
+        self._rotate_if_due()
+        with self._lock:
+            size = CHANGE_BYTES + len(key) + len(before or b"") + len(after or b"")
+            self._row_log.admit(STEP_BYTES + size)
+            self._admit(age)
+            with store.latch:
+                step = store.at_once(table, key, before, after)
+                if step is None:
+                    return None
+                end = self._put(payload, gtid)
+                self._log_step(step, end)
+        self._write_if_much()
+        return end
+
+    def _admit_step(self, step: TableStep | None) -> None:
+        """Wait for room for the end of a transaction. Under no lock but that of appends."""
+        if step is not None and step.record:
+            assert self._row_log is not None
+            with self._lock:
+                self._row_log.admit(STEP_BYTES)
+
+    def _log_step(self, step: TableStep | None, end: Position) -> None:
+        """End a transaction of tables with a group that ends there. Under the append lock."""
+        if step is None:
+            return
+        if step.record:
+            assert self._row_log is not None
+            self._row_log.log_with(step.record, end)
+        step.done()
+
+    @property
+    def next_sync(self) -> int:
+        """See `TableEngine`."""
+        assert self._row_log is not None
+        return self._row_log.redo.taken
+
+    def make_row_keeper(self) -> bool:
+        """See `TableEngine`. There is none yet."""
+        return False
+
+    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+        """See `TableEngine`."""
+        raise NotImplementedError("no other engine keeps rows here")
+
+    def finish_two_phase(self, decision: Decision) -> None:
+        """See `TableEngine`."""
+        raise NotImplementedError("no other engine keeps rows here")
+
+    def consistent_snapshot(self) -> tuple[ReadView, Position, BinlogState]:
+        """See `TableEngine`."""
+        with self._lock:
+            return self.tables.view(), self.written_end, self._state.copy()
+
+    @property
+    def rows_to_undo(self) -> int:
+        """See `IbbEngine`."""
+        return self._rows.undoer.rows
+
+    # --- for the redo log beside it: see `Beside` ---
+
+    @property
+    def append_lock(self) -> AppendLock:
+        """See `Beside`."""
+        return self._lock
+
+    @property
+    def write_lock(self) -> AppendLock:
+        """See `Beside`."""
+        return self._writing
+
+    @property
+    def appended_end(self) -> Position:
+        """See `Beside`."""
+        return Position(self._current.number, self._current.end)
+
+    @property
+    def is_pending(self) -> bool:
+        """See `Beside`."""
+        return self.written_end != self._extent.durable
+
+    @property
+    def why_stuck(self) -> DiskFull | None:
+        """See `Beside`."""
+        return self._full.error if self.is_pending else None
+
+    @property
+    def failed(self) -> bool:
+        """See `Beside`."""
+        return self._soundness.failed
+
+    def fail(self, error: StorageError) -> None:
+        """See `Beside`."""
+        self._soundness.fail(error)
 
     # --- durability ---
 
@@ -570,19 +794,26 @@ class ClassicEngine:
         with self._writing:
             self._write_out()
 
-    def _write_out(self) -> tuple[_Current, Position]:
-        """Hand what is in memory to the operating system. Returns the file, and the end of what was handed over. Under
-        the lock of writes.
+    def _write_out(self, *, sync_rows: bool = False) -> tuple[_Current, Position, int]:
+        """Hand what is in memory to the operating system. Returns the file, the end of what was handed over, and the
+        LSN of the redo log there. Under the lock of writes.
+
+        sync_rows: sync the redo log, also if no group needs that.
         """
+        rows = self._row_log
         with self._lock:
             self._soundness.require_sound()
             current, end, data = self._current, self.written_end, bytes(self._buffer)
+            lsn = 0 if rows is None else rows.redo.lsn
+            wanted = rows is not None and rows.group_lsn > rows.redo.durable_lsn
+        if rows is not None and (sync_rows or (data and wanted)):
+            rows.flush()
         if data:
             self._write(current.file, data, current.written)
             with self._lock:
                 del self._buffer[: len(data)]
                 current.written += len(data)
-        return current, end
+        return current, end, lsn
 
     def _write(self, file: File, data: bytes, offset: int) -> None:
         """Write; what fails but for room ends the store."""
@@ -611,7 +842,7 @@ class ClassicEngine:
         with self._lock:
             ended = list(self._ended)  # their groups are in front of the end that is written
         with self._writing:
-            current, end = self._write_out()
+            current, end, lsn = self._write_out(sync_rows=True)
         moves = end != self._extent.durable
         if moves:
             with self._failing(), self._fsyncs.measured():
@@ -619,11 +850,18 @@ class ClassicEngine:
             with self._extending:
                 self._extent = self._extent._replace(durable=end)
             self._group_commits += 1
+        if self._row_log is not None:
+            self._row_log.settled(lsn)
         for prepared in ended:
             with self._lock:
                 self._ended.remove(prepared)
             self._remove_prepared(prepared)
         return moves
+
+    def _all_settled(self) -> None:
+        """All groups with rows are durable. Behind a sync, under the locks of writes and appends."""
+        if self._row_log is not None:
+            self._row_log.all_settled()
 
     def _remove_prepared(self, prepared: PreparedFile) -> None:
         """A file that stays is found at the next start: its transaction is in the binlog."""
@@ -639,6 +877,7 @@ class ClassicEngine:
         """
         self._soundness.require_sound()
         self._sync()
+        self._all_settled()
         old = self._current
         number = self._directory.next_number(self._disk.names())
         try:
@@ -682,16 +921,31 @@ class ClassicEngine:
         with self._lock:
             return list(self._xa.by_xid)
 
-    def note_prepared(self, xid: Xid, spool: Spool) -> Position:
-        """Prepare the transaction of an open group: durable when it returns, as is all that was appended before."""
+    def note_prepared(
+        self, xid: Xid, spool: Spool, tables: JoinedTables | None = None, engines: int = 1
+    ) -> Position:
+        """Prepare the transaction of an open group: durable when it returns, as is all that was appended before.
+
+        Its rows are prepared first: the file decides.
+        """
+        rows = self._row_log
 
         def noted() -> Position:
+            if rows is not None and tables is not None:
+                with self._lock:
+                    rows.admit(SMALL_BYTES)
             with self._syncing, self._writing, self._lock:
                 self._soundness.require_sound()
                 if xid in self._xa.by_xid:
                     raise XaStateError(f"the XID {xid} is prepared already")
+                step = None
+                if rows is not None and tables is not None:
+                    step = tables.preparing(xid, engines)
+                    rows.log_tables(step.record)
                 self._sync()
                 self._keep(self._xa.add(xid, len(spool), spool.pieces()))
+                if step is not None:
+                    step.done()
                 return self.written_end
 
         end = self._patiently(noted)
@@ -712,7 +966,10 @@ class ClassicEngine:
             prepared.hold.release()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
+        step = None if self._row_log is None else self.tables.completing(xid)
+
         def appended() -> Position:
+            self._admit_step(step)
             with self._writing, self._lock:
                 prepared = self._prepared(xid)
                 self._xa.verify(prepared)
@@ -720,7 +977,7 @@ class ClassicEngine:
                 def pieces() -> Iterator[bytes]:
                     return itertools.chain([gtid_event], self._xa.pieces(prepared))
 
-                end = self._copy(pieces, gtid, prepared)
+                end = self._copy(pieces, gtid, prepared, step)
                 self._forget_prepared(prepared)
                 self._ended.append(prepared)
                 return end
@@ -729,7 +986,12 @@ class ClassicEngine:
         return self._patiently(appended)
 
     def rollback_prepared(self, xid: Xid) -> Position:
+        rows = self._row_log
+        trx = None if rows is None else self.tables.prepared.get(xid)
+        step = None if rows is None else self.tables.reviving(xid)
+
         def ended() -> Position:
+            self._admit_step(step)
             with self._syncing, self._writing, self._lock:
                 prepared = self._prepared(xid)
                 self._sync()
@@ -737,9 +999,14 @@ class ClassicEngine:
                     self._xa.remove(prepared)
                     self._disk.fsync_dir()
                 self._forget_prepared(prepared)
+                if rows is not None and step is not None:
+                    rows.log_tables(step.record)
+                    step.done()
                 return self.written_end
 
         end = self._patiently(ended)
+        if trx is not None:
+            self.tables.roll_back(trx)
         self._soundness.wake()
         return end
 
@@ -788,6 +1055,7 @@ class ClassicEngine:
                 if only_if_empty and not is_empty:
                     raise BinlogHasGtids("there are GTIDs in the binlog")
                 self._sync()
+                self._all_settled()
                 self.references.close(is_empty=is_empty)
                 try:
                     self._start_anew(begin)
@@ -971,9 +1239,13 @@ class ClassicEngine:
                 log.warning("Binary log %r is not purged because %s", kept, plan.why)
         return _LIMITS_S if limits else None
 
-    def step(self) -> None:
-        """Do one round of the background work."""
+    def step(self) -> bool:
+        """Do one round of the background work. Returns whether there are rows to undo."""
         self._worker.step()
+        if self._row_log is None:
+            return False
+        self._snapshots.worker.step()
+        return self._rows.undo_step()
 
     @property
     def max_binlog_size_min(self) -> int:
@@ -1101,7 +1373,9 @@ class ClassicEngine:
     @property
     def has_room(self) -> bool:
         return self._soundness.failed or (
-            self._full.error is None and len(self._buffer) <= _BUFFER_MAX // 2
+            self._full.error is None
+            and len(self._buffer) <= _BUFFER_MAX // 2
+            and (self._row_log is None or self._row_log.has_room)
         )
 
     @property
@@ -1119,16 +1393,23 @@ class ClassicEngine:
                 self._patiently(self.write_log_once, given_up)
             except (WaitGivenUp, StoreFailed):
                 return self.has_room
+            if self._row_log is not None and not self._row_log.has_room:
+                if given_up():
+                    return False
+                self._row_log.relieve()
         return True
 
     def never_wait_in(self, thread: int) -> None:
         self._never_wait = thread
+        if self._row_log is not None:
+            self._row_log.never_wait_in(thread)
 
     def counters(self) -> Mapping[str, int]:
         return {
             "Binlog_bytes_written": self._bytes_written,
             "Binlog_commits": self._commits,
             "Binlog_group_commits": self._group_commits,
+            **({} if self._row_log is None else self._row_log.counters()),
         }
 
     def stalled(self) -> list[Stalled]:
@@ -1139,24 +1420,31 @@ class ClassicEngine:
         if self._worker.failure:
             since = now - self._worker.failing_since
             found.append(Stalled(self._worker.name, since, self._worker.failure))
-        return found
+        return found if self._row_log is None else [*found, *self._rows.stalled()]
 
     def purge_held(self) -> PurgeHeld | None:
         return self._held
 
     def fsync_times(self) -> Mapping[str, Durations]:
-        return {"binlog": self._fsyncs}
+        found = {"binlog": self._fsyncs}
+        return found if self._row_log is None else {"redo": self._row_log.redo.fsyncs, **found}
 
     def stop_waiting(self) -> None:
         self._full.close()
+        if self._row_log is not None:
+            self._row_log.stop_waiting()
 
     def close(self) -> None:
-        self._full.close()
+        self.stop_waiting()
+        if self._row_log is not None:
+            self._rows.close()
         self._worker.stop()
         try:
             if not self._soundness.failed:
                 try:
                     self.sync()
+                    if self._row_log is not None:
+                        self._row_log.finish()
                 except (WaitGivenUp, DiskError) as error:
                     log.error("the binlog was not closed in order: %s", error)
                 else:
@@ -1164,6 +1452,8 @@ class ClassicEngine:
                         self._finish()
         finally:
             self._current.file.close()
+            if self._row_log is not None:
+                self._row_log.close()
             self._disk.close()
 
     def _finish(self) -> None:
@@ -1185,8 +1475,9 @@ def _clear_flag(file: File) -> None:
 class ClassicGroup:
     """See `GroupWriter`. Its events wait in two lists beside the binlog, and are copied into it at the commit."""
 
-    def __init__(self, engine: ClassicEngine) -> None:
+    def __init__(self, engine: ClassicEngine, tables: JoinedTables | None = None) -> None:
         self._engine = engine
+        self._tables = tables
         self._transactional = engine.new_spool()
         self._statement = engine.new_spool()
         self._hold: Pin | None = None
@@ -1226,10 +1517,14 @@ class ClassicGroup:
             )
 
         size = len(gtid_event) + len(self._statement) + len(self._transactional)
-        if size <= _CACHE_BYTES:
+        tables = self._tables
+        if size > _CACHE_BYTES:
+            step = None if tables is None else tables.ending()
+            end = self._engine.append_pieces(pieces, gtid, age, lambda: self._given_up, step=step)
+        elif tables is None:
             end = self._engine.append(b"".join(pieces()), gtid, age)
         else:
-            end = self._engine.append_pieces(pieces, gtid, age, lambda: self._given_up)
+            end = self._engine.append_with(b"".join(pieces()), gtid, tables, age)
         self.rollback()
         return end
 
@@ -1237,7 +1532,7 @@ class ClassicGroup:
         self._require_open()
         if len(self._statement):
             raise ValueError("an XA transaction has no statement list: spill into one list only")
-        end = self._engine.note_prepared(xid, self._transactional)
+        end = self._engine.note_prepared(xid, self._transactional, self._tables, engines)
         self.rollback()
         return end
 
@@ -1257,4 +1552,5 @@ class ClassicGroup:
             raise RuntimeError("this group was committed, prepared or rolled back")
 
 
-_ENGINE: type[BinlogEngine] = ClassicEngine  # mypy checks the interface here, before a caller does
+_ENGINE: type[BinlogEngine] = ClassicEngine  # mypy checks the interfaces here, before a caller does
+_TABLES: type[TableEngine] = ClassicEngine

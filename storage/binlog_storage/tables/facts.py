@@ -39,6 +39,7 @@ from typing import Any, Final, NamedTuple
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import FILE_KEYS, OFFLINE_KEY, StateStore
 from binlog_storage.errors import CorruptTables, DiskFull, WaitGivenUp
+from binlog_storage.redo.reader import Reaches
 from binlog_storage.tables.rebuild import Rebuild
 from binlog_storage.tables.records import CHANGE_BYTES, SMALL_BYTES
 from binlog_storage.tables.rows import CATALOG, Memory, table_key
@@ -238,10 +239,10 @@ class OfflineFacts(_Facts):
     The directory is the caller's, who has its lock.
     """
 
-    def __init__(self, disk: Disk) -> None:
-        """Raises `CorruptRedo`, `CorruptTables`, `NotAStore`, `DiskError`."""
+    def __init__(self, disk: Disk, reaches: Reaches | None = None) -> None:
+        """`reaches`: see `RedoReader.replay`. Raises `CorruptRedo`, `CorruptTables`, `NotAStore`, `DiskError`."""
         tables = Rebuild()
-        tables.load_as_it_is(disk)
+        tables.load_as_it_is(disk, reaches)
         super().__init__(tables.memory)
         self.has_tables = any(number not in _OWN for number in tables.memory.tables)
         """Whether there are tables of users, too."""

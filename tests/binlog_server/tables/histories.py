@@ -1072,7 +1072,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
 
     def _open(self, files: Images) -> tuple[Found, dict[str, Content]]:
         disk = MemoryDisk(files)
-        engine = open_engine(disk, self._options)
+        engine = open_engine(disk, OPTIONS)
         found = Found.of(engine)
         while engine.rows_to_undo:
             engine._rows.undoer.step()
@@ -1086,7 +1086,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
         assert found.prepared or not len(engine.tables.locks), "something is locked for ever"
         engine.sync()
         disk.crash()
-        again = open_engine(disk, self._options)
+        again = open_engine(disk, OPTIONS)
         assert Found.of(again) == found, "another start finds less"
         completed: dict[str, Content] = {}
         if found.prepared:
@@ -1098,7 +1098,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
             assert not again.tables.open, "somebody is left behind the end of all that was prepared"
             again.sync()
             disk.crash()
-            last = Found.of(open_engine(disk, self._options))
+            last = Found.of(open_engine(disk, OPTIONS))
             assert (last.content, last.prepared) == (completed[xid], frozenset())
         return found, completed
 

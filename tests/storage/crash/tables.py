@@ -17,7 +17,10 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Xid
 from binlog_storage.errors import DuplicateKey, LockWaitTimeout, StorageError, UnknownTable
 from binlog_storage.tables import snapshot
@@ -26,17 +29,32 @@ from binlog_storage.tables.store import TableTransaction
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import Violation, quiet
-from tests.storage.crash.history import OPTIONS, open_engine
+from tests.storage.crash.history import OPTIONS
+from tests.storage.crash.history import open_engine as open_ibb
 from tests.storage.crash.recorder import Mark, RecordingDisk
 from tests.storage.crash.states import CrashState, Images, crash_points
 from tests.storage.crash.variants import Limits
 from tests.storage.groups import events, gtid_event
 
 T = TypeVar("T")
+Options = StoreOptions | ClassicOptions
+AnyEngine = IbbEngine | ClassicEngine
 Rows = dict[tuple[int, bytes], bytes]
 DOMAIN = 7
 KEYS = [b"key %d" % n for n in range(10)]
 MORE = 99  # a table that only the checks use
+
+
+CLASSIC = ClassicOptions(
+    max_binlog_size=16384, innodb_log_file_size=256 << 10, slave_connections_needed_for_purge=0
+)
+
+
+def open_engine(disk: Disk, options: Options) -> AnyEngine:
+    """As the server opens it, without threads."""
+    if isinstance(options, StoreOptions):
+        return open_ibb(disk, options)
+    return ClassicEngine(disk, options, facts=StateStore(disk), clock=lambda: 1e9)
 
 
 class Stand(NamedTuple):
@@ -75,7 +93,7 @@ class TableHistory:
         stands: after each step that commits or prepares; number 0 is the empty store.
     """
 
-    def __init__(self, options: StoreOptions, wrap: Callable[[Disk], Disk] | None) -> None:
+    def __init__(self, options: Options, wrap: Callable[[Disk], Disk] | None) -> None:
         self.disk = RecordingDisk(MemoryDisk())
         self.options = options
         self._wrapped = wrap(self.disk) if wrap else self.disk
@@ -208,6 +226,14 @@ class TableHistory:
         with mock.patch.object(snapshot, "write", slowly):
             self.engine._snapshots.make()
 
+    def checkpoint(self) -> None:
+        """In traditional files that is what a new one begins with."""
+        if isinstance(self.engine, IbbEngine):
+            self.engine.checkpoint()
+        else:
+            self.engine.flush()
+            self.disk.mark("told", len(self.stands) - 1)
+
     def restart(self) -> None:
         """Clean: what is open is undone by the next start, sooner or later."""
         self.engine.close()
@@ -229,7 +255,7 @@ def played(
     steps: int,
     *,
     wrap: Callable[[Disk], Disk] | None = None,
-    options: StoreOptions = OPTIONS,
+    options: Options = OPTIONS,
 ) -> TableHistory:
     """A random history."""
     history = TableHistory(options, wrap)
@@ -245,10 +271,13 @@ def played(
 
 
 def commits_and_snapshots(
-    rng: random.Random, *, wrap: Callable[[Disk], Disk] | None = None
+    rng: random.Random,
+    *,
+    wrap: Callable[[Disk], Disk] | None = None,
+    options: Options = OPTIONS,
 ) -> TableHistory:
     """A short history, of which nearly all states can be opened."""
-    history = TableHistory(OPTIONS, wrap)
+    history = TableHistory(options, wrap)
     first = history.begin()
     history.create(first, 1)
     history.commit(first, None)
@@ -279,7 +308,7 @@ def _step(history: TableHistory, rng: random.Random) -> None:
     if what < 0.10:
         history.sync()
     elif what < 0.13:
-        history.engine.checkpoint()
+        history.checkpoint()
     elif what < 0.18:
         history.snapshot(lambda: _change_any(history, rng))
     elif what < 0.20:
@@ -332,7 +361,7 @@ class StatesChecker(ABC, Generic[T]):
     A mark `begun` says that step n may be found from here on, `told` that none before it may.
     """
 
-    def __init__(self, disk: RecordingDisk, options: StoreOptions, rng: random.Random) -> None:
+    def __init__(self, disk: RecordingDisk, options: Options, rng: random.Random) -> None:
         self._disk = disk
         self._options = options
         self._rng = rng
@@ -434,7 +463,7 @@ class TableChecker(StatesChecker[tuple[Rows, int, frozenset[Xid]]]):
         return found
 
     def _goes_on(
-        self, disk: MemoryDisk, engine: IbbEngine, found: tuple[Rows, int, frozenset[Xid]]
+        self, disk: MemoryDisk, engine: AnyEngine, found: tuple[Rows, int, frozenset[Xid]]
     ) -> None:
         rows, _, prepared = found
         assert {trx.xid for trx in engine.tables.open.values()} == prepared, "somebody is left"
@@ -471,7 +500,7 @@ class TableChecker(StatesChecker[tuple[Rows, int, frozenset[Xid]]]):
         assert not len(again.tables.locks)
 
 
-def look(engine: IbbEngine) -> tuple[Rows, int, frozenset[Xid]]:
+def look(engine: AnyEngine) -> tuple[Rows, int, frozenset[Xid]]:
     """What is committed, and prepared."""
     tables = engine.tables
     rows = {

@@ -185,7 +185,7 @@ def test_a_user_xa_that_is_not_prepared_everywhere() -> None:
 def prepared_by_a_client(engine: IbbEngine, others: list[Other], *, tables: bool = True) -> None:
     t = engine.tables.begin()
     t.put(T, b"a", b"1")
-    group = engine.writer_of(t).begin() if tables else engine.begin()
+    group = engine._appender.begin(tables=t if tables else None)
     group.spill(events(300, "data"))
     engine.prepare_two_phase(group, USER, others)
 

@@ -1,0 +1,251 @@
+"""Tables beside a traditional binlog: rows and groups of one step, whatever a crash leaves of the two logs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.classic.opening import reaching_as_it_is
+from binlog_storage.classic.row_log import RowLog
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.state import StateStore
+from binlog_storage.engine import Position, Xid
+from binlog_storage.errors import CorruptRedo, DiskFull
+from binlog_storage.redo.format import REDO_NAME, tables_record
+from binlog_storage.redo.log import RedoLog
+from binlog_storage.tables.facts import OfflineFacts
+from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.storage.crash.check import Violation
+from tests.storage.crash.tables import CLASSIC, TableChecker, commits_and_snapshots, played
+from tests.storage.groups import events, group, gtid_event
+
+HISTORIES = 2
+STATES = 80
+T = 1
+
+
+@pytest.mark.parametrize("number", range(HISTORIES))
+def test_random(number: int, rng: random.Random) -> None:
+    checker = TableChecker(played(rng, 80, options=CLASSIC), rng)
+    checker.run(STATES)
+    assert checker.states >= STATES // 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", range(20))
+def test_random_in_full(number: int, rng: random.Random) -> None:
+    checker = TableChecker(played(rng, 300, options=CLASSIC), rng)
+    checker.run(2000)
+    assert checker.states >= 1000
+
+
+def test_commits_and_snapshots(rng: random.Random) -> None:
+    checker = TableChecker(commits_and_snapshots(rng, options=CLASSIC), rng)
+    checker.run(STATES)
+
+
+# --- the same, of stores with a mistake ---
+
+
+def no_place(self: RowLog, record: bytes, end: Position) -> None:
+    self._append(tables_record(record))
+    self._noted, self._placed_lsn = end, self.redo.lsn
+
+
+_replay = RedoLog.replay
+PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "no place is noted": lambda: mock.patch.object(RowLog, "_append_behind", no_place),
+    "groups are written before the redo log is synced": lambda: mock.patch.object(
+        RowLog, "flush", lambda self: self.redo.write()
+    ),
+    "no place is asked for": lambda: mock.patch.object(
+        RedoLog, "replay", lambda self, take=None, _=None: _replay(self, take)
+    ),
+    "what is prepared and unknown stays": lambda: mock.patch.object(
+        ClassicEngine, "_settle_rows", return_value=False
+    ),
+    "RESET MASTER leaves places": lambda: mock.patch.object(RowLog, "all_settled"),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_planted(plant: str) -> None:
+    with PLANTS[plant]():
+        for seed in range(10):
+            rng = random.Random(seed)
+            try:
+                TableChecker(played(rng, 120, options=CLASSIC), rng).run(STATES)
+            except (Violation, CorruptRedo):
+                return
+    pytest.fail("it was not found")
+
+
+# --- one matter each ---
+
+
+def opened(disk: MemoryDisk, **more: int) -> ClassicEngine:
+    options = replace(CLASSIC, **more)  # type: ignore[arg-type]
+    return ClassicEngine(disk, options, facts=StateStore(disk), clock=lambda: 1e9)
+
+
+def with_table(disk: MemoryDisk, **more: int) -> ClassicEngine:
+    engine = opened(disk, **more)
+    t = engine.tables.begin()
+    t.create_table(T, b"definition")
+    t.commit()
+    engine.sync()
+    return engine
+
+
+def put(engine: ClassicEngine, key: bytes, seq_no: int, size: int = 200) -> None:
+    t = engine.tables.begin()
+    t.put(T, key, b"%d" % seq_no)
+    gtid = Gtid(0, 1, seq_no)
+    caches = Transaction(engine.writer_of(t))
+    caches.write(events(size, str(seq_no)))
+    caches.commit(gtid_event(gtid), gtid)
+
+
+def rows(engine: ClassicEngine) -> dict[bytes, bytes]:
+    return dict(engine.tables.scan(T))
+
+
+def test_a_group_commit_has_two_syncs() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    syncs: list[str] = []
+    disk.fault = lambda kind, name: syncs.append(name) if kind == "sync" else None
+    for n in range(1, 6):
+        put(engine, b"%d" % n, n)
+    engine.sync()
+    assert syncs == [REDO_NAME, "binlog.000001"]
+
+
+@pytest.mark.parametrize("size", [200, 3 << 20])
+def test_what_the_binlog_has_lost_is_undone_in_the_background(size: int) -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk, max_binlog_size=1 << 24)
+    put(engine, b"a", 1)
+    engine.sync()
+    put(engine, b"a", 2, size)
+    put(engine, b"b", 3)
+    engine._row_log.write()  # type: ignore[union-attr]
+    left = disk.contents()
+    left["binlog.000001"] = left["binlog.000001"][: engine.durable_end.offset]
+    with closing(opened(MemoryDisk(left), undo_at_start=0)) as engine:
+        assert rows(engine) == {b"a": b"1"}
+        assert engine.binlog_state().has(Gtid(0, 1, 1))
+        assert engine.rows_to_undo == 1  # the log ends behind it
+        while engine.step():
+            pass
+        assert not engine.tables.open
+
+
+def test_a_binlog_that_has_lost_what_was_durable_is_refused() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    begin = engine.appended_end.offset
+    for n in range(1, 4):
+        put(engine, b"%d" % n, n)
+        engine.sync()
+    disk.crash()
+    left = disk.contents()
+    left["binlog.000001"] = left["binlog.000001"][:begin]
+    disk = MemoryDisk(left)
+    with pytest.raises(
+        CorruptRedo, match=r"does not reach up to offset .* innodb_force_recovery=6"
+    ):
+        opened(disk)
+    assert disk.contents() == left
+    with closing(opened(disk, innodb_force_recovery=6)) as engine:
+        assert rows(engine) == {b"1": b"1", b"2": b"2", b"3": b"3"}
+    with closing(opened(disk)) as engine:
+        assert len(rows(engine)) == 3
+
+
+def test_facts_are_behind_the_groups_in_front_of_them() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    engine.append(*group(Gtid(0, 1, 1), 200))
+    engine.facts.set("lease/one", 1)
+    assert engine.durable_end == engine.written_end
+    engine.append(*group(Gtid(0, 1, 2), 200))
+    engine.facts._log({"lease/two": 2})
+    engine._row_log.write()  # type: ignore[union-attr]
+    left = disk.contents()
+    offline = OfflineFacts(MemoryDisk(left), reaching_as_it_is(MemoryDisk(left), "binlog"))
+    with closing(opened(MemoryDisk(left))) as engine:
+        for facts in (engine.facts, offline):
+            assert facts.items("lease/") == [("lease/one", 1)]
+
+
+def test_facts_on_a_full_disk() -> None:
+    disk = MemoryDisk()
+    engine = opened(disk)
+    engine.sync()
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "write" and name.startswith("binlog.0"):
+            raise DiskFull("no room (injected)")
+
+    disk.fault = fault
+    engine.facts.set("account/a", 1)  # the redo log has its room
+    engine.append(*group(Gtid(0, 1, 1), 200))
+    engine._note_full(DiskFull("no room"), engine._full.tries)
+    with pytest.raises(DiskFull):
+        engine.facts.set("account/b", 2)
+    disk.fault = None
+    engine._full.freed()
+    engine.sync()
+    engine.facts.set("account/b", 3)
+    engine.close()
+    with closing(opened(MemoryDisk(disk.contents()))) as engine:
+        assert engine.facts.items("account/") == [("account/a", 1), ("account/b", 3)]
+
+
+def test_a_log_that_is_too_small_for_a_transaction_is_used_again_and_again() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    t = engine.tables.begin()
+    for n in range(400):
+        t.put(T, b"%d" % n, bytes(2000))
+    gtid = Gtid(0, 1, 1)
+    caches = Transaction(engine.writer_of(t))
+    caches.write(events(200, "all"))
+    caches.commit(gtid_event(gtid), gtid)
+    engine.sync()
+    disk.crash()
+    with closing(opened(disk)) as engine:
+        assert len(rows(engine)) == 400
+
+
+def test_xa_over_restarts() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    for name in (b"one", b"two"):
+        t = engine.tables.begin()
+        t.put(T, name, name)
+        caches = Transaction(engine.writer_of(t))
+        caches.write(events(300, "xa"))
+        caches.prepare(Xid(1, name))
+    disk.crash()
+    engine = opened(disk)
+    assert engine.prepared() == list(engine.tables.prepared) == [Xid(1, b"one"), Xid(1, b"two")]
+    assert rows(engine) == {}
+    gtid = Gtid(0, 1, 1)
+    engine.commit_prepared(Xid(1, b"one"), gtid_event(gtid), gtid)
+    engine.rollback_prepared(Xid(1, b"two"))
+    engine.sync()
+    for _ in range(2):
+        assert rows(engine) == {b"one": b"one"}
+        assert not engine.tables.open
+        disk.crash()
+        engine = opened(disk)
