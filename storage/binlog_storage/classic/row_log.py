@@ -52,8 +52,9 @@ from binlog_storage.redo.format import (
 )
 from binlog_storage.redo.log import FIRST_LSN, AppendLock, RedoLog
 from binlog_storage.redo.reader import Reaches
-from binlog_storage.tables.facts import FactTables
+from binlog_storage.tables.facts import FactTables, binlog_has_begun, binlog_will_begin
 from binlog_storage.tables.rebuild import Rebuild
+from binlog_storage.tables.store import TableStep
 
 _RESERVE: Final = 64 << 10  # of the log, for small records of steps that cannot wait any more
 _SOFT_PART: Final = 1 / 8  # `has_room` is false with less of the log left
@@ -305,9 +306,26 @@ class RowLog:
 
     def all_settled(self) -> None:
         """Note durably that the binlog reaches all places. Behind a sync, under the locks of writes and appends."""
+        self._noted = None  # RESET MASTER may follow, and then the same places again
         with self._checkpointing:
             if self._placed_lsn > self.redo.checkpoint.lsn:
                 self._checkpoint(self.redo.durable_lsn)
+
+    # --- RESET MASTER; under the same locks ---
+
+    def will_begin(self) -> None:
+        """The binlog is to begin anew; its new first file has a name already, durably."""
+        self._log_now(binlog_will_begin(self.tables.store))
+
+    def has_begun(self, *, begun: bool) -> None:
+        """It has, or else it has not; durable then, and only then the new first file may be deleted."""
+        self._log_now(binlog_has_begun(self.tables.store, begun=begun))
+
+    def _log_now(self, step: TableStep | None) -> None:
+        if step is not None:
+            self.log_tables(step.record)
+            step.done()
+            self.flush()
 
     def _checkpoint(self, lsn: int, tables: TablesFrom | None = None) -> None:
         try:

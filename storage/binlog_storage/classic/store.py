@@ -198,6 +198,7 @@ class ClassicEngine:
         self._reader = StoredFiles(self._directory, lambda: self._extent)
         self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
         self._row_log: RowLog | None = None
+        self._has_begun = True  # a RESET MASTER, if one was at work
         if not locked:
             disk.lock(LOCK_NAME)
         try:
@@ -249,6 +250,10 @@ class ClassicEngine:
             self._row_log.begin(self._settle_rows)
             self._rows = self._row_log.tables
             self._snapshots = self._rows.snapshots
+            with self._lock:
+                self._row_log.has_begun(begun=self._has_begun)
+            if not self._has_begun:
+                self._disk.unlink(self._directory.reset_name)
 
     def _plan_rows(self, reaches: Reaches) -> None:
         if self._row_log is not None:
@@ -279,7 +284,9 @@ class ClassicEngine:
         if directory.reset_name not in names:
             return
         if self._index and directory.name(self._index[-1]) in names:
-            self._disk.unlink(directory.reset_name)  # it had not begun
+            self._has_begun = False
+            if self._row_log is None:
+                self._disk.unlink(directory.reset_name)
             return
         if not self._index:
             self._index = [directory.next_number(names)]
@@ -1075,12 +1082,18 @@ class ClassicEngine:
         number = directory.next_number(
             directory.name(n) for n in others if n not in set(self._index)
         )
+        rows = self._row_log
+        if rows is not None:
+            rows.has_begun(begun=False)
         with contextlib.suppress(FileMissing):
             disk.unlink(directory.reset_name)
         checkpoint, self._checkpoint = self._checkpoint, None
         try:
             file, end = self._new_file(directory.reset_name, number, state, self._description())
             try:
+                if rows is not None:
+                    disk.fsync_dir()
+                    rows.will_begin()
                 with self._indexing:
                     directory.note(self._index)
                     directory.write_index([])  # from now on it is the new one
@@ -1108,6 +1121,8 @@ class ClassicEngine:
         self._state, self._last_marker = state, None
         with self._extending:
             self._enter(number, file, end, (number,))
+        if rows is not None:
+            rows.has_begun(begun=True)
 
     def purge_to(self, file_no: int) -> PurgePlan:
         name = self._directory.name(self._known(file_no))

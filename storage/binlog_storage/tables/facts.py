@@ -7,7 +7,8 @@ number  table      keys
 17      leases     lease/NAME, slot/SERVER_ID/ACCOUNT, ended_slot/...
 18      upstreams  relay:NAME, relay_stopped:NAME, relay_followed:NAME ...
 19      server     all others
-20      binlog     age: how often the binlog has begun anew, 8 bytes
+20      binlog     age: how often the binlog has begun anew, 8 bytes; next age: that of a traditional one, which is
+                   about to
 21      breaks     of the state: the number of a file, 8 bytes; see `binlog.state_breaks`
 ======  =========  ==============================================================
 
@@ -73,6 +74,7 @@ _BINLOG_DEFINITION: Final = b"\0binlog"
 _BREAKS_DEFINITION: Final = b"\0breaks"
 _FILE_BYTES: Final = 8
 _AGE_KEY: Final = b"age"
+_NEXT_AGE_KEY: Final = b"next age"
 _AGE_BYTES: Final = 8
 _TEXT: Final = ("utf-8", "surrogatepass")  # of keys: a client's name may be no UTF-8
 TAKEN_KEY: Final = "taken"  # the last that was taken from the file
@@ -93,6 +95,33 @@ def binlog_begins(tables: TableStore) -> TableStep | None:
     for number in breaks_of(tables):
         changes[BREAKS, number.to_bytes(_FILE_BYTES)] = None
     return tables.whole(changes) if changes else None
+
+
+def binlog_will_begin(tables: TableStore) -> TableStep | None:
+    """What is to be durable before a binlog in files of its own begins anew: its next age. None for nothing.
+
+    Whether it has begun, the files say: `binlog_has_begun`. Under the append lock, as that.
+    """
+    if LEASES not in tables.memory.tables:
+        return None
+    changes: dict[tuple[int, bytes], bytes | None] = {}
+    if BINLOG not in tables.memory.tables:
+        changes[CATALOG, table_key(BINLOG)] = _BINLOG_DEFINITION
+    changes[BINLOG, _NEXT_AGE_KEY] = (_age(tables.memory) + 1).to_bytes(_AGE_BYTES, "little")
+    return tables.whole(changes)
+
+
+def binlog_has_begun(tables: TableStore, *, begun: bool) -> TableStep | None:
+    """The binlog that was to begin anew has, or has not. None if there was none."""
+    if BINLOG not in tables.memory.tables:
+        return None
+    age = tables.newest(BINLOG, _NEXT_AGE_KEY)
+    if age is None:
+        return None
+    changes: dict[tuple[int, bytes], bytes | None] = {(BINLOG, _NEXT_AGE_KEY): None}
+    if begun:
+        changes[BINLOG, _AGE_KEY] = age
+    return tables.whole(changes)
 
 
 def breaks_of(tables: TableStore) -> list[int]:

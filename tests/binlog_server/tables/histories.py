@@ -21,8 +21,6 @@ from binlog_protocol.connection.commands import Query
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import parse_column_count, parse_error, parse_ok, parse_row
-from binlog_storage.binlog.options import StoreOptions
-from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.tables.locks import LockRequest
 from binlog_storage.tables.rows import Resource, Trx
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -56,11 +54,11 @@ from tests.binlog_server.tables.model import (
 )
 from tests.binlog_server.tables.replay import Replay
 from tests.storage.crash.check import Violation
-from tests.storage.crash.history import OPTIONS, open_engine
+from tests.storage.crash.history import OPTIONS
 from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.crash.states import Images
-from tests.storage.crash.tables import StatesChecker
-from tests.storage.groups import gtid_event, read_all
+from tests.storage.crash.tables import AnyEngine, Options, StatesChecker, checkpoint, open_engine
+from tests.storage.groups import begin_event, read_all
 
 SESSIONS: Final = 3
 PATIENT_S: Final = 1000
@@ -160,10 +158,10 @@ class History:
     """
 
     def __init__(
-        self, rng: random.Random, *, options: StoreOptions = OPTIONS, resets: bool = True
+        self, rng: random.Random, *, options: Options = OPTIONS, resets: bool = True
     ) -> None:
         self._rng = rng
-        self._options = options
+        self.options = options
         self._resets = resets
         self.disk = RecordingDisk(MemoryDisk())
         self.counts: dict[str, int] = {}
@@ -174,10 +172,10 @@ class History:
         self._xids = 0
         self._admin: Client
         self.lab: Lab
-        self.engine: IbbEngine
+        self.engine: AnyEngine
 
     async def __aenter__(self) -> History:
-        self.engine = open_engine(self.disk, self._options)
+        self.engine = open_engine(self.disk, self.options)
         self.lab = Lab(self.engine, users={**WITH_ROOT, **ROOT}, local_tables=True)
         await self.lab.__aenter__()
         self._admin = await self.lab.root()
@@ -256,7 +254,9 @@ class History:
         elif what < 0.51:
             await self._change(talk, self._any_definition())
         elif what < 0.52:
-            self._store(rng.choice((self.engine.checkpoint, self._snapshot, self.engine.step)))
+            self._store(
+                rng.choice((lambda: checkpoint(self.engine), self._snapshot, self.engine.step))
+            )
         elif what < 0.53:
             await self._go(talk)
         elif what < 0.54:
@@ -980,13 +980,13 @@ def _differs(change: Change, found: Outcome, answer: Answer) -> str | None:
     return None
 
 
-def end_prepared(engine: IbbEngine, xids: Iterable[str]) -> None:
+def end_prepared(engine: AnyEngine, xids: Iterable[str]) -> None:
     """Commit these, which are prepared."""
     for xid in engine.prepared():
         if xid.gtrid.decode() in xids:
             last = engine.binlog_state().last(0)
             gtid = Gtid(0, 1, 1 if last is None else last.seq_no + 1)
-            engine.commit_prepared(xid, gtid_event(gtid), gtid)
+            engine.commit_prepared(xid, begin_event(gtid), gtid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1000,7 +1000,7 @@ class Found:
     prepared: frozenset[str]
 
     @classmethod
-    def of(cls, engine: IbbEngine) -> Found:
+    def of(cls, engine: AnyEngine) -> Found:
         tables = HeldTables(engine)
         content: Content = {}
         database = tables.databases.get(DATABASE)
@@ -1067,12 +1067,12 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
     what is prepared there brings its rows when it is committed."""
 
     def __init__(self, history: History, rng: random.Random) -> None:
-        super().__init__(history.disk, OPTIONS, rng)
+        super().__init__(history.disk, history.options, rng)
         self._stands = history.model.stands
 
     def _open(self, files: Images) -> tuple[Found, dict[str, Content]]:
         disk = MemoryDisk(files)
-        engine = open_engine(disk, OPTIONS)
+        engine = open_engine(disk, self._options)
         found = Found.of(engine)
         while engine.rows_to_undo:
             engine._rows.undoer.step()
@@ -1086,7 +1086,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
         assert found.prepared or not len(engine.tables.locks), "something is locked for ever"
         engine.sync()
         disk.crash()
-        again = open_engine(disk, OPTIONS)
+        again = open_engine(disk, self._options)
         assert Found.of(again) == found, "another start finds less"
         completed: dict[str, Content] = {}
         if found.prepared:
@@ -1098,7 +1098,7 @@ class SqlChecker(StatesChecker[tuple[Found, dict[str, Content]]]):
             assert not again.tables.open, "somebody is left behind the end of all that was prepared"
             again.sync()
             disk.crash()
-            last = Found.of(open_engine(disk, OPTIONS))
+            last = Found.of(open_engine(disk, self._options))
             assert (last.content, last.prepared) == (completed[xid], frozenset())
         return found, completed
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.binlog_server.lab import within
 from tests.binlog_server.tables.histories import History, SqlChecker
+from tests.storage.crash.history import OPTIONS
+from tests.storage.crash.tables import CLASSIC
 
 HISTORIES = 2
 STEPS = 70
@@ -27,6 +29,15 @@ async def test_histories(seed: int) -> None:
     assert checker.states >= STATES // 2
 
 
+async def test_a_history_beside_a_traditional_binlog() -> None:
+    rng = random.Random(1)
+    async with History(rng, options=CLASSIC) as history:
+        await within(history.play(STEPS // 2), 120)
+    checker = SqlChecker(history, rng)
+    checker.run(STATES)
+    assert checker.states >= STATES // 2
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("number", range(100))
@@ -36,7 +47,7 @@ async def test_random_in_full(number: int, rng: random.Random) -> None:
         seed = rng.getrandbits(32)
         print(f"seed {seed}")
         own = random.Random(seed)
-        async with History(own) as history:
+        async with History(own, options=own.choice((OPTIONS, CLASSIC))) as history:
             await within(history.play(2 * STEPS), 600)
         if not at % 4:
             SqlChecker(history, own).run(4 * STATES)

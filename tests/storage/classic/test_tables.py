@@ -9,21 +9,24 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
-from binlog_storage.errors import CorruptRedo, DiskFull
+from binlog_storage.errors import CorruptRedo, DiskFull, WaitGivenUp
 from binlog_storage.redo.format import REDO_NAME, tables_record
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import Violation
+from tests.storage.crash.recorder import RecordingDisk
+from tests.storage.crash.states import crash_points
 from tests.storage.crash.tables import CLASSIC, TableChecker, commits_and_snapshots, played
+from tests.storage.crash.variants import Limits
 from tests.storage.groups import events, group, gtid_event
 
 HISTORIES = 2
@@ -249,3 +252,49 @@ def test_xa_over_restarts() -> None:
         assert not engine.tables.open
         disk.crash()
         engine = opened(disk)
+
+
+def test_slots_go_with_the_binlog_that_they_refer_to(rng: random.Random) -> None:
+    """Whatever a power cut leaves of RESET MASTER: the new binlog has the new age, the old one the old age."""
+    disk = RecordingDisk(MemoryDisk())
+    engine = ClassicEngine(disk, CLASSIC, facts=StateStore(disk), clock=lambda: 1e9)
+    engine.facts.set("lease/one", 1)
+    engine.append(*group(Gtid(0, 1, 7), 200))
+    engine.sync()
+    begin = len(disk.trace)
+    engine.reset(BinlogState([Gtid(0, 1, 99)]))
+    assert engine.facts.binlog_age == 1
+    engine.close()
+    found = set()
+    for point, states in enumerate(crash_points(disk, Limits(per_point=12), rng)):
+        for state in states if point >= begin else ():
+            left = MemoryDisk(state.files)
+            for _ in range(2):
+                with closing(opened(left)) as again:
+                    last = again.binlog_state().last(0)
+                    assert last is not None
+                    found.add((last.seq_no, again.facts.binlog_age))
+                    assert not any(name.endswith(".reset") for name in left.names())
+                left = MemoryDisk(left.contents())
+    assert found == {(7, 0), (99, 1)}
+
+
+def test_a_reset_without_room_leaves_the_age() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    engine.facts.set("lease/one", 1)
+
+    def fault(kind: str, name: str) -> None:
+        if kind in ("write", "create") and name.startswith("binlog.index"):
+            raise DiskFull("no room (injected)")
+
+    disk.fault = fault
+    with pytest.raises(WaitGivenUp):
+        engine.reset(given_up=lambda: True)
+    disk.fault = None
+    assert engine.facts.binlog_age == 0
+    with closing(opened(MemoryDisk(disk.contents()))) as again:
+        assert again.facts.binlog_age == 0
+    engine._full.freed()
+    engine.reset()
+    assert engine.facts.binlog_age == 1

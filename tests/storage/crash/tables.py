@@ -57,6 +57,14 @@ def open_engine(disk: Disk, options: Options) -> AnyEngine:
     return ClassicEngine(disk, options, facts=StateStore(disk), clock=lambda: 1e9)
 
 
+def checkpoint(engine: AnyEngine) -> None:
+    """Traditional files have one when a new one begins: all is durable then."""
+    if isinstance(engine, IbbEngine):
+        engine.checkpoint()
+    else:
+        engine.flush()
+
+
 class Stand(NamedTuple):
     """What a store holds: rows, the last number in the binlog, prepared transactions with the rows that they bring."""
 
@@ -226,14 +234,6 @@ class TableHistory:
         with mock.patch.object(snapshot, "write", slowly):
             self.engine._snapshots.make()
 
-    def checkpoint(self) -> None:
-        """In traditional files that is what a new one begins with."""
-        if isinstance(self.engine, IbbEngine):
-            self.engine.checkpoint()
-        else:
-            self.engine.flush()
-            self.disk.mark("told", len(self.stands) - 1)
-
     def restart(self) -> None:
         """Clean: what is open is undone by the next start, sooner or later."""
         self.engine.close()
@@ -308,7 +308,7 @@ def _step(history: TableHistory, rng: random.Random) -> None:
     if what < 0.10:
         history.sync()
     elif what < 0.13:
-        history.checkpoint()
+        checkpoint(history.engine)
     elif what < 0.18:
         history.snapshot(lambda: _change_any(history, rng))
     elif what < 0.20:
