@@ -48,6 +48,7 @@ from sqlglot import exp
 
 from binlog_server.queries import functions, moments, types, values
 from binlog_server.queries.aggregates import AGGREGATES, OF_NUMBERS, Aggregate, group_concat
+from binlog_server.queries.catalog import TableDefinition
 from binlog_server.queries.constant_rows import Constant, ConstantRows
 from binlog_server.queries.like import like_matches
 from binlog_server.queries.parsing import (
@@ -55,11 +56,14 @@ from binlog_server.queries.parsing import (
     Question,
     constant_node,
     named_query,
+    question_of,
     system_variable,
 )
 from binlog_server.queries.plain import Plain, called, watched_as
+from binlog_server.queries.printing import kept_tree
 from binlog_server.queries.running import (
     ChangePlan,
+    Checks,
     Joined,
     Output,
     Plan,
@@ -203,6 +207,26 @@ class _NamedQuery:
 def bind_change(question: Question, session: Asker, catalog: Catalog) -> ChangePlan:
     """The plan of an INSERT, UPDATE or DELETE. Raises `ServerError`."""
     return _Binder(question, session, catalog).change(question.tree)
+
+
+def bind_checks(
+    checks: Sequence[tuple[str, str]], table: TableDefinition, session: Asker
+) -> Checks:
+    """CHECKs of a table, each a name and a printed expression, over rows of it. Raises `ServerError`."""
+    scope = Names()
+    names = [column.name for column in table.definitions]
+    scope.sources.append(Source(table.name, table.schema, names, list(table.columns), lambda: ()))
+    scope.current.append([None] * len(names))
+    found = Checks(scope.current)
+    for name, text in checks:
+        tree = kept_tree(text)
+        binder = _Binder(question_of(tree, text), session, _no_table)
+        found.terms.append((name, binder._term(tree, scope, "CHECK")))
+    return found
+
+
+def _no_table(schema: str | None, name: str) -> Any:
+    raise NotSupportedYet("a table in an expression of a table")
 
 
 def changed_table(question: Question) -> tuple[str | None, str]:

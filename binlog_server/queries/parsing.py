@@ -264,6 +264,27 @@ def question(text: str) -> Question:
     return replace(_read(tree, text), into=tuple(into))
 
 
+def expression(text: str, nodes_max: int) -> Any:
+    """The tree of an expression alone. Raises as `question`."""
+    found = _tree(f"SELECT {text}", nodes_max)
+    parts = [
+        name for name, part in found.args.items() if part and name not in ("expressions", "kind")
+    ]
+    if not isinstance(found, exp.Select) or parts or len(found.expressions) != 1:
+        raise SqlSyntaxError(text[:_NEAR_CHARS])
+    for node, _ in _nodes(found):
+        if isinstance(node, exp.Query) and node is not found:
+            raise NotSupportedYet("a subquery in an expression of a table")
+        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter | exp.Alias):
+            raise NotSupportedYet("variables in an expression of a table")
+    return found.expressions[0]
+
+
+def question_of(tree: Any, text: str) -> Question:
+    """What is asked of an expression alone. Raises `NotSupportedYet`."""
+    return _read(tree, text)
+
+
 def change(text: str, hold: Callable[[int], None] = lambda size: None) -> Question:
     """Parse an INSERT, REPLACE, UPDATE or DELETE, as `question`.
 

@@ -87,6 +87,23 @@ class ChangePlan:
 
 
 @dataclass(slots=True)
+class Checks:
+    """CHECKs of a table: terms over the row that stands in `current[0]`, by their names."""
+
+    current: list[Row]
+    terms: list[tuple[str, Term]] = field(default_factory=list)
+
+    def failed(self, row: Row) -> str | None:
+        """The name of the first one that is false for a row."""
+        self.current[0] = row
+        for name, term in self.terms:
+            value = term.value()
+            if value is not None and not values.is_true(value, term.kind):
+                return name
+        return None
+
+
+@dataclass(slots=True)
 class Joined:
     """A source of a FROM. `on` are its conditions; with `is_left` a row of NULL stands for none that fits."""
 

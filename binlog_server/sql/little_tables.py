@@ -7,7 +7,7 @@ the server's state, and gives a function that makes the rows in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ from binlog_protocol.errors import (
     UnknownSchemaTable,
 )
 from binlog_protocol.events.collation_names import collation_name
-from binlog_protocol.tables.definition import KeyKind
+from binlog_protocol.tables.definition import KeyKind, StoredTable
 from binlog_protocol.wire.results import Column
 
 from binlog_server.accounts.privileges import CREATE_USER, OF_TABLES, SINGLE, USAGE
@@ -311,6 +311,15 @@ def _statistics(session: SqlSession, of: TableDefinition) -> Made:
     return rows
 
 
+def _constraints(table: StoredTable) -> Iterator[tuple[str, str]]:
+    """The name and kind of each constraint."""
+    for key in table.keys:
+        if key.is_unique:
+            yield key.name, "PRIMARY KEY" if key.kind is KeyKind.PRIMARY else "UNIQUE"
+    for name, _ in table.checks:
+        yield name, "CHECK"
+
+
 def _table_constraints(session: SqlSession, of: TableDefinition) -> Made:
     held = _held_tables(session)
 
@@ -319,14 +328,13 @@ def _table_constraints(session: SqlSession, of: TableDefinition) -> Made:
             of.row(
                 constraint_catalog="def",
                 constraint_schema=table.database,
-                constraint_name=key.name,
+                constraint_name=name,
                 table_schema=table.database,
                 table_name=table.name,
-                constraint_type="PRIMARY KEY" if key.kind is KeyKind.PRIMARY else "UNIQUE",
+                constraint_type=kind,
             )
             for table in held
-            for key in table.definition.keys
-            if key.is_unique
+            for name, kind in _constraints(table.definition)
         ]
 
     return rows
@@ -364,10 +372,11 @@ def _check_constraints(session: SqlSession, of: TableDefinition) -> Made:
             constraint_schema=table.database,
             table_name=table.name,
             constraint_name=name,
-            level="Column",
+            level="Column" if name in places else "Table",
             check_clause=expression,
         )
         for table in held
+        for places in [{column.name for column in table.definition.columns}]
         for name, expression in table.definition.checks
     ]
 

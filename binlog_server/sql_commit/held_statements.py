@@ -58,7 +58,15 @@ from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
 from binlog_server.tables import held
 from binlog_server.tables.alteration import AlteredTable, CopiedRows, read_alteration
 from binlog_server.tables.cells import normal_default, require_on_update
-from binlog_server.tables.changes import STRICT, Changer, NotReplayed, Outcome, duplicate
+from binlog_server.tables.changes import (
+    STRICT,
+    Changer,
+    NotReplayed,
+    Outcome,
+    checks_of,
+    duplicate,
+    require_checks,
+)
 from binlog_server.tables.definitions import (
     SQLITE,
     Creation,
@@ -84,6 +92,7 @@ if TYPE_CHECKING:
     from binlog_storage.tables.store import LockWait, ReadView, TableTransaction
 
     from binlog_server.queries.parsing import Question
+    from binlog_server.queries.running import Checks
     from binlog_server.queries.terms import Asker
     from binlog_server.sql.sql_session import SqlSession
     from binlog_server.sql.view import ResultSet
@@ -457,6 +466,11 @@ class ChangeJob:
         finally:
             self._undo()
 
+    def _checks(self) -> Checks | None:
+        if self.logging.conditions & RowsFlags.NO_CHECK_CONSTRAINT_CHECKS:
+            return None
+        return checks_of(self.table, self.asker)
+
     def _undo(self) -> None:
         self.events.rollback_to(self._in_events)
         self.events.release(self._in_events)
@@ -488,6 +502,7 @@ class ChangeJob:
             self.question.lock,
             self.since,
             is_text=self.text_form is not None,
+            checks=self._checks() if self.question.tree.key in ("insert", "update") else None,
         )
         made = {
             "insert": changer.inserted,
@@ -858,6 +873,8 @@ def alter_table(
         count = 0
         if made.keeps_rows:
             new = HeldTable(old.number, made.table)
+            if made.has_new_checks:
+                _require_all(new, trx.scan(old.number), asker)
             held.redefine_table(trx, old, new)
             if new.definition.auto_increment != old.definition.auto_increment:
                 _count_on(tables, new, trx.scan(new.number))
@@ -890,13 +907,25 @@ def _copied(records: int, job: DdlJob) -> bytes:
     return b"Records: %d  Duplicates: 0  Warnings: %d" % (records, warnings)
 
 
+def _require_all(table: HeldTable, rows: Iterator[tuple[bytes, bytes]], asker: Asker) -> None:
+    """Raises `CheckFailed` (4025) if a CHECK of the table is false for one of the rows."""
+    checks, shown = checks_of(table, asker), Shown(table, asker.local)
+    if checks is not None:
+        for _, raw in rows:
+            asker.budget.tick()
+            require_checks(table, checks, shown.row(raw))
+
+
 def _convert(
     trx: TableTransaction, conversion: CopiedRows, those: Iterator[tuple[bytes, bytes]]
 ) -> int:
     """Insert the rows of a table into the one that it becomes. Returns how many. Raises `ServerError`."""
     new, count = conversion.new, 0
+    checks, shown = checks_of(new, conversion.asker), Shown(new, conversion.asker.local)
     for raw in conversion.rows(those):
         count += 1
+        if checks is not None:
+            require_checks(new, checks, shown.row(raw))
         try:
             insert_row(trx, new, row_of(new, raw))
         except KeyTaken as taken:
@@ -1125,6 +1154,7 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
     )
     for column in made.table.columns:
         require_on_update(column)
+    checks_of(HeldTable(0, made.table), asker)  # so that what cannot be computed is not made
     if made.replaces:
         require_on(session, "DROP", name)
     return create_table(tables, made)
@@ -1155,6 +1185,7 @@ def _alter_job(session: SqlSession, tables: HeldTables, ddl: Ddl, text: str) -> 
         made = read_alteration(text, default, old, normal)
         for column in made.table.columns:
             require_on_update(column)
+        checks_of(HeldTable(0, made.table), asker)
         new_name = TableName(made.table.database, made.table.name)
         if new_name != name:
             _require_rename(session, name, new_name)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from binlog_protocol.errors import (
     CannotDropAllColumns,
     CannotDropColumn,
+    CannotDropConstraint,
     CannotDropKey,
     ColumnTruncated,
     DuplicateColumn,
@@ -48,6 +49,7 @@ from binlog_server.tables.definitions import (
     Parts,
     SaidOptions,
     charset_text,
+    check_text,
     column_text,
     key_text,
     known_collation,
@@ -124,6 +126,11 @@ class AlteredTable:
         )
 
     @property
+    def has_new_checks(self) -> bool:
+        """Whether a row may not be as a CHECK wants it."""
+        return not set(self.table.own_checks) <= set(self.old.own_checks)
+
+    @property
     def copies(self) -> bool:
         """Whether MariaDB would say that it has copied the rows: values become others."""
         old, new = self.old.columns, self.table.columns
@@ -157,6 +164,8 @@ class _AlterReader(DefinitionReader):
         self._keys = list(old.keys)
         self._new_keys: list[tuple[KeyKind, str, list[tuple[str, int]]]] = []
         self._checks = list(old.checks)
+        self._said_checks: list[tuple[str, str]] = []
+        self._constraints: set[str] = set()
         self._options = SaidOptions(comment=old.comment, first_number=0, engine=old.engine)
         self._is_converted = self._is_about_keys = False
         self._name = TableName(old.database, old.name)
@@ -213,7 +222,7 @@ class _AlterReader(DefinitionReader):
         self.name()
         found = self._key_named(name)
         if verb == "DROP":
-            self._drop_key(name, optional=optional)
+            self._drop_key(name, CannotDropKey(name), optional=optional)
         elif found is not None and not is_again:
             if not optional:
                 raise DuplicateKeyName(name)
@@ -221,7 +230,7 @@ class _AlterReader(DefinitionReader):
             return self._result()
         else:
             if found is not None:
-                self._drop_key(name, optional=False)
+                self._drop_key(name, CannotDropKey(name), optional=False)
             self._new_keys.append((kind, name, self.key_columns()))
         while self.accept("ALGORITHM") or self.accept("LOCK"):
             self.sign("=")
@@ -295,6 +304,7 @@ class _AlterReader(DefinitionReader):
         parts = Parts()
         self.column(parts, self._options.of(self._old.collation), self._normal)
         self._checks += parts.checks
+        self._said_checks += parts.said_checks
         for kind, name, named in parts.keys:
             self._new_keys.append((kind, name, named))
         (column,) = parts.columns
@@ -323,6 +333,7 @@ class _AlterReader(DefinitionReader):
         if was is None:
             self._unknown(name, optional=optional)
             return
+        self._require_unchecked(was.column.name)
         self._forget_check(was.column.name)
         was_name = was.column.name
         was.column = made.column
@@ -355,12 +366,16 @@ class _AlterReader(DefinitionReader):
 
     def _drop(self) -> None:
         if self.accept("PRIMARY", "KEY"):
-            self._drop_key(PRIMARY, optional=False)
+            self._drop_key(PRIMARY, CannotDropKey(PRIMARY), optional=False)
             return
         if self.word() in ("KEY", "INDEX", "CONSTRAINT"):
+            is_constraint = self.word() == "CONSTRAINT"
             self.at += 1
             optional = self.accept("IF", "EXISTS")
-            self._drop_key(self.identifier(), optional=optional)
+            name = self.identifier()
+            if not (is_constraint and self._drop_check(name)):
+                missing = (CannotDropConstraint if is_constraint else CannotDropKey)(name)
+                self._drop_key(name, missing, optional=optional)
             return
         is_column = self.accept("COLUMN")
         if not is_column and self.word() in ("FOREIGN", "PARTITION", "PERIOD", "SYSTEM"):
@@ -376,9 +391,26 @@ class _AlterReader(DefinitionReader):
                 raise missing
             self._notes.append(missing)
             return
+        self._require_unchecked(found.column.name)
         self._forget_check(found.column.name)
         self._columns.remove(found)
         self._clauses.append(f"DROP COLUMN {quoted_name(found.column.name)}")
+
+    def _drop_check(self, name: str) -> bool:
+        """Drop the CHECK of that name that is of no column; False if there is none."""
+        own = {column.name for column in self._old.columns}
+        for check in self._checks:
+            if check[0].lower() == name.lower() and check[0] not in own:
+                self._checks.remove(check)
+                self._clauses.append(f"DROP CONSTRAINT {quoted_name(check[0])}")
+                return True
+        return False
+
+    def _require_unchecked(self, column: str) -> None:
+        """Raises `NotSupportedYet` for a column that a CHECK names, or that has one."""
+        for name, text in self._old.own_checks:
+            if name == column or quoted_name(column) in text:
+                raise NotSupportedYet(f"ALTER TABLE of the column {column}, which is in a CHECK")
 
     def _rename(self) -> None:
         if self.accept("COLUMN"):
@@ -390,6 +422,7 @@ class _AlterReader(DefinitionReader):
             if found is None:
                 self._unknown(name, optional=optional)
                 return
+            self._require_unchecked(found.column.name)
             if json_check(found.column.name) in self._checks:
                 self._forget_check(found.column.name)
                 self._checks.append(json_check(new))
@@ -464,6 +497,10 @@ class _AlterReader(DefinitionReader):
         else:
             self.at = at
             self.key(parts)
+        if parts.said_checks:
+            self._said_checks += parts.said_checks
+            self._constraints |= parts.constraints
+            return
         ((kind, name, named),) = parts.keys
         if name and self._key_named(name) is not None and kind is not KeyKind.PRIMARY:
             if not optional:
@@ -472,10 +509,9 @@ class _AlterReader(DefinitionReader):
             return
         self._new_keys.append((kind, name, named))
 
-    def _drop_key(self, name: str, *, optional: bool) -> None:
+    def _drop_key(self, name: str, missing: ServerError, *, optional: bool) -> None:
         found = self._key_named(name)
         if found is None:
-            missing = CannotDropKey(name)
             if not optional:
                 raise missing
             self._notes.append(missing)
@@ -512,6 +548,7 @@ class _AlterReader(DefinitionReader):
         self._options.charset, self._options.collation = None, collation
         for one in self._columns:
             if one.source is not None and one.column.type.is_text:
+                self._require_unchecked(one.column.name)
                 one.column = _converted(one.column, collation)
         self._clauses.append(
             f"CONVERT TO CHARACTER SET {charset_of(collation)} COLLATE {collation_name(collation)}"
@@ -521,7 +558,12 @@ class _AlterReader(DefinitionReader):
 
     def _made(self) -> StoredTable:
         old = self._old
-        parts = Parts([one.column for one in self._columns], checks=self._checks)
+        parts = Parts(
+            [one.column for one in self._columns],
+            self._checks,
+            self._said_checks,
+            self._constraints,
+        )
         names = {one.source: one.column.name for one in self._columns if one.source is not None}
         new = {one.column.name.lower() for one in self._columns if one.source is None}
         for key in self._keys:
@@ -550,6 +592,11 @@ class _AlterReader(DefinitionReader):
         for key in table.keys:
             if key.name not in said:
                 self._clauses.append(f"ADD {key_text(key, table)}")
+        before = {name for name, _ in old.checks}
+        own = {column.name for column in table.columns}
+        for check in table.checks:
+            if check[0] not in before and check[0] not in own:
+                self._clauses.append(f"ADD {check_text(check)}")
         for made, clause in self._defined:
             head, _, tail = self._clauses[clause].partition("\0")
             column = table.columns[self._columns.index(made)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import (
     AutoIncrementUsedUp,
+    CheckFailed,
     ColumnNotNull,
     ColumnTwice,
     DivisionByZero,
@@ -33,7 +34,7 @@ from binlog_storage.errors import LockWaitTimeout
 from binlog_storage.tables.locks import Mode
 
 from binlog_server.queries import values
-from binlog_server.queries.running import ChangePlan
+from binlog_server.queries.running import ChangePlan, Checks
 from binlog_server.queries.terms import Asker, LockWish, Term, constant
 from binlog_server.tables.cells import Cells, entry_text, implicit_default
 from binlog_server.tables.held import HeldTable, HeldTables
@@ -130,6 +131,7 @@ class Changer:
     since: ReadView | None = None
     is_text: bool = False
     first_number: int | None = None
+    checks: Checks | None = None
     outcome: Outcome = field(default_factory=Outcome)
     returned: list[Sequence[Any]] = field(default_factory=list)
     _unused: list[int] = field(default_factory=list)  # numbers of rows that were not inserted
@@ -163,6 +165,10 @@ class Changer:
             self._number = None
             made = self._new_values(terms, number, generate, unnamed)
             row = row_of(table, table.format.row(made))
+            if not self._passes(row.raw):
+                self._give_back()
+                outcome.duplicates += 1
+                continue
             self._newest.require_unchanged(table, row.key)
             if is_replacing:
                 changes = self._replace(row)
@@ -236,6 +242,17 @@ class Changer:
             raise error
         self.session.warn(error)
 
+    def _passes(self, raw: bytes) -> bool:
+        """Whether a row is as its CHECKs want it. Raises `CheckFailed` (4025) if not, but with IGNORE."""
+        if self.checks is None:
+            return True
+        try:
+            require_checks(self.table, self.checks, self._shown.row(raw))
+        except ServerError as error:
+            self._pass(error)
+            return False
+        return True
+
     @property
     def _ignores(self) -> bool:
         return "IGNORE" in self.modifiers
@@ -295,6 +312,9 @@ class Changer:
             outcome.matched += 1
             outcome.duplicates += self._ignores
             self._return(other)
+            return
+        if not self._passes(after.raw):
+            outcome.duplicates += 1
             return
         try:
             update_row(trx, table, before, after, Mode.EXCLUSIVE)
@@ -433,6 +453,9 @@ class Changer:
             if after.key != key:
                 self._newest.require_unchanged(table, after.key)
             if after.raw == row:
+                self.outcome.matched += 1
+                return None
+            if not self._passes(after.raw):
                 self.outcome.matched += 1
                 return None
             try:
@@ -598,6 +621,26 @@ class Changer:
     def _duplicate(self, row: Row, key: StoredKey) -> ServerError:
         """1062 for a row that has the key of another one."""
         return duplicate(self.table, self._shown, row.raw, key)
+
+
+def require_checks(table: HeldTable, checks: Checks, row: Sequence[Any]) -> None:
+    """Raises `CheckFailed` (4025) for a row for which one is false."""
+    failed = checks.failed(row)
+    if failed is not None:
+        definition = table.definition
+        is_of_column = any(column.name == failed for column in definition.columns)
+        name = f"{definition.name}.{failed}" if is_of_column else failed
+        raise CheckFailed(name, definition.database, definition.name)
+
+
+def checks_of(table: HeldTable, session: Asker) -> Checks | None:
+    """The CHECKs of a table, bound to rows of it; None without any. In a thread: they are parsed."""
+    checks = table.definition.own_checks
+    if not checks:
+        return None
+    from binlog_server.queries.binding import bind_checks  # with sqlglot
+
+    return bind_checks(checks, table.declared, session)
 
 
 def duplicate(table: HeldTable, shown: Shown, raw: bytes, key: StoredKey) -> ServerError:

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from binlog_protocol.errors import (
     CollationMismatch,
+    DuplicateConstraintName,
+    FunctionNotAllowed,
     MultiplePrimaryKeys,
     NoSuchKeyColumn,
     NotSupportedYet,
@@ -102,7 +104,6 @@ _KEY_WORDS: Final = {
 }  # fmt: skip
 _NO_KEYS: Final = {
     "FOREIGN": "FOREIGN KEY, as no row is looked up in another table: declare a KEY over the columns instead",
-    "CHECK": "CHECK, an expression that is to be computed for each row",
     "FULLTEXT": "FULLTEXT KEY, as MATCH is not here: declare a KEY over the beginning of the column, or none",
     "SPATIAL": "SPATIAL KEY, as there is no geometry here",
 }
@@ -224,6 +225,9 @@ class Parts:
 
     columns: list[StoredColumn] = field(default_factory=list)
     checks: list[tuple[str, str]] = field(default_factory=list)
+    said_checks: list[tuple[str, str]] = field(default_factory=list)
+    """Those that are not printed yet: the name of the column or constraint, or none; and what was said."""
+    constraints: set[str] = field(default_factory=set)
     keys: list[tuple[KeyKind, str, list[tuple[str, int]]]] = field(default_factory=list)
 
 
@@ -392,6 +396,10 @@ class DefinitionReader(TokenReader):
         if self.accept("CONSTRAINT") and self.word() not in _KEYS:
             constraint = self.identifier()
         kind, name = KeyKind.PLAIN, ""
+        if self.accept("CHECK"):
+            parts.said_checks.append((constraint, self._bracketed()))
+            parts.constraints.add(constraint)
+            return
         if self.accept("PRIMARY", "KEY"):
             kind, name = KeyKind.PRIMARY, PRIMARY
         elif self.accept("UNIQUE"):
@@ -521,20 +529,36 @@ class DefinitionReader(TokenReader):
         elif self.accept("COLLATE"):
             column.collation = _collation_of_any(self._name_or_text())
         elif self.word() == "CHECK":
-            self._json_check(column, parts)
+            self._check(column, parts)
         else:
             word = self.word()
             raise NotSupportedYet(_NO_ATTRIBUTES.get(word, f"{self.shown()} of a column"))
 
-    def _json_check(self, column: _Column, parts: Parts) -> None:
-        """CHECK (json_valid(`column`)), as SHOW CREATE TABLE prints it of a JSON column."""
-        at = self.at
+    def _check(self, column: _Column, parts: Parts) -> None:
+        """CHECK of a column, which is the last of what it has."""
         self.at += 1
-        is_json = self.sign("(") and self.accept("JSON_VALID") and self.sign("(")
-        if not (is_json and self.identifier() == column.name and self.sign(")") and self.sign(")")):
-            self.at = at
-            raise NotSupportedYet(_NO_KEYS["CHECK"])
-        parts.checks.append(json_check(column.name))
+        said = self._bracketed()
+        if not self._is_end_of_element() and self.word() not in ("FIRST", "AFTER"):
+            raise NotUnderstood(self.shown())
+        json = json_check(column.name)
+        if json in parts.checks:  # of the type
+            parts.checks.remove(json)
+        if said.replace(" ", "").lower() == json[1].replace(" ", "").lower():
+            parts.checks.append(json)
+        else:
+            parts.said_checks.append((column.name, said))
+
+    def _bracketed(self) -> str:
+        """The text in the brackets that are next, without comments."""
+        begin = self.at
+        self.expect("(")
+        self._skip_brackets()
+        said, end = "", self.tokens[begin].end
+        for token in self.tokens[begin + 1 : self.at - 1]:
+            raw = quoted_name(token.text) if token.kind is TokenKind.QUOTED else token.text
+            said += " " * (token.end - len(raw) > end) + raw
+            end = token.end
+        return said.strip(" ")
 
     def default(self) -> str:
         """A literal, as it is written but for signs and TRUE; `current_timestamp(n)`. Also in brackets."""
@@ -703,14 +727,51 @@ def made_table(
         taken.add(key_name.lower())
         keys.append(StoredKey(key_name, kind, tuple(found)))
     columns = tuple(parts.columns)
-    checks = tuple(dict.fromkeys(parts.checks))
     ordered = in_order(keys, columns)
+    checks = _all_checks(parts)
     table = StoredTable(
         name.database, name.table, columns, ordered, collation, engine, comment, checks
     )
     if engine in DIRECT_ENGINES:
         _require_engine_takes(table)
     return table
+
+
+def _all_checks(parts: Parts) -> tuple[tuple[str, str], ...]:
+    """The CHECKs of a table: those of columns in their order, then the others. Raises `ServerError`."""
+    found = list(dict.fromkeys(parts.checks))
+    if not parts.said_checks and not found:
+        return ()
+    names = [column.name for column in parts.columns]
+    places = {name: at for at, name in enumerate(names)}
+    taken = {name.lower() for name, _ in (*found, *parts.said_checks)}
+    number = 0
+    for given, said in parts.said_checks:
+        from binlog_server.queries.printing import printed  # with sqlglot
+
+        name = given
+        while not name or (not given and name.lower() in taken):
+            number += 1
+            name = f"CONSTRAINT_{number}"
+        taken.add(name.lower())
+        found.append((name, printed(said, names, name)))
+    _check_distinct_names(found)
+    for name in parts.constraints.intersection(places):
+        raise NotSupportedYet(f"a CHECK that is called {name}, as a column is")
+    auto = next((column.name for column in parts.columns if column.is_auto_increment), None)
+    if auto is not None:
+        for _, text in found:
+            if quoted_name(auto) in text:
+                raise FunctionNotAllowed("AUTO_INCREMENT", "CHECK", auto)
+    return tuple(sorted(found, key=lambda check: places.get(check[0], len(places))))
+
+
+def _check_distinct_names(checks: Sequence[tuple[str, str]]) -> None:
+    seen: set[str] = set()
+    for name, _ in checks:
+        if name.lower() in seen:
+            raise DuplicateConstraintName(name)
+        seen.add(name.lower())
 
 
 def in_order(keys: Sequence[StoredKey], columns: Sequence[StoredColumn]) -> tuple[StoredKey, ...]:
@@ -764,6 +825,8 @@ def create_text(
     OR REPLACE."""
     lines = [f"  {column_text(column, table)}" for column in table.columns]
     lines += [f"  {key_text(key, table)}" for key in table.keys]
+    names = {column.name for column in table.columns}
+    lines += [f"  {check_text(check)}" for check in table.checks if check[0] not in names]
     number = f" AUTO_INCREMENT={next_number}" if next_number > 1 else ""
     comment = f" COMMENT={quoted_text(table.comment)}" if table.comment else ""
     name = f"{quoted_name(table.database)}." * database + quoted_name(table.name)
@@ -786,6 +849,11 @@ def key_text(key: StoredKey, table: StoredTable) -> str:
     )
     name = "" if key.kind is KeyKind.PRIMARY else f" {quoted_name(key.name)}"
     return f"{_KEY_WORDS[key.kind]}{name} ({named})"
+
+
+def check_text(check: tuple[str, str]) -> str:
+    """A CHECK that is of no column."""
+    return f"CONSTRAINT {quoted_name(check[0])} CHECK ({check[1]})"
 
 
 def charset_text(collation: int) -> str:
@@ -811,8 +879,9 @@ def column_text(column: StoredColumn, table: StoredTable, *, whole: bool = False
         text += " AUTO_INCREMENT"
     if column.comment:
         text += f" COMMENT {quoted_text(column.comment)}"
-    if table.is_json(column):
-        text += f" CHECK ({json_check(column.name)[1]})"
+    check = table.check_of(column)
+    if check is not None:
+        text += f" CHECK ({check})"
     return text
 
 

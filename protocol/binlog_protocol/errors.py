@@ -254,6 +254,9 @@ CannotDropAllColumns = ErrorKind(
 # ER_CANT_DROP_FIELD_OR_KEY
 CannotDropColumn = ErrorKind(1091, "Can't DROP COLUMN `{name}`; check that it exists", "42000")
 CannotDropKey = ErrorKind(1091, "Can't DROP INDEX `{name}`; check that it exists", "42000")
+CannotDropConstraint = ErrorKind(
+    1091, "Can't DROP CONSTRAINT `{name}`; check that it exists", "42000"
+)
 # ER_NO_SUCH_THREAD
 UnknownThread = ErrorKind(1094, "Unknown thread id: {connection_id}")
 # ER_KILL_DENIED_ERROR
@@ -707,6 +710,8 @@ ReadOnlyTransaction = ErrorKind(
 )
 # ER_INTERNAL_ERROR: a mistake of the server's own
 InternalError = ErrorKind(1815, "Internal error: {text}")
+# ER_DUP_CONSTRAINT_NAME
+DuplicateConstraintName = ErrorKind(1826, "Duplicate CHECK constraint name '{name}'")
 # ER_DUP_INDEX: a note
 DuplicateIndex = ErrorKind(
     1831,
@@ -717,6 +722,10 @@ MalformedPacket = ErrorKind(1835, "Malformed communication packet")
 # ER_DATA_OVERFLOW: a warning
 DataOverflow = ErrorKind(
     1916, "Got overflow when converting '{value}' to {kind}. Value truncated", "22003"
+)
+# ER_GENERATED_COLUMN_FUNCTION_IS_NOT_ALLOWED
+FunctionNotAllowed = ErrorKind(
+    1901, "Function or expression '{function}' cannot be used in the {clause} clause of `{name}`"
 )
 # ER_CONNECTION_KILLED: by KILL, while a statement was being answered
 ConnectionKilled = ErrorKind(1927, "Connection was killed", "70100", fatal=True)

@@ -475,3 +475,64 @@ REPLACE INTO u3 VALUES ('STRASSE','A')
 CREATE DATABASE ud CHARACTER SET utf8mb3 COLLATE uca1400_ai_ci
 SHOW CREATE DATABASE ud
 DROP DATABASE ud
+
+USE shop
+CREATE TABLE ck (id INT PRIMARY KEY, a INT CHECK (a > 0), b INT NOT NULL DEFAULT 3 COMMENT 'x' CHECK (b > a), c VARCHAR(20), CONSTRAINT foo CHECK (b < 50), CHECK (a<>5), CHECK(c LIKE 'x%'), UNIQUE(a))
+SHOW CREATE TABLE ck
+INSERT INTO ck VALUES (1,0,3,'x')
+INSERT INTO ck VALUES (1,4,3,'x')
+INSERT INTO ck VALUES (1,1,60,'x')
+INSERT INTO ck VALUES (1,5,6,'x')
+INSERT INTO ck VALUES (1,1,3,'y')
+INSERT INTO ck VALUES (1,1,3,'x'),(2,2,3,'xx'),(3,NULL,3,NULL)
+INSERT INTO ck VALUES (1,0,3,'x')
+INSERT INTO ck VALUES (4,6,7,'x'),(5,-1,7,'x')
+SELECT * FROM ck ORDER BY id
+INSERT IGNORE INTO ck VALUES (6,6,7,'x'),(5,-1,7,'x'),(7,7,70,'x'),(8,8,9,'x')
+SELECT * FROM ck ORDER BY id
+UPDATE ck SET a=0
+UPDATE ck SET a=0 WHERE id=1
+UPDATE ck SET b=b+41
+UPDATE IGNORE ck SET b=b+41
+SELECT * FROM ck ORDER BY id
+REPLACE INTO ck VALUES (1,0,3,'x')
+REPLACE INTO ck VALUES (1,2,3,'x')
+INSERT INTO ck VALUES (1,2,3,'x') ON DUPLICATE KEY UPDATE a=0
+INSERT INTO ck VALUES (1,0,3,'x') ON DUPLICATE KEY UPDATE b=9
+INSERT INTO ck VALUES (1,2,3,'x') ON DUPLICATE KEY UPDATE b=9
+INSERT IGNORE INTO ck VALUES (1,2,3,'x') ON DUPLICATE KEY UPDATE a=0
+INSERT IGNORE INTO ck SELECT id+100, a+100, b, c FROM ck
+INSERT INTO ck SELECT id+100, -a, b, c FROM ck
+SELECT * FROM ck ORDER BY id
+SET check_constraint_checks=0
+UPDATE ck SET a=-7 WHERE id=1
+SET check_constraint_checks=1
+UPDATE ck SET c='x2' WHERE id=1
+UPDATE ck SET a=-7 WHERE id=1
+SELECT * FROM ck ORDER BY id
+CREATE TABLE ck2 LIKE ck
+SHOW CREATE TABLE ck2
+SELECT * FROM information_schema.check_constraints WHERE constraint_schema='shop' ORDER BY table_name, constraint_name
+SELECT constraint_name, table_name, constraint_type FROM information_schema.table_constraints WHERE constraint_schema='shop' AND table_name='ck' ORDER BY 1
+ALTER TABLE ck2 DROP CONSTRAINT foo
+ALTER TABLE ck2 DROP CONSTRAINT nope
+ALTER TABLE ck2 DROP CONSTRAINT IF EXISTS nope
+ALTER TABLE ck2 ADD CONSTRAINT bar CHECK (b > 1)
+ALTER TABLE ck2 ADD CHECK (b > 2)
+ALTER TABLE ck2 ADD CHECK (c > 'a'), ADD COLUMN z INT CHECK (z > 1)
+SHOW CREATE TABLE ck2
+INSERT INTO ck2 VALUES (1,1,3,'x',2)
+ALTER TABLE ck2 ADD CONSTRAINT nono CHECK (b > 3)
+ALTER TABLE ck2 ADD CONSTRAINT bar CHECK (b > 3)
+INSERT INTO ck2 VALUES (2,2,3,'x',1)
+SHOW CREATE TABLE ck2
+CREATE TABLE ckx (a INT PRIMARY KEY, CHECK (zz > 3))
+CREATE TABLE ckx (a INT PRIMARY KEY, CHECK (RAND() > 3))
+CREATE TABLE ckx (a INT PRIMARY KEY, CHECK (NOW() > 3))
+CREATE TABLE ckx (a INT PRIMARY KEY, b INT CHECK (UUID() > 3))
+CREATE TABLE ckx (a INT PRIMARY KEY, CONSTRAINT x CHECK (a>3), CONSTRAINT x CHECK (a>4))
+CREATE TABLE ckx (a INT PRIMARY KEY AUTO_INCREMENT, CHECK (a>3))
+CREATE TABLE ck3 (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(20), d DATETIME, e DATETIME, CHECK (a>0), CHECK (a > 0 AND b < 5 OR c = 'x'), CHECK (a > 0 AND (b < 5 OR c = 'x')), CHECK ((a > 0) AND ((b) <> 5)), CHECK (NOT a), CHECK (NOT (a > 0)), CHECK (NOT (a > 0 AND b > 0)), CHECK (!a), CHECK (a IN (1,2,3)), CHECK (a NOT IN (1,2)), CHECK (c IN ('a','b')), CHECK (a BETWEEN 1 AND 10), CHECK (a NOT BETWEEN 1 AND 10), CHECK (c LIKE 'x%'), CHECK (c NOT LIKE 'x%'), CHECK (c LIKE 'x|%' ESCAPE '|'), CHECK (a IS NULL), CHECK (a IS NOT NULL OR b IS NULL), CHECK (a != b), CHECK (a <=> b), CHECK (a >= b XOR b > 1), CHECK (a + b * 2 - 1 > 0), CHECK ((a + b) * 2 > 0), CHECK (a - (b - 1) > 0), CHECK (a / 2 > 1.5), CHECK (a % 2 = 0), CHECK (a DIV 2 = 0), CHECK (MOD(a,2) = 1), CHECK (-a < 0), CHECK (a > -5), CHECK (LENGTH(c) > 3), CHECK (CHAR_LENGTH(c) > 3), CHECK (LOWER(c) = c), CHECK (UPPER(c) = c), CHECK (CONCAT(c,'x') <> ''), CHECK (COALESCE(a,b,0) > 0))
+SHOW CREATE TABLE ck3
+CREATE TABLE ck4 (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(20), d DATETIME, e DATETIME, CHECK (IFNULL(a,0) > 0), CHECK (IF(a>0,b>0,b<0)), CHECK (CASE WHEN a>0 THEN b>0 ELSE b<0 END), CHECK (CASE a WHEN 1 THEN b>0 ELSE b<0 END), CHECK (ABS(a) > 1), CHECK (ROUND(a,1) > 1), CHECK (GREATEST(a,b) > 0), CHECK (YEAR(d) > 2000), CHECK (d > '2020-01-01'), CHECK (d >= e), CHECK (JSON_VALID(c)), CHECK (SUBSTRING(c,1,2) = 'ab'), CHECK (SUBSTR(c,1) = 'ab'), CHECK (LEFT(c,2) = 'ab'), CHECK (TRIM(c) <> ''), CHECK (REPLACE(c,'a','b') <> ''), CHECK (a = TRUE), CHECK (a = 'it''s'), CHECK (c = 'a\\b'), CHECK (c = 'ä'), CHECK (c = "dq"), CHECK (NULLIF(a,b) > 0), CHECK (a > 0 && b > 0 || c = ''), CHECK (a = b = 1), CHECK ((a = b) = 1), CHECK (a > 0 OR b > 0 AND c > 0), CHECK (LOCATE('a',c) > 0), CHECK (FIND_IN_SET('a',c)), CHECK (a = 1.50), CHECK (a = .5), CHECK (a = 007), CHECK (INSTR(c,'@') > 1), CHECK (ISNULL(a)), CHECK (a NOT IN (1) AND NOT b = 2), CHECK (1), CHECK (a), CHECK ('x' ))
+SHOW CREATE TABLE ck4

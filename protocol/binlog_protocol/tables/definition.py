@@ -176,7 +176,7 @@ class StoredKey:
 class StoredTable:
     """A table. `collation` is the default of its columns; `engine` as it was named; `checks`: name and expression.
 
-    Raises `ServerError`.
+    A check that has the name of a column stands in the definition of that. Raises `ServerError`.
     """
 
     database: str
@@ -228,6 +228,16 @@ class StoredTable:
     def is_json(self, column: StoredColumn) -> bool:
         """Whether a column has the CHECK of a JSON column."""
         return bool(self.checks) and json_check(column.name) in self.checks
+
+    def check_of(self, column: StoredColumn) -> str | None:
+        """The expression of the CHECK that stands in a column's definition."""
+        return next((text for name, text in self.checks if name == column.name), None)
+
+    @property
+    def own_checks(self) -> list[tuple[str, str]]:
+        """The CHECKs but those of JSON columns."""
+        json = {json_check(column.name) for column in self.columns} if self.checks else set()
+        return [check for check in self.checks if check not in json]
 
     @property
     def row_bytes(self) -> int:

@@ -111,3 +111,24 @@ async def test_a_restart_finds_the_new_one(lab: Lab) -> None:
     found = again.find("shop", "t")
     assert found is not None
     assert [column.name for column in found.definition.columns] == ["id", "v"]
+
+
+async def test_a_check_holds_in_each_engine_and_as_prepared(lab: Lab) -> None:
+    client = await session(lab)
+    for engine in ("InnoDB", "MyISAM"):
+        await client.query(
+            f"CREATE TABLE {engine} (id INT PRIMARY KEY, n INT CHECK (n not in (3)), CHECK (id > 0 or n > 9)) "
+            f"ENGINE={engine}"
+        )
+    assert "CHECK (`n` <> 3)" in texts(lab)[-1]
+    again = type(lab.server.tables)(lab.server.tables._engine).find("shop", "MyISAM")
+    assert again is not None
+    assert again.definition.checks == (("n", "`n` <> 3"), ("CONSTRAINT_1", "`id` > 0 or `n` > 9"))
+    for engine in ("InnoDB", "MyISAM"):
+        assert await errno(client, f"INSERT INTO {engine} VALUES (0, 1)") == 4025
+        assert await errno(client, f"INSERT INTO {engine} VALUES (1, 3)") == 4025
+        await client.query(f"INSERT INTO {engine} VALUES (1, NULL), (0, 10)")
+        assert await errno(client, f"UPDATE {engine} SET n = 3 WHERE id = 1") == 4025
+        await client.query(f"PREPARE p FROM 'INSERT INTO {engine} VALUES (?, ?)'")
+        await client.query("SET @a = 2, @b = 3")
+        assert await errno(client, "EXECUTE p USING @a, @b") == 4025

@@ -1,0 +1,213 @@
+"""Expressions of definitions: as SHOW CREATE TABLE of MariaDB prints them, and back to trees.
+
+The printed text is what is kept, logged and shown; it means the same when it is parsed again. MariaDB writes names in
+backquotes, words and functions in lower case and by one name of several, no brackets that are not needed, and a
+comparison that is negated as the opposite one. What is not known to be printed so is 1235.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Final
+
+from binlog_protocol.errors import FunctionNotAllowed, NotSupportedYet, ServerError, UnknownColumn
+from sqlglot import exp
+
+from binlog_server.queries import parsing
+
+_CHARS_MAX: Final = 4096
+_NODES_MAX: Final = 500
+_OR, _XOR, _AND, _NOT, _BETWEEN, _COMPARISON, _SUM, _PRODUCT, _NEGATIVE, _PRIMARY = range(10)
+_SIGNS: Final[dict[Any, tuple[str, int]]] = {
+    exp.Or: ("or", _OR), exp.Xor: ("xor", _XOR), exp.And: ("and", _AND), exp.EQ: ("=", _COMPARISON),
+    exp.NEQ: ("<>", _COMPARISON), exp.GT: (">", _COMPARISON), exp.GTE: (">=", _COMPARISON), exp.LT: ("<", _COMPARISON),
+    exp.LTE: ("<=", _COMPARISON), exp.NullSafeEQ: ("<=>", _COMPARISON), exp.RegexpLike: ("regexp", _COMPARISON),
+    exp.Add: ("+", _SUM), exp.Sub: ("-", _SUM), exp.Mul: ("*", _PRODUCT), exp.Div: ("/", _PRODUCT),
+    exp.IntDiv: ("DIV", _PRODUCT), exp.Mod: ("MOD", _PRODUCT),
+}  # fmt: skip
+_OPPOSITES: Final[dict[Any, Any]] = {
+    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.GT: exp.LTE, exp.LTE: exp.GT, exp.LT: exp.GTE, exp.GTE: exp.LT,
+    exp.And: exp.Or, exp.Or: exp.And,
+}  # fmt: skip
+_FUNCTIONS: Final = {
+    **{name: name.lower() for name in (
+        "ABS", "CHAR_LENGTH", "COALESCE", "CONCAT", "CONCAT_WS", "FIELD", "FIND_IN_SET", "FLOOR", "GREATEST", "HEX",
+        "IFNULL", "INET_ATON", "JSON_VALID", "LCASE", "LEAST", "LEFT", "LOCATE", "LPAD", "LTRIM", "MD5", "MONTH",
+        "NULLIF", "OCTET_LENGTH", "REPLACE", "REVERSE", "RIGHT", "ROUND", "RPAD", "RTRIM", "SIGN", "TO_DAYS", "UCASE",
+        "YEAR", "HOUR", "MINUTE", "SECOND", "QUARTER", "BIT_LENGTH", "ASCII",
+    )},
+    "CHARACTER_LENGTH": "char_length", "LENGTH": "octet_length", "LOWER": "lcase", "UPPER": "ucase",
+}  # fmt: skip
+_CHANGING: Final = {
+    name: f"{name.lower()}()"
+    for name in ("RAND", "UUID", "CONNECTION_ID", "USER", "DATABASE", "SLEEP", "FOUND_ROWS", "SYSDATE", "VERSION",
+                 "CURDATE", "CURTIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "LAST_INSERT_ID", "ROW_COUNT")
+} | dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp()")  # fmt: skip
+_TEXT: Final = str.maketrans(
+    {"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
+)
+
+
+def printed(text: str, columns: Sequence[str], name: str) -> str:
+    """The expression of a CHECK.
+
+    Args:
+        columns: of its table.
+        name: of the constraint.
+
+    Raises `SqlSyntaxError` (1064), `UnknownColumn` (1054), `FunctionNotAllowed` (1901), `NotSupportedYet` (1235).
+    """
+    if len(text) > _CHARS_MAX:
+        raise NotSupportedYet(f"a CHECK of more than {_CHARS_MAX} characters")
+    return _Printer(columns, name).text(tree(text), _OR)
+
+
+def tree(text: str) -> Any:
+    """sqlglot's tree of an expression."""
+    found = parsing.expression(text, _NODES_MAX)
+    return found.unnest()
+
+
+@functools.lru_cache(maxsize=256)
+def kept_tree(text: str) -> Any:
+    """The tree of a printed expression; nobody changes it."""
+    return tree(text)
+
+
+class _Printer:
+    def __init__(self, columns: Sequence[str], name: str) -> None:
+        self._columns: Final = {column.lower(): column for column in columns}
+        self._name: Final = name
+
+    def text(self, node: Any, around: int) -> str:
+        """The node's text, in brackets if it binds less than what is around it."""
+        node = node.unnest()
+        if isinstance(node, exp.Not):
+            return self._negated(node.this.unnest(), around)
+        sign, binds = _SIGNS.get(type(node), ("", _PRIMARY))
+        if sign:
+            left = self.text(node.this, binds)
+            right = self.text(
+                node.expression, binds if isinstance(node, exp.And | exp.Or) else binds + 1
+            )
+            return _bracketed(f"{left} {sign} {right}", binds < around)
+        if isinstance(node, exp.In | exp.Between | exp.Is | exp.Like | exp.Escape):
+            return self._tested(node, around, is_not=False)
+        return self._primary(node, around)
+
+    def _negated(self, node: Any, around: int) -> str:
+        opposite: Any = _OPPOSITES.get(type(node))
+        if isinstance(node, exp.And | exp.Or):
+            parts = exp.Not(this=node.this.copy()), exp.Not(this=node.expression.copy())
+            return self.text(opposite(this=parts[0], expression=parts[1]), around)
+        if opposite is not None:
+            return self.text(opposite(this=node.this, expression=node.expression), around)
+        if isinstance(node, exp.Column):
+            return _bracketed(f"{self.text(node, _COMPARISON)} = 0", around > _COMPARISON)
+        if isinstance(node, exp.In | exp.Between | exp.Is | exp.Like | exp.Escape):
+            return self._tested(node, around, is_not=True)
+        raise self._refused("NOT of this")
+
+    def _tested(self, node: Any, around: int, *, is_not: bool) -> str:
+        escape = ""
+        if isinstance(node, exp.Escape):
+            escape = f" escape {self.text(node.expression, _PRIMARY)}"
+            node = node.this
+        is_not = is_not != bool(node.args.get("negate"))
+        word = "not " if is_not else ""
+        tested = self.text(node.this, _COMPARISON)
+        match node:
+            case exp.In() if node.expressions and not node.args.get("query"):
+                items = [self.text(item, _OR) for item in node.expressions]
+                if len(items) == 1:
+                    return _bracketed(
+                        f"{tested} {'<>' if is_not else '='} {items[0]}", around > _COMPARISON
+                    )
+                found, binds = f"{tested} {word}in ({','.join(items)})", _COMPARISON
+            case exp.Between():
+                low, high = (self.text(node.args[end], _COMPARISON) for end in ("low", "high"))
+                found, binds = f"{tested} {word}between {low} and {high}", _BETWEEN
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                found, binds = f"{tested} is {word}null", _COMPARISON
+            case exp.Like():
+                word = " not " if is_not else ""  # with two spaces, as MariaDB has it
+                found = f"{tested} {word}like {self.text(node.expression, _COMPARISON + 1)}{escape}"
+                binds = _COMPARISON
+            case _:
+                raise self._refused(node.key.upper())
+        return _bracketed(found, binds < around)
+
+    def _primary(self, node: Any, around: int) -> str:
+        match node:
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal() if node.is_string:
+                return f"'{node.this.translate(_TEXT)}'"
+            case exp.Literal():
+                return node.this.lstrip("0") or "0" if node.this.isdecimal() else str(node.this)
+            case exp.Boolean():
+                return "1" if node.this else "0"
+            case exp.Null():
+                return "NULL"
+            case exp.Neg():
+                return _bracketed("-" + self.text(node.this, _NEGATIVE), around > _NEGATIVE)
+            case exp.If() if node.args.get("false") is not None:
+                return self._call("if", (node.this, node.args["true"], node.args["false"]))
+            case exp.Case():
+                return self._case(node)
+            case exp.Substring():
+                given = node.this, node.args.get("start"), node.args.get("length")
+                return self._call("substr", [one for one in given if one is not None])
+            case exp.Trim() if not any(
+                node.args.get(part) for part in ("expression", "position", "collation")
+            ):
+                return self._call("trim", [node.this])
+            case exp.Anonymous():
+                return self._function(node, around)
+        raise self._refused(node.key.upper())
+
+    def _column(self, node: Any) -> str:
+        name = self._columns.get(node.name.lower())
+        if node.table or (name is None and node.name.upper() in _CHANGING):
+            raise self._refused(node.sql())
+        if name is None:
+            raise UnknownColumn(node.name, "CHECK")
+        return "`" + name.replace("`", "``") + "`"
+
+    def _case(self, node: Any) -> str:
+        subject = "" if node.this is None else self.text(node.this, _OR) + " "
+        parts = [
+            f"when {self.text(one.this, _OR)} then {self.text(one.args['true'], _OR)}"
+            for one in node.args["ifs"]
+        ]
+        default = node.args.get("default")
+        if default is not None:
+            parts.append(f"else {self.text(default, _OR)}")
+        return f"case {subject}{' '.join(parts)} end"
+
+    def _function(self, node: Any, around: int) -> str:
+        name, given = node.name.upper(), node.expressions
+        if name in _CHANGING:
+            raise FunctionNotAllowed(_CHANGING[name], "CHECK", self._name)
+        if name == "MOD" and len(given) == 2:
+            return self.text(exp.Mod(this=given[0].copy(), expression=given[1].copy()), around)
+        if name == "ISNULL" and len(given) == 1:
+            return self._tested(
+                exp.Is(this=given[0].copy(), expression=exp.Null()), around, is_not=False
+            )
+        if name == "INSTR" and len(given) == 2:
+            return self._call("locate", given[::-1])
+        if name not in _FUNCTIONS:
+            raise self._refused(f"{name}()")
+        return self._call(_FUNCTIONS[name], given)
+
+    def _call(self, name: str, given: Sequence[Any]) -> str:
+        return f"{name}({','.join(self.text(one, _OR) for one in given)})"
+
+    def _refused(self, what: str) -> ServerError:
+        return NotSupportedYet(f"a CHECK with {what}")
+
+
+def _bracketed(text: str, needed: bool) -> str:
+    return f"({text})" if needed else text
