@@ -905,12 +905,15 @@ class _Binder:
         return _joined(parts, is_and=isinstance(node, exp.And))
 
     def _exclusive(self, node: Any, scope: Names, place: str) -> Term:
-        return self._called(
-            _truth("ii", lambda one, other: (one != 0) != (other != 0)),
-            (node.this, node.expression),
-            scope,
-            place,
-        )
+        one, other = self._tests((node.this, node.expression), scope, place)
+
+        def value() -> Any:
+            left, right = one.value(), other.value()
+            if left is None or right is None:
+                return None
+            return int(values.is_true(left, one.kind) != values.is_true(right, other.kind))
+
+        return Term(types.BOOLEAN.nullable(one.kind.may_be_null or other.kind.may_be_null), value)
 
     def _not(self, node: Any, scope: Names, place: str) -> Term:
         (term,) = self._tests((node.this,), scope, place)
@@ -919,7 +922,8 @@ class _Binder:
             found = term.value()
             return None if found is None else int(not values.is_true(found, term.kind))
 
-        return Term(types.BOOLEAN.nullable(term.kind.may_be_null), value)
+        kind = types.TRUTH if term.kind is types.TRUTH else types.BOOLEAN
+        return Term(kind.nullable(term.kind.may_be_null), value)
 
     def _comparison(self, node: Any, scope: Names, place: str) -> Term:
         test = _COMPARISONS[type(node)]
@@ -1867,7 +1871,7 @@ _Maker = Callable[[_Binder, Any, Names, str], Term]
 _MAKERS: Final[dict[Any, _Maker]] = {
     exp.Paren: _Binder._paren,
     exp.Literal: _Binder._literal,
-    exp.Boolean: lambda binder, node, scope, place: constant(types.BOOLEAN, int(bool(node.this))),
+    exp.Boolean: lambda binder, node, scope, place: constant(types.TRUTH, int(bool(node.this))),
     exp.Null: lambda binder, node, scope, place: constant(types.NULL, None),
     exp.HexString: _Binder._hex,
     exp.BitString: _Binder._bits,

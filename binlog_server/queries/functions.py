@@ -21,9 +21,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
 from binlog_protocol.errors import (
+    JsonEnds,
+    JsonPathNoWildcard,
     JsonPathSyntax,
     JsonSyntax,
     NotSupportedYet,
+    ServerError,
     UnknownRoutine,
     WrongArguments,
     WrongFunctionValue,
@@ -885,7 +888,7 @@ def _json_text(term: Term, found: Any) -> str:
         return "null"
     if term.kind.is_json:
         return values.as_text(found, term.kind)
-    if term.kind == types.BOOLEAN:
+    if term.kind in (types.BOOLEAN, types.TRUTH):
         return "true" if found else "false"
     if term.kind.is_number:
         return values.as_text(found, term.kind)
@@ -938,6 +941,10 @@ Paths = list[tuple[documents.PathStep, ...]]
 _SPAN_BYTES: Final = 64  # of memory for a value that a path has found
 
 
+def _not_json(text: str, function: str) -> ServerError:
+    return JsonSyntax(1, function, 1) if text.strip() else JsonEnds(1, function)
+
+
 def _of_document(
     name: str,
     kind: Callable[[Types], Type],
@@ -946,20 +953,27 @@ def _of_document(
     most: int,
     *,
     is_json: bool = False,
+    one_place: bool = False,
 ) -> tuple[int, int, Make]:
-    """A function of a JSON text and of paths. NULL for what is no JSON, and for what is no path."""
+    """A function of a JSON text and of paths. NULL for what is no JSON, and for what is no path.
+
+    one_place: a path must not mean several places.
+    """
 
     def make(terms: Sequence[Term], session: Asker) -> Term:
         def run(text: str, *paths: str) -> Any:
             session.budget.make(len(text))
             if documents.bounds(text) is None:
-                session.warn(JsonSyntax(1, name, 1))
+                session.warn(_not_json(text, name))
                 return None
             steps = []
             for number, path in enumerate(paths, 2):
                 found = documents.path(path)
                 if found is None:
                     session.warn(JsonPathSyntax(number, name, 1))
+                    return None
+                if one_place and documents.is_plural(found):
+                    session.warn(JsonPathNoWildcard(number, name))
                     return None
                 steps.append(found)
             return give(text, steps, session.budget)
@@ -999,8 +1013,6 @@ def _first_of(text: str, paths: Paths, budget: Budget, *, is_container: bool) ->
 
 
 def _json_value(text: str, paths: Paths, budget: Budget) -> str | None:
-    if documents.is_plural(paths[0]):
-        return None
     found = _first_of(text, paths, budget, is_container=False)
     if found in ("true", "false"):
         return "1" if found == "true" else "0"
@@ -1008,8 +1020,6 @@ def _json_value(text: str, paths: Paths, budget: Budget) -> str | None:
 
 
 def _json_query(text: str, paths: Paths, budget: Budget) -> str | None:
-    if documents.is_plural(paths[0]):
-        return None
     return _first_of(text, paths, budget, is_container=True)
 
 
@@ -1026,8 +1036,6 @@ def _place(text: str, paths: Paths, budget: Budget) -> tuple[int, int] | None:
 
 
 def _json_length(text: str, paths: Paths, budget: Budget) -> int | None:
-    if paths and documents.is_plural(paths[0]):
-        return None
     place = _place(text, paths, budget)
     if place is None:
         return None
@@ -1059,7 +1067,10 @@ def _json_depth(text: str, paths: Paths, budget: Budget) -> int:
 def _json_valid(terms: Sequence[Term], session: Asker) -> Term:
     def run(text: str) -> int:
         session.budget.make(len(text))
-        return int(documents.bounds(text) is not None)
+        if documents.bounds(text) is not None:
+            return 1
+        session.note(_not_json(text, "json_valid"))
+        return 0
 
     return called(Plain("t", lambda kinds: types.BOOLEAN, run), terms, session)
 
@@ -1470,11 +1481,13 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "JSON_EXTRACT": _of_document(
         "json_extract", _like_document, _json_extract, 2, 1000, is_json=True
     ),
-    "JSON_VALUE": _of_document("json_value", _like_document, _json_value, 2, 2),
+    "JSON_VALUE": _of_document("json_value", _like_document, _json_value, 2, 2, one_place=True),
     "JSON_QUERY": _of_document("json_query", _like_document, _json_query, 2, 2, is_json=True),
     "JSON_EXISTS": _of_document("json_exists", lambda kinds: types.BOOLEAN, _json_exists, 2, 2),
-    "JSON_LENGTH": _of_document("json_length", _int(10), _json_length, 1, 2),
-    "JSON_KEYS": _of_document("json_keys", _like_document, _json_keys, 1, 2, is_json=True),
+    "JSON_LENGTH": _of_document("json_length", _int(10), _json_length, 1, 2, one_place=True),
+    "JSON_KEYS": _of_document(
+        "json_keys", _like_document, _json_keys, 1, 2, is_json=True, one_place=True
+    ),
     "JSON_TYPE": _of_document("json_type", _chars(12), _json_type, 1, 1),
     "JSON_DEPTH": _of_document("json_depth", _int(10), _json_depth, 1, 1),
     **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "SYSDATE"), _NOW),

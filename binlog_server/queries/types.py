@@ -195,6 +195,7 @@ def _text_code(characters: int) -> int:
 
 NULL: Final = Type(ValueForm.NULL)
 BOOLEAN: Final = Type(ValueForm.INT, 1, may_be_null=False, code=ColumnType.LONG)
+TRUTH: Final = Type(ValueForm.INT, 5, may_be_null=False)  # TRUE and FALSE, not a comparison
 DOUBLE: Final = Type(ValueForm.DOUBLE, _DOUBLE_CHARS, _NOT_FIXED, may_be_null=False)
 BIGINT: Final = Type(ValueForm.INT, _BIGINT_CHARS, may_be_null=False, code=ColumnType.LONGLONG)
 UNSIGNED_BIGINT: Final = replace(BIGINT, unsigned=True)

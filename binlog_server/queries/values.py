@@ -206,7 +206,7 @@ def is_true(value: Any, kind: Type) -> bool:
 def double_text(value: float) -> str:
     """A DOUBLE as MariaDB prints it: its shortest digits, with an exponent where the point is far off."""
     if value == 0:
-        return "-0" if str(value)[0] == "-" else "0"
+        return "0"  # no -0
     if value != value or value in (float("inf"), float("-inf")):
         return "0"
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

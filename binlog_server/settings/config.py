@@ -65,7 +65,7 @@ from binlog_server.settings.option_kinds import (
 from binlog_server.upstreams.master_info import MasterInfo, upstreams
 from binlog_server.upstreams.password import KEY_NAME
 
-SERVER_VERSION = "11.8.6-MariaDB-binlog-server"
+SERVER_VERSION = "11.8.9-MariaDB-binlog-server"
 PORT = 3306
 TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")

@@ -52,6 +52,11 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
+class Truth(Literal):
+    """TRUE or FALSE: 1 or 0 in a column of another length."""
+
+
+@dataclass(frozen=True, slots=True)
 class Given(Literal):
     """A parameter of a prepared statement: its value, with the type in which the client has given it.
 
@@ -154,7 +159,7 @@ class ExpressionBuilder(Transformer[Token, Any]):
     def word(self, children: list[Token]) -> Literal:
         word = children[0]
         if word.type == "NAME" and word.upper() in _TRUTH:
-            return Literal(_TRUTH[word.upper()])
+            return Truth(_TRUTH[word.upper()])
         return Literal(as_written(word))
 
     def word_on(self, _: list[Token]) -> Literal:
@@ -202,7 +207,7 @@ def constant_named(expression: Expression, place: str) -> Expression:
         return expression
     match expression.name.upper():
         case word if word in _TRUTH:
-            return Literal(_TRUTH[word])
+            return Truth(_TRUTH[word])
         case word if word in BARE_FUNCTIONS:
             return Function(word, ())
     raise UnknownColumn(expression.name, place)

@@ -24,6 +24,7 @@ from binlog_server.sql.expressions import (
     Given,
     Literal,
     SystemVariable,
+    Truth,
     UserVariable,
     Value,
     constant_named,
@@ -161,6 +162,8 @@ def column_of(item: SelectItem, value: Value) -> Column:
             return _user_variable_column(label, value)
         case Function(name):
             return function_column(name, label, value)
+        case Truth():
+            return Column.binary(label, ColumnType.LONG, len("FALSE"))
         case Given(type=kind, unsigned=unsigned):
             return _given_column(label, kind, value, unsigned=unsigned)
     match value:  # the expression is a constant

@@ -217,7 +217,7 @@ class ShowDiagnostics(Statement):
 class ShowMasterStatus(Statement):
     """SHOW MASTER STATUS."""
 
-    syntax = '"SHOW"i ("MASTER"i | "BINLOG"i) "STATUS"i'
+    syntax = '"SHOW"i ("MASTER"i | "BINLOG"i | "BINARY"i "LOG"i) "STATUS"i'
     needs = LOOK
     com = "show_binlog_status"
     only_looks = True

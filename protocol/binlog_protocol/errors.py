@@ -791,7 +791,10 @@ WrongColumnList = ErrorKind(
 )
 # ER_CONSTRAINT_FAILED
 CheckFailed = ErrorKind(4025, "CONSTRAINT `{name}` failed for `{schema}`.`{table}`", "23000")
-# ER_JSON_SYNTAX, ER_JSON_PATH_SYNTAX: warnings
+# ER_JSON_EOS, ER_JSON_SYNTAX, ER_JSON_PATH_SYNTAX, ER_JSON_PATH_NO_WILDCARD: warnings
+JsonEnds = ErrorKind(
+    4037, "Unexpected end of JSON text in argument {number} to function '{function}'"
+)
 JsonSyntax = ErrorKind(
     4038,
     "Syntax error in JSON text in argument {number} to function '{function}' at position {at}",
@@ -799,6 +802,10 @@ JsonSyntax = ErrorKind(
 JsonPathSyntax = ErrorKind(
     4042,
     "Syntax error in JSON path in argument {number} to function '{function}' at position {at}",
+)
+JsonPathNoWildcard = ErrorKind(
+    4044,
+    "Wildcards or range in JSON path not allowed in argument {number} to function '{function}'",
 )
 # The older dump with the same server_id hears this when a newer one begins
 DuplicateServerId = ErrorKind(

@@ -50,7 +50,6 @@ SAME = [
     "SHOW VARIABLES WHERE Variable_name = 'port' AND Value > 5",
     "SHOW VARIABLES WHERE `Variable_name` IN ('port', 'hostname') OR Value = 'OFF'",
     "SHOW GLOBAL STATUS LIKE 'Threads_c%'",
-    "SHOW BINARY LOG STATUS",
     "SELECT @@warning_count, @@error_count",
     "SELECT MASTER_GTID_WAIT('0-1-5555555', 0.01)",
     "SELECT MASTER_GTID_WAIT('nonsense', 0.01)",

@@ -8,6 +8,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.oracle import require_same
 
 INSERT: Final = "INSERT INTO s.t VALUES (1)"
 TEXTS: Final = [
@@ -33,7 +34,7 @@ TEXTS: Final = [
         for mark in ("!", "M!", "m!")
         for number in (
             *("", "0", "1", "1000", "4010", "12345", "40100", "50699", "50700", "50701", "59999"),
-            *("99999", "100000", "110806", "110807", "401001", "999999", "050701", "0507011"),
+            *("99999", "100000", "110809", "110810", "401001", "999999", "050701", "0507011"),
             *("1000000", "9999990"),
         )
     ),
@@ -106,7 +107,7 @@ def test_like_a_real_server(make_upstream: MakeMariaDB, binlog_server: MakeBinlo
             for text in TEXTS
             if (both := (outcome(own, text), outcome(theirs, text)))[0] != both[1]
         }
-        assert different == {}
+    require_same(real.value("SELECT VERSION()"), different)
 
 
 def test_what_was_not_executed_is_a_comment_in_the_log(

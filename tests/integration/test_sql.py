@@ -60,7 +60,7 @@ def test_show_and_kill(backend: object, make_relay: MakeRelay, make_replica: Mak
     (variable,) = server.q("SHOW GLOBAL VARIABLES LIKE 'server\\_id'")
     assert variable == {"Variable_name": "server_id", "Value": "99"}
     assert server.q("SELECT @@server_id AS id, @@gtid_binlog_pos AS pos, VERSION() AS v") == [
-        {"id": 99, "pos": position, "v": "11.8.6-MariaDB-binlog-server"}
+        {"id": 99, "pos": position, "v": "11.8.9-MariaDB-binlog-server"}
     ]
     with pytest.raises(pymysql.OperationalError, match="1193"):
         server.q("SELECT @@no_such_variable")

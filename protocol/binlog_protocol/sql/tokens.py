@@ -1,11 +1,11 @@
 """SQL text in tokens: the only place that knows strings, names in quotes and comments. No value is looked into.
 
-Comments are those of MariaDB 11.8.6:
+Comments are those of MariaDB 11.8.9:
 
 ====================================  ==================================================================
 ``/* ... */``, ``-- ...``, ``# ...``  a comment
 ``/*! ... */``, ``/*M! ... */``       text of the statement
-``/*!50712 ... */``                   the same up to version 11.8.6 (110806), which has five digits or six;
+``/*!50712 ... */``                   the same up to version 11.8.9 (110809), which has five digits or six;
                                       but ``/*!50700`` to ``/*!99999`` are meant for MySQL, and comments
 ``/*!999999 ... */``                  a comment; one ``/* ... */`` may stand in it
 ====================================  ==================================================================
@@ -23,9 +23,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 _FOR_MYSQL: Final = r"(?:50[7-9][0-9]{2}|5[1-9][0-9]{3}|[6-9][0-9]{4})"
-_NEWER: Final = (
-    r"(?:1108(?:0[7-9]|[1-9][0-9])|11(?:09|[1-9][0-9])[0-9]{2}|1[2-9][0-9]{4}|[2-9][0-9]{5})"
-)
+_NEWER: Final = r"(?:1108[1-9][0-9]|11(?:09|[1-9][0-9])[0-9]{2}|1[2-9][0-9]{4}|[2-9][0-9]{5})"
 NOT_EXECUTED: Final = rf"/\*(?:!(?:0{_FOR_MYSQL}|{_FOR_MYSQL}(?![0-9]))|M?!{_NEWER})"
 _LINE: Final = r"--(?=[\s\x00-\x1f]|\Z)[^\n]*|\#[^\n]*"
 

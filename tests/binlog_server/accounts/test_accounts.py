@@ -203,7 +203,7 @@ async def test_the_version_that_an_account_sees(lab: Lab) -> None:
     client = await lab.root()
     await client.query("CREATE USER old IDENTIFIED BY 'pw' WITH SERVER_VERSION '10.11.16-MariaDB'")
     assert "WITH SERVER_VERSION '10.11.16-MariaDB'" in await shown(client, "SHOW CREATE USER old")
-    for user, version in (("old", "10.11.16-MariaDB"), ("root", "11.8.6-MariaDB-binlog-server")):
+    for user, version in (("old", "10.11.16-MariaDB"), ("root", "11.8.9-MariaDB-binlog-server")):
         other = await lab.connect()
         await other.log_in(user, "pw")
         assert await other.query("SELECT VERSION(), @@version, @@global.version") == [[version] * 3]

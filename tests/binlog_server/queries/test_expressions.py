@@ -146,7 +146,7 @@ def test_as_of_a_real_server(expression: str) -> None:
         ("ROUND('12.5x')", "12"),
         ("LEAST(100, ' 3')", "3"),
         ("FIELD('B', 1.5, '')", "2"),
-        ("100 XOR 0.001", "1"),
+        ("100 XOR 0.001", "0"),
         ("'2024' BETWEEN 0.5 AND 'a'", "0"),
         ("CAST(-3.75 AS UNSIGNED)", "0"),
         ("CAST(0 AS DATE)", "0000-00-00"),

@@ -164,7 +164,7 @@ SELECTED: dict[str, Value] = {
     "@@sql_mode": SQL_MODE,
     "@@max_statement_time": "0.000000",
     "@@gtid_slave_pos": "0-1-2,5-2-8",
-    "VERSION()": "11.8.6-MariaDB-binlog-server",
+    "VERSION()": "11.8.9-MariaDB-binlog-server",
     "CONNECTION_ID()": 42,
     "CURRENT_USER()": "repl@localhost",
     "DATABASE()": None,

@@ -200,6 +200,7 @@ CLIENTS: dict[str, Statement] = {
     "SHOW VARIABLES": like("%"),
     "SHOW MASTER STATUS": ShowMasterStatus(),
     "show binlog status": ShowMasterStatus(),
+    "SHOW BINARY LOG STATUS": ShowMasterStatus(),
     "SHOW BINARY LOGS": ShowBinaryLogs(),
     "SHOW MASTER LOGS": ShowBinaryLogs(),
     "SHOW SLAVE HOSTS": ShowSlaveHosts(),
@@ -320,7 +321,6 @@ SYNTAX_ERRORS = [
     ("SELECT", ""),
     ("SELECT 1,", ""),
     ("SELEC 1", "SELEC 1"),
-    ("SHOW BINARY LOG STATUS", "LOG STATUS"),
     ("SHOW REPLICAS", "REPLICAS"),
     ("SHOWMASTERSTATUS", "SHOWMASTERSTATUS"),
     ("KILLQUERY5", "KILLQUERY5"),
@@ -454,14 +454,14 @@ def test_what_monitoring_repeats_is_parsed_once() -> None:
         assert parse(text) is not parse(text)
 
 
-# As a real 11.8.6 answers `SELECT 1` with them behind it.
+# As a real 11.8.9 answers `SELECT 1` with them behind it.
 COMMENTS = {
     "/*!99999 , 2 /* in */ , 3 */": 1,
     "/*!99999 ,2 /*! ,3 */ ,4 */ ,5": 2,
     "/*!99999 ,2 /* /* x */ ,3 */": 1,
     "/*!110899 ,2 */": 1,
-    "/*!110806 ,2 */": 2,
-    "/*!110807 ,2 */": 1,
+    "/*!110809 ,2 */": 2,
+    "/*!110810 ,2 */": 1,
     "/*M!110899 ,2 */": 1,
     "/*!050700 ,2 */": 1,
     "/*!050699 ,2 */": 2,

@@ -231,7 +231,7 @@ SCANNED = {
     "VALUES (''';', 'x')": Scan((), None),
     "VALUES (@a, @`b c`, @'d', @@e, '@f', @g.h$)": Scan((b"a", b"`b c`", b"'d'", b"g.h$"), None),
     "not ended ' ; x": Scan((), None),
-    "a /*!40100 @b, */ /*!999999 @c; /* ; */ */ @d /*M!110807 ; */": Scan(
+    "a /*!40100 @b, */ /*!999999 @c; /* ; */ */ @d /*M!110810 ; */": Scan(
         (b"b", b"d"), None, {20: 32, 32: 40, 38: 41, 49: 32}
     ),
     "a ; /*!999999 x */": Scan((), None),
@@ -367,7 +367,7 @@ def test_steps_of_any_size_see_the_same(text: bytes, step: int, string_step: int
 
 @given(
     st.lists(
-        st.sampled_from([*_PARTS, b" ", b"/*!", b"/*!40100", b"/*!99999", b"/*M!110807", b"9"]),
+        st.sampled_from([*_PARTS, b" ", b"/*!", b"/*!40100", b"/*!99999", b"/*M!110810", b"9"]),
         max_size=40,
     ).map(b"".join),
     st.integers(16, 24),  # the beginning of a comment fits into a step

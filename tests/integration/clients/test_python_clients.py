@@ -86,7 +86,7 @@ def test_pymysql(server: BinlogServer, tls: bool) -> None:
     connection.ping()
     connection.select_db("d")
     connection.autocommit(True)
-    assert connection.get_server_info() == "11.8.6-MariaDB-binlog-server"
+    assert connection.get_server_info() == "11.8.9-MariaDB-binlog-server"
     cursor = connection.cursor()
     # Arguments go into the text on this side of the wire.
     cursor.execute("SELECT %s, %s", ("it's", 7))
@@ -112,7 +112,7 @@ def test_mysql_connector(server: BinlogServer, pure: bool, tls: bool) -> None:
     connection.start_transaction(isolation_level="READ COMMITTED")
     connection.rollback()
     assert connection.cmd_statistics()["Threads"] >= 1
-    assert connection.server_info == "11.8.6-MariaDB-binlog-server"
+    assert connection.server_info == "11.8.9-MariaDB-binlog-server"
     cursor = connection.cursor(dictionary=True)
     cursor.execute("SELECT %(a)s AS a, @@time_zone AS zone", {"a": "it's"})
     assert cursor.fetchall() == [{"a": "it's", "zone": "+00:00"}]
@@ -132,7 +132,7 @@ def test_mariadb_connector(server: BinlogServer, tls: bool) -> None:
     connection.autocommit = True
     assert connection.autocommit is True
     connection.select_db("d")
-    assert connection.server_info == "11.8.6-MariaDB-binlog-server"
+    assert connection.server_info == "11.8.9-MariaDB-binlog-server"
     cursor = connection.cursor()
     cursor.execute("SELECT ?, ?, DATABASE()", ("it's", 7))
     assert cursor.fetchall() == [("it's", 7, "d")]
