@@ -4,18 +4,60 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
+from itertools import islice
+from operator import lt
 from typing import Final
 
 _CHUNK: Final = 512
+AT_ONCE: Final = 4096
+"""Keys that are sorted, or copied, in one go: 2 ms."""
 
 
 class SortedKeys:
     """A sorted set of keys. Not thread-safe."""
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        ordered = sorted(keys)
-        self._chunks = [ordered[at : at + _CHUNK] for at in range(0, len(ordered), _CHUNK)] or [[]]
-        self._lasts = [chunk[-1] for chunk in self._chunks if chunk]
+        self._chunks: list[list[bytes]] = [[]]
+        self._lasts: list[bytes] = []
+        self._append(sorted(keys))
+
+    @classmethod
+    def of_many(cls, keys: list[bytes]) -> SortedKeys:
+        """The same, of keys that may come twice: sorting a million in one go would hold every thread for 0.6 s."""
+        made = cls()
+        if all(
+            all(map(lt, keys[at : at + AT_ONCE], islice(keys, at + 1, at + AT_ONCE + 1)))
+            for at in range(0, len(keys), AT_ONCE)
+        ):
+            for at in range(0, len(keys), AT_ONCE):
+                made._append(keys[at : at + AT_ONCE])
+            return made
+        borders = sorted(keys[:: max(1, len(keys) // AT_ONCE)])[::4]
+        parts: list[list[bytes]] = [[] for _ in range(len(borders) + 1)]
+        for key in keys:
+            parts[bisect_right(borders, key)].append(key)
+        for part in parts:
+            made._append(sorted(set(part)))
+        return made
+
+    def _append(self, ordered: list[bytes]) -> None:
+        """Append keys behind all others."""
+        chunks = [ordered[at : at + _CHUNK] for at in range(0, len(ordered), _CHUNK)]
+        if chunks and not self._lasts:
+            self._chunks.clear()
+        self._chunks += chunks
+        self._lasts += [chunk[-1] for chunk in chunks]
+
+    def put(self, key: bytes, *, is_there: bool) -> None:
+        """The key is in it from now on, or is not, whatever was before."""
+        at = bisect_left(self._lasts, key)
+        chunk = self._chunks[at] if at < len(self._lasts) else []
+        place = bisect_left(chunk, key)
+        was_there = place < len(chunk) and chunk[place] == key
+        if is_there and not was_there:
+            self.add(key)
+        elif was_there and not is_there:
+            self.discard(key)
 
     def add(self, key: bytes) -> None:
         """Add a key that is not in it."""

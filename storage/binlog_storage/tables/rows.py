@@ -236,15 +236,17 @@ class Table:
     Attributes:
         rows: those that are objects. A row that a start has found is none before somebody changes it.
         packed: the others; None if there never were any.
+        noted: keys that came (True) and went while somebody puts the others in order; None if nobody does.
         look: the newest version of a row by its key, None without one; takes no lock.
         take: the same, and it is in `rows` then; for whoever is going to change something.
     """
 
-    __slots__ = ("keys", "look", "packed", "rows", "take")
+    __slots__ = ("keys", "look", "noted", "packed", "rows", "take")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Version] = {}
         self.keys: SortedKeys | None = None
+        self.noted: list[tuple[bytes, bool]] | None = None
         self.packed: PackedRows | None = None
         self.look: Callable[[bytes], Version | None] = self.rows.get
         self.take: Callable[[bytes], Version | None] = self.rows.get
@@ -285,8 +287,8 @@ class Table:
         if version is None:
             left = None if self.packed is None else self.packed.undo(key, trx)
             assert left is not None, "a row that was changed is not there"
-            if not left and self.keys is not None:
-                self.keys.discard(key)
+            if not left:
+                self._gone(key)
             return left
         assert version.trx is trx, (
             "a row was changed by another transaction than the one that had its lock"
@@ -311,15 +313,23 @@ class Table:
 
     def set(self, key: bytes, version: Version) -> None:
         """A newer version of a row."""
-        if self.keys is not None and key not in self.rows:
-            self.keys.add(key)
+        if key not in self.rows:
+            if self.keys is not None:
+                self.keys.add(key)
+            elif self.noted is not None:
+                self.noted.append((key, True))
         self.rows[key] = version
 
     def remove(self, key: bytes) -> None:
         """Nobody sees a row of this key any more."""
         del self.rows[key]
+        self._gone(key)
+
+    def _gone(self, key: bytes) -> None:
         if self.keys is not None:
             self.keys.discard(key)
+        elif self.noted is not None:
+            self.noted.append((key, False))
 
 
 class Memory:

@@ -27,6 +27,7 @@ from binlog_storage.errors import (
 )
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.redo.log import AppendLock
+from binlog_storage.tables.keys import AT_ONCE, SortedKeys
 from binlog_storage.tables.locks import LockRequest, LockTable, Mode
 from binlog_storage.tables.records import (
     CHANGE_BYTES,
@@ -476,6 +477,9 @@ class TableStore:
         self.log = log
         self.memory = memory
         self.latch = threading.Lock()
+        self._sorting = (
+            threading.Lock()
+        )  # one table at a time; nothing else is held by who waits for it
         self.locks = LockTable(memory.owner)
         self.open = unfinished
         """Transactions that have logged something, and not ended, by number."""
@@ -559,6 +563,7 @@ class TableStore:
     def keys(self, table: int, first: bytes = b"") -> Iterator[bytes]:
         """See `TableTransaction.keys`."""
         behind = False
+        self._put_in_order(table)
         while True:
             with self.latch:
                 keys = self.memory.table(table).ordered().from_(first, _SCAN_ROWS, behind=behind)
@@ -582,6 +587,7 @@ class TableStore:
 
     def keys_down(self, table: int, behind: bytes | None = None) -> Iterator[bytes]:
         """See `TableTransaction.keys_down`."""
+        self._put_in_order(table)
         while True:
             with self.latch:
                 keys = self.memory.table(table).ordered().before(behind, _SCAN_ROWS)
@@ -589,6 +595,41 @@ class TableStore:
             if len(keys) < _SCAN_ROWS:
                 return
             behind = keys[-1]
+
+    def _put_in_order(self, number: int) -> None:
+        """Sort the keys of a large table, once, without the latch: writers go on meanwhile, and note what they do.
+
+        Rows go from the packed ones to the others only, so a key is seen at least once in these two looks.
+        """
+        with self.latch:
+            place = self.memory.table(number)
+            if place.keys is not None or len(place) <= AT_ONCE:
+                return  # `ordered` does it
+        with self._sorting:
+            with self.latch:
+                if place.keys is not None:
+                    return
+                noted = place.noted = []
+            try:
+                keys: list[bytes] = []
+                packed = place.packed
+                for first in range(0, 0 if packed is None else packed.places, AT_ONCE):
+                    assert packed is not None
+                    with self.latch:
+                        keys += packed.keys(first, AT_ONCE)
+                with self.latch:
+                    keys += place.rows
+                made = SortedKeys.of_many(keys)
+                applied = 0
+                while place.keys is None:
+                    with self.latch:
+                        for key, is_there in noted[applied : applied + AT_ONCE]:
+                            made.put(key, is_there=is_there)
+                        applied += AT_ONCE
+                        if applied >= len(noted):
+                            place.keys = made
+            finally:
+                place.noted = None
 
     def tables(self, view: ReadView | None = None) -> dict[int, bytes]:
         """The definitions of all tables, by number."""
