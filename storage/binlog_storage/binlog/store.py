@@ -202,6 +202,7 @@ class IbbEngine:
         self.tables, self._snapshots = self._rows.store, self._rows.snapshots
         self._late.when_done = self._rows.undo_worker.poke
         self._room.snapshots = self._snapshots
+        self._full.when_freed(self._snapshots.worker.poke)
         self._breaks.tables = self.tables
         self._appender.tables_logged = self._snapshots.logged
         self._flusher.checkpointed = self._snapshots.look

@@ -104,11 +104,18 @@ class TableSnapshots:
         """Tables have logged something: wake the thread if a snapshot is due. Under the append lock."""
         tables = self._redo.tables
         if tables is not None and self._redo.lsn - tables.lsn > self._due_from:
-            self.worker.poke()
+            self._poke()
 
     def look(self) -> None:
         """Wake the thread if a snapshot is due. Groups fill the log, too, and do not look themselves."""
         if self.due:
+            self._poke()
+
+    def _poke(self) -> None:
+        """Behind an error the thread tries again by itself, in a while: who waits for room says so ten times a second,
+        and each try writes all rows, as far as there is room on the disk.
+        """
+        if not self.worker.failure:
             self.worker.poke()
 
     def relieve(self) -> bool:
@@ -116,7 +123,7 @@ class TableSnapshots:
         if not self.due:
             return False
         if self.worker.running:
-            self.worker.poke()
+            self._poke()
             return False
         return self.step()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from functools import partial
+from unittest import mock
 
 import pytest
 from binlog_storage.binlog.options import UNDO_NEVER
@@ -32,6 +33,7 @@ from tests.storage.tables.test_transactions import (
     engine_with,
     opened,
     rows,
+    until,
 )
 
 
@@ -435,3 +437,41 @@ def test_writers_wait_for_the_snapshot_and_go_on() -> None:
     engine.close()
     engine = opened(disk)
     assert rows(engine) == expected
+
+
+def test_a_full_disk_is_not_tried_by_each_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say so ten times a second; the thread tries again after its pause, and at once when files are purged."""
+    disk = MemoryDisk()
+    engine = engine_with(disk, {b"a": b"1"})
+    snapshots = engine._snapshots
+    worker, tries = snapshots.worker, 0
+
+    def full(what: str, name: str) -> None:
+        nonlocal tries
+        if name == f"{TABLES_NAME}.new" and what == "write":
+            tries += 1
+            raise DiskFull("no space")
+
+    disk.fault = full
+    snapshots._due_from = 0
+    engine.tables.begin().put(T, b"a", b"2")
+    assert snapshots.due
+    worker.start()
+    try:
+        until(lambda: bool(worker.failure))
+        until(lambda: not worker._poked.is_set())  # one who has come while it tried
+        poke, before = mock.Mock(), tries
+        with monkeypatch.context() as patch:
+            patch.setattr(worker, "poke", poke)
+            for _ in range(20):
+                assert not snapshots.relieve()
+                snapshots.look()
+                snapshots.logged()
+            assert not poke.called
+        assert tries == before
+        disk.fault = None
+        engine._full.freed()
+        until(lambda: not worker.failure)
+        assert not snapshots.due
+    finally:
+        worker.stop()
