@@ -304,7 +304,7 @@ class HeldTables:
     def prepare_names(self) -> None:
         """Make the server's own tables, if this is the first database."""
         with self._counting:
-            if NAMES in self.store.tables():
+            if self.store.get(CATALOG, number_key(NAMES)) is not None:
                 return
             trx = self.store.begin()
             for number, definition in _OWN.items():
@@ -393,25 +393,23 @@ class HeldTables:
             self.databases = {**self.databases, what.name: HeldDatabase(what)}
             return
         found = self.databases[what.database]
-        self._replace(HeldDatabase(found.database, {**found.tables, what.name: what}))
+        tables = {**found.tables, what.name: what}
+        ordered = {name: tables[name] for name in sorted(tables)}
+        self.databases = {**self.databases, what.database: HeldDatabase(found.database, ordered)}
 
     def dropped(self, gone: Iterable[HeldTable]) -> None:
         """Tables are gone."""
+        of_each: dict[str, list[HeldTable]] = {}
         for table in gone:
-            found = self.databases[table.database]
-            left = {name: one for name, one in found.tables.items() if one is not table}
-            self._replace(HeldDatabase(found.database, left))
+            of_each.setdefault(table.database, []).append(table)
+        for name, those in of_each.items():
+            found, ids = self.databases[name], {id(table) for table in those}
+            left = {n: one for n, one in found.tables.items() if id(one) not in ids}
+            self.databases = {**self.databases, name: HeldDatabase(found.database, left)}
 
     def database_dropped(self, name: str) -> None:
         """A database is gone, with all of its tables."""
         self.databases = {other: one for other, one in self.databases.items() if other != name}
-
-    def _replace(self, database: HeldDatabase) -> None:
-        ordered = dict(sorted(database.tables.items()))
-        self.databases = {
-            **self.databases,
-            database.database.name: HeldDatabase(database.database, ordered),
-        }
 
 
 def number_key(number: int) -> bytes:
