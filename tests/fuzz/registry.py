@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets.archives import Archives
-from tests.fuzz.targets.classic_stores import ClassicStores
+from tests.fuzz.targets.classic_stores import ClassicStores, GtidIndexes
 from tests.fuzz.targets.masters import Masters
 from tests.fuzz.targets.rows import RowFiles
 from tests.fuzz.targets.sessions import Commands, Handshake, Sql
@@ -27,6 +27,7 @@ _ALL: Final[tuple[type[Target], ...]] = (
     Redo,
     RowFiles,
     ClassicStores,
+    GtidIndexes,
     Archives,
     Web,
 )

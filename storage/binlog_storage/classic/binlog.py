@@ -29,12 +29,13 @@ _BEFORE_LIST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The head of one file; `size` in bytes."""
+    """The head of one file; `size` in bytes, `list_end` the offset behind its GTID list event."""
 
     path: Path
     size: int
     description: FormatDescription
     gtids: tuple[Gtid, ...]
+    list_end: int
 
     @property
     def state(self) -> BinlogState:
@@ -73,7 +74,8 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                 is_artificial = event[FLAGS_OFFSET] & FLAG_ARTIFICIAL
                 if event[TYPE_OFFSET] == EventType.GTID_LIST and not is_artificial:
                     plain = strip_checksum(event, description.checksum_algorithm)
-                    return FileHead(path, reader.size, description, GtidList.parse(plain).gtids)
+                    gtids = GtidList.parse(plain).gtids
+                    return FileHead(path, reader.size, description, gtids, reader.offset)
                 if event[TYPE_OFFSET] not in _BEFORE_LIST and not is_artificial:
                     raise no_gtids(path)
         except ProtocolError as error:

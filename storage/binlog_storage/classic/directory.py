@@ -16,8 +16,11 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
+from binlog_storage.classic.encryption import Keys, opened_to_read
+from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk, replaced
 from binlog_storage.errors import DiskError, NotAStore
 
@@ -28,7 +31,7 @@ NUMBER_MAX: Final = 2147483647
 _INDEX_BYTES_MAX: Final = 64 << 20
 _INDEX: Final = ".index"
 _OF_A_BINLOG: Final = re.compile(
-    r"\.(index|~rec~|state|reset)(\.new)?|\.[0-9]{6,10}(\.idx|\.broken(\.[0-9]+)?)?"
+    r"\.(index|~rec~|state|reset)(\.new)?|\.[0-9]{6,10}(\.idx(\.new)?|\.broken(\.[0-9]+)?)?"
 )
 
 
@@ -56,6 +59,8 @@ class BinlogDirectory:
 
     def __init__(self, disk: Disk, base: str) -> None:
         self.disk = disk
+        self.keys: Keys | None = None
+        """For files that are encrypted."""
         self.base = base
         self.index_name = f"{base}{_INDEX}"
         self.rec_name = f"{base}.~rec~"
@@ -80,6 +85,11 @@ class BinlogDirectory:
                 f"Can't generate a unique log-filename {self.base}.(1-{NUMBER_MAX}): RESET MASTER begins anew"
             )
         return highest + 1
+
+    def to_read(self, number: int) -> Bytes:
+        """A file, with its events in clear. Raises `FileMissing`, `NoBinlogKey`."""
+        name = self.name(number)
+        return opened_to_read(self.keys, Path(name), self.disk.open(name))
 
     # --- the index ---
 

@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import normal_form
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, normal_form
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import FLAG_IGNORABLE, FLAGS_OFFSET, HEADER_SIZE, TYPE_OFFSET
+from binlog_protocol.events.header import (
+    FLAG_IGNORABLE,
+    FLAGS_OFFSET,
+    HEADER_SIZE,
+    TYPE_OFFSET,
+    split_events,
+)
 from binlog_protocol.groups.event_group import EventGroup, Incident, OutsideGroup, StartMarker
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import (
@@ -34,6 +40,7 @@ from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 
 _FLAG_RELAY_LOG: Final = 0x40  # of a format description
 _NO_LIMIT: Final = 1 << 63
+_END_MASK: Final = 0xFFFFFFFF
 _CLOSE: Final = frozenset({EventType.STOP, EventType.ROTATE})
 _CHECKPOINT_NAME: Final = HEADER_SIZE + 4  # behind its length
 _TELL_GTIDS: Final = frozenset({EventType.GTID, EventType.GTID_LIST})
@@ -45,7 +52,8 @@ def refuse_kind(path: Path, event: bytes) -> None:
     if type_ == EventType.START_ENCRYPTION and not event[FLAGS_OFFSET] & FLAG_IGNORABLE:
         # With the flag it comes from a master, which has decrypted what follows.
         raise UnreadableBinlog(
-            f"{path} is encrypted: only the server that wrote it can read it. Fetch it from there: "
+            f"{path} is encrypted: only a store with its file_key_management_filename can read it, or the server that "
+            "wrote it. Fetch it from there: "
             f"mariadb-binlog --read-from-remote-server --raw --host=HOST --user=USER --password {path.name}"
         )
     if type_ == EventType.FORMAT_DESCRIPTION and event[FLAGS_OFFSET] & _FLAG_RELAY_LOG:
@@ -185,6 +193,28 @@ class FileGroups:
                         return
             self.end = self._reader.offset
             self.closed_at = None
+
+    def ends_of(self, run: GroupRun) -> list[int]:
+        """The offsets where the groups of a run end: of the last item that `items` gave."""
+        found = []
+        at, end = self.end, self._reader.offset
+        for position in run.end_positions:
+            following = at & ~_END_MASK | position
+            if following <= at:
+                following += _END_MASK + 1
+            found.append(following)
+            at = following
+        if found and at == end and len(found) == len(run):
+            return found
+        # Whoever wrote the file tells other ends: count the events.
+        found = []
+        at = self.end
+        tail = CHECKSUM_SIZE if self.checksum_algorithm else 0
+        for index in range(len(run)):
+            for event in split_events(memoryview(run.payload(index))):
+                at += len(event) + tail
+            found.append(at)
+        return found
 
     def _group(self, begin: StreamEvent, start: int) -> SourceGroup | None:
         """The group that has begun; None if it does not end."""

@@ -27,11 +27,15 @@ from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.classic.binlog import FileHead, read_head
 from binlog_storage.classic.directory import BinlogDirectory, read_small
+from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.event_reader import Bytes
+from binlog_storage.classic.file_indexes import GrowingIndex
 from binlog_storage.classic.groups import FileGroups
+from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
 from binlog_storage.disk.disk import Disk, File
-from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine import Position
 from binlog_storage.errors import FileMissing, NotAStore
 from binlog_storage.intake.source import UnfinishedGroup
@@ -53,6 +57,7 @@ class Surveyed:
     last_marker: the start marker with which the binlog ends, if it does.
     torn: bytes behind `end` were never complete.
     checkpoint: the file where a recovery of a MariaDB would begin, if it is another one or its server was killed.
+    index: the GTID index of what stays in it.
     """
 
     numbers: tuple[int, ...]
@@ -65,9 +70,10 @@ class Surveyed:
     last_marker: bytes | None
     torn: bool
     checkpoint: int | None
+    index: GrowingIndex
 
 
-def survey(directory: BinlogDirectory, numbers: list[int]) -> Surveyed:
+def survey(directory: BinlogDirectory, numbers: list[int], options: ClassicOptions) -> Surveyed:
     """Look at the files that the index names, at least one; change nothing. Raises `StorageError`."""
     disk = directory.disk
     names = set(disk.names())
@@ -78,14 +84,14 @@ def survey(directory: BinlogDirectory, numbers: list[int]) -> Surveyed:
             "store was not opened; take that line out if the file is lost"
         )
     there = _readable(directory, numbers, names)
-    with contextlib.closing(disk.open(directory.name(number))) as file:
-        walk = _walk(directory, number, file)
+    with contextlib.closing(directory.to_read(number)) as file:
+        walk = _walk(directory, number, file, options)
     by_mariadb = directory.state_name in names and not walk.head.in_use
     if by_mariadb:
         _compare(read_small(disk, directory.state_name), walk.state, directory.state_name)
     marker = walk.marker
     if walk.is_empty and marker is None:
-        marker = _marker_before(directory, there[:-1])
+        marker = _marker_before(directory, there[:-1], options)
     return Surveyed(
         there,
         number,
@@ -97,6 +103,7 @@ def survey(directory: BinlogDirectory, numbers: list[int]) -> Surveyed:
         marker,
         walk.torn,
         _checkpoint(directory, numbers, walk),
+        walk.index,
     )
 
 
@@ -142,6 +149,7 @@ def _readable(directory: BinlogDirectory, numbers: list[int], names: set[str]) -
 class _Walk:
     head: FileHead
     state: BinlogState
+    index: GrowingIndex
     end: int = FILE_START
     logical_end: int = FILE_START
     marker: bytes | None = None
@@ -150,16 +158,17 @@ class _Walk:
     checkpoint: str = ""
 
 
-def _walk(directory: BinlogDirectory, number: int, file: File) -> _Walk:
+def _walk(directory: BinlogDirectory, number: int, file: Bytes, options: ClassicOptions) -> _Walk:
     path = Path(directory.name(number))
     head = read_head(path, _Kept(file))
-    walk = _Walk(head, head.state)
+    walk = _Walk(head, head.state, GrowingIndex.of(head, options))
     found = FileGroups(path, file=_Kept(file))
     try:
         for item in found.items():
             walk.is_empty = False
             if isinstance(item, GroupRun):
                 walk.state.update(item.last)
+                walk.index.add_run(item, found.ends_of(item))
                 walk.marker = None
             elif item.gtid is None:
                 walk.marker = item.payload if is_start_marker(item.payload) else None
@@ -170,6 +179,7 @@ def _walk(directory: BinlogDirectory, number: int, file: File) -> _Walk:
                 for _ in item.rest or ():
                     pass
                 walk.state.update(item.gtid)
+                walk.index.add(found.offset, item.gtid)
                 walk.marker = None
             walk.logical_end = 0
     except UnfinishedGroup:
@@ -189,7 +199,7 @@ def _walk(directory: BinlogDirectory, number: int, file: File) -> _Walk:
 class _Kept:
     """A file that stays open when its reader ends."""
 
-    def __init__(self, file: ReadableFile) -> None:
+    def __init__(self, file: Bytes) -> None:
         self.pread = file.pread
         self.size = file.size
 
@@ -197,12 +207,14 @@ class _Kept:
         """The owner closes it."""
 
 
-def _marker_before(directory: BinlogDirectory, numbers: tuple[int, ...]) -> bytes | None:
+def _marker_before(
+    directory: BinlogDirectory, numbers: tuple[int, ...], options: ClassicOptions
+) -> bytes | None:
     """The start marker behind which no group comes in these files."""
     for number in reversed(numbers):
-        with contextlib.closing(directory.disk.open(directory.name(number))) as file:
+        with contextlib.closing(directory.to_read(number)) as file:
             try:
-                walk = _walk(directory, number, file)
+                walk = _walk(directory, number, file, options)
             except DamagedBinlog:
                 return None
         if walk.marker is not None or not walk.is_empty:
@@ -255,11 +267,13 @@ def _keep_aside(disk: Disk, name: str, file: File, begin: int, size: int) -> Non
     )
 
 
-def has_group(disk: ReadableDisk, name: str, offset: int, gtid: Gtid) -> bool:
-    """Whether that group is whole at that place of a file."""
+def has_group(
+    disk: ReadableDisk, name: str, offset: int, gtid: Gtid, keys: Keys | None = None
+) -> bool:
+    """Whether that group is whole at that place of a file. Raises `NoBinlogKey`."""
     path = Path(name)
     try:
-        file = disk.open(name)
+        file = opened_to_read(keys, path, disk.open(name))
     except FileMissing:
         return False
     with contextlib.closing(file):
@@ -301,10 +315,13 @@ def reaching_as_it_is(disk: Disk, base: str) -> Reaches:
     """The same of a store that nobody has open. Raises `StorageError`."""
     directory = BinlogDirectory(disk, base)
     index = directory.read_index()
-    return reaching(directory, survey(directory, index)) if index else lambda _: False
+    options = ClassicOptions(base)
+    return reaching(directory, survey(directory, index, options)) if index else lambda _: False
 
 
 def _readable_end(directory: BinlogDirectory, number: int) -> int:
-    with contextlib.closing(directory.disk.open(directory.name(number))) as file:
+    with contextlib.closing(directory.to_read(number)) as file:
         head = read_head(Path(directory.name(number)), _Kept(file))
-        return _walk(directory, number, file).end if head.in_use else file.size()
+        if not head.in_use:
+            return file.size()
+        return _walk(directory, number, file, ClassicOptions(directory.base)).end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from binlog_protocol.events.checksum import ChecksumAlgorithm
@@ -15,6 +15,9 @@ from binlog_storage.binlog.options import (
     UNDO_BACKGROUND,
     undo_of,
 )
+from binlog_storage.classic.encryption import ALGORITHMS, Keys
+from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
+from binlog_storage.classic.key_file import read_keys
 
 FILE_BYTES_MIN: Final = 4096
 FILE_BYTES_MAX: Final = 1 << 30
@@ -36,6 +39,13 @@ class ClassicOptions:
     innodb_log_file_size, innodb_log_buffer_size, undo_at_start: of the redo log of rows, as in `StoreOptions`.
     innodb_force_recovery: 3 to 5 undo no transaction of tables; 6 does not compare rows with the binlog: those
         of groups that are lost stay.
+    binlog_gtid_index: whether files have a GTID index beside them.
+    binlog_gtid_index_page_size, binlog_gtid_index_span_min: of indexes made from now on: size of their pages, and bytes
+        from one record to the next, at least.
+    encrypt_binlog: new files are encrypted, and what lies beside them.
+    file_key_management_filename, file_key_management_filekey: the file with the keys, and its password if it is
+        encrypted, or FILE: and the path of a file with that. Encrypted files are read whenever there is one.
+    file_key_management_encryption_algorithm: `aes_cbc` or `aes_ctr`, of new files.
     """
 
     log_bin: str = "binlog"
@@ -50,6 +60,13 @@ class ClassicOptions:
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
     undo_at_start: int = UNDO_BACKGROUND
+    binlog_gtid_index: bool = True
+    binlog_gtid_index_page_size: int = 4096
+    binlog_gtid_index_span_min: int = 65536
+    encrypt_binlog: bool = False
+    file_key_management_filename: str = ""
+    file_key_management_filekey: str = field(default="", repr=False)
+    file_key_management_encryption_algorithm: str = ALGORITHMS[0]
 
     @property
     def undo(self) -> int:
@@ -65,6 +82,20 @@ class ClassicOptions:
             raise ValueError(
                 f"max_binlog_size must be between {FILE_BYTES_MIN} and {FILE_BYTES_MAX}, not {self.max_binlog_size}"
             )
+        if self.file_key_management_encryption_algorithm not in ALGORITHMS:
+            raise ValueError(
+                f"file_key_management_encryption_algorithm must be {' or '.join(ALGORITHMS)}, not "
+                f"{self.file_key_management_encryption_algorithm!r}"
+            )
+        pages, span = self.binlog_gtid_index_page_size, self.binlog_gtid_index_span_min
+        if not PAGE_BYTES_MIN <= pages <= PAGE_BYTES_MAX:
+            raise ValueError(
+                f"binlog_gtid_index_page_size must be between {PAGE_BYTES_MIN} and {PAGE_BYTES_MAX}, not {pages}"
+            )
+        if not 1 <= span <= FILE_BYTES_MAX:
+            raise ValueError(
+                f"binlog_gtid_index_span_min must be between 1 and {FILE_BYTES_MAX}, not {span}"
+            )
         if not _BASE.fullmatch(self.log_bin):
             raise ValueError(f"log_bin must be a file name without a folder, not {self.log_bin!r}")
         version = self.server_version
@@ -72,3 +103,10 @@ class ClassicOptions:
             raise ValueError(
                 f"server_version must begin with a version, such as 11.8.0, not {version!r}"
             )
+
+    def keys(self) -> Keys | None:
+        """The keys for encrypted files; None without any. Reads the key file. Raises `NoBinlogKey`."""
+        if not self.encrypt_binlog and not self.file_key_management_filename:
+            return None
+        found = read_keys(self.file_key_management_filename, self.file_key_management_filekey)
+        return Keys(found, self.file_key_management_encryption_algorithm)

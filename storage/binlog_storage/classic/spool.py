@@ -23,11 +23,18 @@ class Spool:
 
     Args:
         name: gives a new name for its file, which begins with `CACHE_PREFIX`.
+        opened: what is written to and read from in the place of the file.
     """
 
-    def __init__(self, disk: Disk, name: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        name: Callable[[], str],
+        opened: Callable[[File], File] = lambda file: file,
+    ) -> None:
         self._disk = disk
         self._new_name = name
+        self._opened = opened
         self._memory = bytearray()
         self._file: File | None = None
         self._name = ""
@@ -57,7 +64,7 @@ class Spool:
     def _write(self) -> None:
         if self._file is None:
             name = self._new_name()
-            self._file = self._disk.open(name, create=True)
+            self._file = self._opened(self._disk.open(name, create=True))
             self._name = name
         self._file.pwrite(self._memory, self._in_file)
         self._in_file += len(self._memory)

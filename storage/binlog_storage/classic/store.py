@@ -32,6 +32,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 from binlog_protocol.events.format_description import FormatDescription
@@ -46,6 +47,8 @@ from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
+from binlog_storage.classic.encryption import CountedFile, EventCipher, Keys, of_file
+from binlog_storage.classic.file_indexes import FileIndexes, remove_unfinished
 from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.classic.row_log import RowLog
@@ -125,6 +128,7 @@ class _Current:
     """The file that is written.
 
     head_end: the offset behind its head.
+    cipher: of its events, if it is encrypted.
     written: up to there it was handed to the operating system; what follows, up to `end`, is in memory.
     logical_end: where readers stop.
     is_empty: neither a group nor a marker is in it.
@@ -133,10 +137,15 @@ class _Current:
     number: int
     file: File
     checksum_algorithm: int
+    cipher: EventCipher | None
     written: int
     end: int
     logical_end: int
     is_empty: bool
+
+    def sealed(self, data: bytes, begin: int) -> bytes:
+        """Events as they lie in the file from an offset on."""
+        return data if self.cipher is None else self.cipher.sealed(data, begin)
 
 
 class ClassicEngine:
@@ -195,10 +204,14 @@ class ClassicEngine:
         self._rotation_due = False
         self._held: PurgeHeld | None = None
         self._told: tuple[int, str] | None = None
-        self._reader = StoredFiles(self._directory, lambda: self._extent)
+        self._indexes = FileIndexes(
+            self._directory, lambda: self._options, self._indexing, lambda: self._index
+        )
+        self._reader = StoredFiles(self._directory, lambda: self._extent, self._indexes)
         self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
         self._row_log: RowLog | None = None
         self._has_begun = True  # a RESET MASTER, if one was at work
+        self._indexes.when_wanted(self._worker.poke)
         if not locked:
             disk.lock(LOCK_NAME)
         try:
@@ -223,6 +236,7 @@ class ClassicEngine:
 
     def _open(self) -> None:
         directory = self._directory
+        directory.keys = self._options.keys()
         names = set(self._disk.names())
         if directory.index_name not in names:
             found = sorted(name for name in names if directory.number(name) is not None)
@@ -236,7 +250,8 @@ class ClassicEngine:
         directory.work_off_note(self._index)
         self._finish_reset()
         remove_spools(self._disk)
-        self._xa = PreparedFiles(self._disk)
+        remove_unfinished(directory, self._disk.names())
+        self._xa = PreparedFiles(self._disk, self._sealing, directory.keys)
         if not self._index:
             self._plan_rows(lambda _: False)
             self._begin_file(BinlogState(), ())
@@ -254,6 +269,9 @@ class ClassicEngine:
                 self._row_log.has_begun(begun=self._has_begun)
             if not self._has_begun:
                 self._disk.unlink(self._directory.reset_name)
+        if self._options.encrypt_binlog != (self._current.cipher is not None):
+            with self._syncing, self._writing, self._lock:  # nothing new goes into the old file
+                self._next_file(self._state, self._description())
 
     def _plan_rows(self, reaches: Reaches) -> None:
         if self._row_log is not None:
@@ -275,7 +293,7 @@ class ClassicEngine:
         if place.file_no < self._extent.numbers[0]:
             return True
         name = self._directory.name(place.file_no)
-        return has_group(self._disk, name, place.offset, commitment.gtid)
+        return has_group(self._disk, name, place.offset, commitment.gtid, self._directory.keys)
 
     def _finish_reset(self) -> None:
         """Go on with a RESET MASTER that was at work: the old files are gone, the new first one is whole."""
@@ -302,7 +320,7 @@ class ClassicEngine:
         self._enter(number, file, end, (*before, number))
 
     def _go_on(self) -> None:
-        opened = survey(self._directory, self._index)
+        opened = survey(self._directory, self._index, self._options)
         self._plan_rows(reaching(self._directory, opened))
         self._state = opened.state
         self._last_marker = opened.last_marker
@@ -310,10 +328,15 @@ class ClassicEngine:
             self._begin_file(opened.state, opened.numbers)
         else:
             self._checkpoint = opened.checkpoint
+            self._indexes.clear(opened.number)
+            self._disk.fsync_dir()  # it is gone before the file changes
+            self._indexes.go_on(opened.number, opened.index)
+            file = take(self._directory, opened)
             self._current = _Current(
                 opened.number,
-                take(self._directory, opened),
+                file,
                 opened.head.description.checksum_algorithm,
+                self._cipher_of(opened.number, file),
                 opened.end,
                 opened.end,
                 opened.logical_end,
@@ -328,6 +351,14 @@ class ClassicEngine:
             self._directory.name(self._current.number),
             self._current.end,
         )
+
+    def _cipher_of(self, number: int, file: File) -> EventCipher | None:
+        return of_file(self._directory.keys, Path(self._directory.name(number)), file)
+
+    @property
+    def _sealing(self) -> Keys | None:
+        """The keys, if what is written is encrypted."""
+        return self._directory.keys if self._options.encrypt_binlog else None
 
     def _description(self) -> FormatDescription:
         options = self._options
@@ -352,6 +383,7 @@ class ClassicEngine:
         with self._indexing:
             try:
                 directory.note([number])
+                self._indexes.clear(number)
                 file, end = self._new_file(directory.name(number), number, state, description)
                 try:
                     self._disk.fsync_dir()
@@ -377,7 +409,12 @@ class ClassicEngine:
         """A file with its head, synced. Returns the end of the head."""
         algorithm = self._options.binlog_checksum
         checkpoint = self._directory.name(self._checkpoint or number)
-        head = file_head(description, state.entries(), checkpoint, algorithm)
+        sealing, start = self._sealing, b""
+        if sealing is not None:
+            start = sealing.start_event(description.server_id, description.timestamp)
+        head = file_head(description, state.entries(), checkpoint, algorithm, start)
+        if sealing is not None:
+            head = sealing.sealed_head(head)
         file = self._disk.open(name, create=True)
         try:
             file.pwrite(head, 0)
@@ -392,9 +429,11 @@ class ClassicEngine:
     def _enter(self, number: int, file: File, end: int, numbers: tuple[int, ...]) -> None:
         """Go on in a new file, which has only its head."""
         algorithm = self._options.binlog_checksum
-        self._current = _Current(number, file, algorithm, end, end, FILE_START, True)
+        cipher = self._cipher_of(number, file)
+        self._current = _Current(number, file, algorithm, cipher, end, end, FILE_START, True)
         self._extent = Extent(numbers, Position(number, FILE_START))
         self._rotation_due = False
+        self._indexes.begin(number, self._reader.head)
 
     # --- writing ---
 
@@ -421,6 +460,7 @@ class ClassicEngine:
         """A group, in memory. Under the append lock."""
         current = self._current
         data = group_laid_out(payload, current.end, current.checksum_algorithm)
+        data = current.sealed(data, current.end)
         self._buffer += data
         return self._note_group(len(data), gtid)
 
@@ -456,6 +496,7 @@ class ClassicEngine:
         current.logical_end = current.end
         current.is_empty = False
         self._state.update(gtid)
+        self._indexes.add(current.end, gtid)
         self._last_marker = None
         self._commits += 1
         self._bytes_written += size
@@ -521,7 +562,10 @@ class ClassicEngine:
 
     def new_spool(self) -> Spool:
         """For an open group."""
-        return Spool(self._disk, lambda: f"{CACHE_PREFIX}{next(self._spools)}")
+        name = lambda: f"{CACHE_PREFIX}{next(self._spools)}"  # noqa: E731
+        if self._sealing is None:
+            return Spool(self._disk, name)
+        return Spool(self._disk, name, CountedFile.temporary)
 
     def require_sound(self) -> None:
         """Raises `StoreFailed` after a failure."""
@@ -574,6 +618,7 @@ class ClassicEngine:
             self._xa.note(committing, Commitment(Position(current.number, begin), gtid))
         try:
             for data in pieces_laid_out(pieces(), begin, current.checksum_algorithm):
+                data = current.sealed(data, at)
                 if with_rows:
                     current.file.pwrite(last, last_at)
                     last, last_at = data, at
@@ -820,6 +865,7 @@ class ClassicEngine:
             with self._lock:
                 del self._buffer[: len(data)]
                 current.written += len(data)
+            self._indexes.write()
         return current, end, lsn
 
     def _write(self, file: File, data: bytes, offset: int) -> None:
@@ -915,7 +961,7 @@ class ClassicEngine:
         else:
             name = self._directory.name(following)
             last = rotate_event(name, old.end, algorithm, server_id, now)
-        old.file.pwrite(last, old.end)
+        old.file.pwrite(old.sealed(last, old.end), old.end)
         old.file.fdatasync()
 
     # --- XA ---
@@ -1108,6 +1154,8 @@ class ClassicEngine:
             self._current.file.close()
             for gone in old:
                 directory.remove(gone)
+            self._indexes.forget()
+            self._indexes.clear(number)
             directory.end_note()
             disk.fsync_dir()
             try:
@@ -1252,6 +1300,8 @@ class ClassicEngine:
                 self._told = plan.kept, str(plan.why)  # logged once, not every round
                 kept = self._directory.name(plan.kept)
                 log.warning("Binary log %r is not purged because %s", kept, plan.why)
+        if self._indexes.step(lambda number: self._reader.build_index(number, self._options)):
+            return 0.0
         return _LIMITS_S if limits else None
 
     def step(self) -> bool:
@@ -1425,6 +1475,8 @@ class ClassicEngine:
             "Binlog_commits": self._commits,
             "Binlog_group_commits": self._group_commits,
             **({} if self._row_log is None else self._row_log.counters()),
+            "Binlog_gtid_index_hit": self._indexes.hits,
+            "Binlog_gtid_index_miss": self._indexes.misses,
         }
 
     def stalled(self) -> list[Stalled]:
@@ -1451,6 +1503,7 @@ class ClassicEngine:
 
     def close(self) -> None:
         self.stop_waiting()
+        self._indexes.stopping = True
         if self._row_log is not None:
             self._rows.close()
         self._worker.stop()
@@ -1475,6 +1528,7 @@ class ClassicEngine:
         try:
             with contextlib.suppress(DiskFull):
                 self._write_last(self._current, None)
+            self._indexes.close()
             _clear_flag(self._current.file)
             self._current.file.fdatasync()
         except DiskError as error:

@@ -20,10 +20,13 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.classic.binlog import FileHead, read_head
 from binlog_storage.classic.directory import BinlogDirectory
-from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.event_reader import Bytes
+from binlog_storage.classic.file_indexes import FileIndexes, GrowingIndex
 from binlog_storage.classic.groups import FileGroups
+from binlog_storage.classic.gtid_index import BadIndex, IndexedPlace, IndexReader
+from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.writing import FILE_START
-from binlog_storage.disk.disk import File
 from binlog_storage.engine import (
     GroupBatch,
     LargeGroup,
@@ -39,7 +42,7 @@ from binlog_storage.intake.source import UnfinishedGroup
 _CUT_BYTES: Final = 256 << 10
 _PIECE_BYTES: Final = 16 << 10  # of a large group
 _HEADS_MAX: Final = 1024
-_END_MASK: Final = 0xFFFFFFFF
+_NEAR_BYTES: Final = 1 << 20  # that are read so as to believe a record of an index
 
 
 class Extent(NamedTuple):
@@ -69,9 +72,12 @@ class StoredFiles:
         extent: gives what there is now.
     """
 
-    def __init__(self, directory: BinlogDirectory, extent: Callable[[], Extent]) -> None:
+    def __init__(
+        self, directory: BinlogDirectory, extent: Callable[[], Extent], indexes: FileIndexes
+    ) -> None:
         self._directory = directory
         self._extent = extent
+        self._indexes = indexes
         self._heads: dict[int, FileHead] = {}
         self._whole: set[int] = set()  # files of which the end was seen, and is one
         self._followed: set[tuple[int, int]] = set()  # files that begin where the one before ends
@@ -93,9 +99,9 @@ class StoredFiles:
             self._heads[number] = head
         return head
 
-    def _open(self, number: int) -> File:
+    def _open(self, number: int) -> Bytes:
         try:
-            return self._directory.disk.open(self._directory.name(number))
+            return self._directory.to_read(number)
         except FileMissing:
             raise PositionPurged(
                 f"Could not find target log: {self._directory.name(number)}"
@@ -123,8 +129,7 @@ class StoredFiles:
             for item in found.items():
                 if isinstance(item, GroupRun):
                     begin = found.end
-                    ends = _ends(item, begin, found.offset, found.checksum_algorithm)
-                    for index, end in enumerate(ends):
+                    for index, end in enumerate(found.ends_of(item)):
                         payload = item.payload(index)
                         if len(payload) > large_bytes:
                             head = next(split_events(payload))
@@ -259,14 +264,99 @@ class StoredFiles:
 
     # --- places ---
 
+    def _near(
+        self, number: int, extent: Extent, passes: Callable[[int, BinlogState], bool]
+    ) -> tuple[int, BinlogState]:
+        """By the GTID index of a file: where groups may be read from so as to find a place, and the state there."""
+        limit = self._limit(number, extent)
+
+        def found_passes(offset: int, state: BinlogState) -> bool:
+            return (limit is None or offset <= limit) and passes(offset, state)
+
+        def check_end(index: IndexReader) -> None:
+            self._check_index(number, extent, index)
+
+        def check_found(found: IndexedPlace) -> None:
+            self._check_found(number, found)
+
+        found = self._indexes.find(number, found_passes, check_end, check_found)
+        head = self.head(number)
+        if found is None or found.offset <= head.list_end:
+            return FILE_START, head.state
+        return found.offset, found.state
+
+    def _check_index(self, number: int, extent: Extent, index: IndexReader) -> None:
+        """Raises `BadIndex` for one that does not begin and end as its file does."""
+        head = self.head(number)
+        first = index.first()
+        if first.offset != head.list_end or BinlogState(first.change) != head.state:
+            raise BadIndex("it begins with another GTID list than its file")
+        last = index.find(lambda offset, state: True)
+        following = self._following(number, extent)
+        if last is None or following is None:
+            raise BadIndex("its file has no end")
+        state = self._state_behind(number, last.offset, last.state.copy(), None)
+        begins = self.head(following).state
+        for domain in begins.domains():
+            if begins.of_domain(domain) != state.of_domain(domain):
+                raise BadIndex("it ends with another state than its file")
+
+    def _check_found(self, number: int, found: IndexedPlace) -> None:
+        """Raises `BadIndex` if the groups in front of it are not those that it tells."""
+        if found.before is None or found.offset - found.before[0] > _NEAR_BYTES:
+            return
+        begin, state = found.before
+        if begin == self.head(number).list_end:
+            begin = FILE_START
+        if self._state_behind(number, begin, state.copy(), found.offset) != found.state:
+            raise BadIndex(f"it tells other groups in front of offset {found.offset} than its file")
+
+    def _state_behind(
+        self, number: int, begin: int, state: BinlogState, end: int | None
+    ) -> BinlogState:
+        """The state at the end of a file, or at `end`, which is the end of a group. Raises `BadIndex`."""
+        at = begin
+        try:
+            for group in self.groups(number, begin, end, _CUT_BYTES):
+                at = group.end
+                if group.gtid is not None:
+                    state.update(group.gtid)
+        except (DamagedBinlog, UnreadableBinlog) as error:
+            raise BadIndex(str(error)) from None
+        if end is not None and at != end:
+            raise BadIndex(f"no group ends at offset {end}")
+        return state
+
+    def build_index(self, number: int, options: ClassicOptions) -> GrowingIndex | None:
+        """The GTID index of a file that is not written any more; None if it is gone, or the store is being closed."""
+        try:
+            index = GrowingIndex.of(self.head(number), options)
+            path = Path(self._directory.name(number))
+            with contextlib.closing(FileGroups(path, file=self._open(number))) as found:
+                for item in found.items():
+                    if self._indexes.stopping:
+                        return None
+                    if isinstance(item, GroupRun):
+                        index.add_run(item, found.ends_of(item))
+                    elif item.gtid is not None:
+                        for _ in item.rest or ():
+                            pass
+                        index.add(found.offset, item.gtid)
+        except PositionPurged:
+            return None
+        except UnfinishedGroup:
+            pass
+        return index
+
     def locate(self, place: Position, large_bytes: int) -> Located:
         """See `EngineReader.locate`."""
         extent = self._extent()
         number = place.file_no
         self._following(number, extent)
         limit = self._limit(number, extent)
-        border = place.offset == FILE_START or place == extent.durable
-        for group in self.groups(number, FILE_START, limit, large_bytes):
+        begin, _ = self._near(number, extent, lambda offset, state: offset <= place.offset)
+        border = place.offset in (FILE_START, begin) or place == extent.durable
+        for group in self.groups(number, begin, limit, large_bytes):
             border = border or place.offset in (group.begin, group.end)
             if group.end > place.offset:
                 end = Position(number, group.end)
@@ -282,11 +372,14 @@ class StoredFiles:
         """See `EngineReader.state_at`."""
         extent = self._extent()
         self._following(place.file_no, extent)
-        state = self.head(place.file_no).state
-        if place.offset > FILE_START:
-            for group in self.groups(place.file_no, FILE_START, place.offset, _CUT_BYTES):
-                if group.gtid is not None:
-                    state.update(group.gtid)
+        if place.offset <= FILE_START:
+            return self.head(place.file_no).state
+        begin, state = self._near(
+            place.file_no, extent, lambda offset, state: offset <= place.offset
+        )
+        for group in self.groups(place.file_no, begin, place.offset, _CUT_BYTES):
+            if group.gtid is not None:
+                state.update(group.gtid)
         return state
 
     def first_start(self) -> StartPoint:
@@ -298,17 +391,15 @@ class StoredFiles:
         """See `EngineReader.find_start`: the last file whose GTID list is before it, then the groups of that file."""
         extent = self._extent()
         for number in reversed(extent.numbers):
-            state = self.head(number).state
-            if state.is_before(position):
-                return self._start_in(number, state, position, extent)
+            if self.head(number).state.is_before(position):
+                return self._start_in(number, position, extent)
         raise PositionPurged
 
-    def _start_in(
-        self, number: int, state: BinlogState, position: SlavePosition, extent: Extent
-    ) -> StartPoint:
-        best = StartPoint(Position(number, FILE_START), state.copy())
+    def _start_in(self, number: int, position: SlavePosition, extent: Extent) -> StartPoint:
+        begin, state = self._near(number, extent, lambda offset, state: state.is_before(position))
+        best = StartPoint(Position(number, begin), state.copy())
         limit = self._limit(number, extent)
-        for group in self.groups(number, FILE_START, limit, _CUT_BYTES):
+        for group in self.groups(number, begin, limit, _CUT_BYTES):
             if group.gtid is None:
                 continue
             state.update(group.gtid)
@@ -317,25 +408,3 @@ class StoredFiles:
             best = StartPoint(Position(number, group.end), best.state)
             best.state.update(group.gtid)
         return best
-
-
-def _ends(run: GroupRun, begin: int, end: int, checksum_algorithm: int) -> list[int]:
-    """Where the groups of a run end in their file, of which it takes `begin` to `end`."""
-    found = []
-    at = begin
-    for position in run.end_positions:
-        following = at & ~_END_MASK | position
-        if following <= at:
-            following += _END_MASK + 1
-        found.append(following)
-        at = following
-    if found and at == end and len(found) == len(run):
-        return found
-    # Whoever wrote the file tells other ends: count the events.
-    found = []
-    at = begin
-    for index in range(len(run)):
-        for event in split_events(memoryview(run.payload(index))):
-            at += len(event) + (CHECKSUM_SIZE if checksum_algorithm else 0)
-        found.append(at)
-    return found

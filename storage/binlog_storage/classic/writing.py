@@ -100,6 +100,7 @@ def file_head(
     gtids: Iterable[Gtid],
     checkpoint: str,
     checksum_algorithm: int,
+    second: bytes = b"",
 ) -> bytes:
     """The beginning of a file that is being written, up to its first group.
 
@@ -108,9 +109,12 @@ def file_head(
             that a server writes.
         gtids: the state before the file, the last one of a domain as the last.
         checkpoint: name of the oldest file that a recovery must read.
+        second: an event, in normal form, behind the format description.
     """
     server_id, timestamp = description.server_id, description.timestamp
     head = bytearray(CLASSIC_MAGIC + description_laid_out(description, checksum_algorithm))
+    if second:
+        head += laid_out(second, len(head), checksum_algorithm)
     gtid_list = GtidList(tuple(gtids), server_id, timestamp=timestamp).build()
     head += laid_out(gtid_list, len(head), checksum_algorithm)
     name = checkpoint.encode()

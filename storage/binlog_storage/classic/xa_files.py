@@ -6,15 +6,18 @@
     12      4     bytes of gtrid, of bqual (u16)      160     8     file number
     16      128   gtrid and bqual                     168     8     offset in that file
     144     4     CRC-32 of the transaction           176     16    domain_id u32, server_id u32, seq_no u64
+    192     16    nonce; 0: it is not encrypted
     508     4     CRC-32 of the bytes before          512     ...   the transaction, in normal form
 
 The place of the commit is noted durably before the group is: after a crash the binlog decides. If the group of that
-GTID lies there, the transaction is committed; else it is still prepared. The head is one sector, written whole.
+GTID lies there, the transaction is committed; else it is still prepared. The head is one sector, written whole. With
+`encrypt_binlog` the transaction is encrypted by AES-CTR, with key 1 of the key file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +27,9 @@ from typing import Final, NamedTuple
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.classic.encryption import Keys
+from binlog_storage.classic.errors import DamagedBinlog, NoBinlogKey
+from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk, replaced
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine.references import Pin
@@ -34,12 +39,14 @@ from binlog_storage.ibb.xa import XID_PART_MAX, Xid
 
 XA_PREFIX: Final = "binlog-server.xa."
 _MAGIC: Final = b"BLXAPREP"
-_HEAD: Final = struct.Struct("<8sIHH128sIQIQQIIQ")
+_HEAD: Final = struct.Struct("<8sIHH128sIQIQQIIQ16s")
+_NONCE_BYTES: Final = 16
+_PLAIN: Final = bytes(_NONCE_BYTES)
 _HEAD_BYTES: Final = 512
 _CRC_AT: Final = _HEAD_BYTES - 4
 _PIECE_BYTES: Final = 256 << 10
 
-assert _HEAD.size == 192
+assert _HEAD.size == 208
 assert 2 * XID_PART_MAX == 128
 
 
@@ -59,10 +66,13 @@ class PreparedFile:
     size: int
     crc: int
     commitment: Commitment | None
+    nonce: bytes = _PLAIN
     hold: Pin | None = None
 
 
-def _head(xid: Xid, size: int, crc: int, commitment: Commitment | None) -> bytes:
+def _head(
+    xid: Xid, size: int, crc: int, commitment: Commitment | None, nonce: bytes = _PLAIN
+) -> bytes:
     place, gtid = commitment or (Position(0, 0), Gtid(0, 0, 0))
     head = _HEAD.pack(
         _MAGIC,
@@ -75,6 +85,7 @@ def _head(xid: Xid, size: int, crc: int, commitment: Commitment | None) -> bytes
         commitment is not None,
         *place,
         *gtid,
+        nonce,
     ).ljust(_CRC_AT, b"\0")
     return head + zlib.crc32(head).to_bytes(4, "little")
 
@@ -92,18 +103,27 @@ def _read(disk: ReadableDisk, name: str) -> PreparedFile:
             "opens, and the transaction is lost"
         )
     _, format_id, gtrid_size, bqual_size, *fields = _HEAD.unpack_from(head)
-    names, crc, size, committing, file_no, offset, *gtid = fields
+    names, crc, size, committing, file_no, offset, *gtid, nonce = fields
     if whole != _HEAD_BYTES + size:
         raise NotAStore(f"{name} has {whole} bytes, not {_HEAD_BYTES + size}: it was cut")
     xid = Xid(format_id, names[:gtrid_size], names[gtrid_size : gtrid_size + bqual_size])
     place = Position(file_no, offset)
     commitment = Commitment(place, Gtid(*gtid)) if committing else None
-    return PreparedFile(name, xid, size, crc, commitment)
+    return PreparedFile(name, xid, size, crc, commitment, nonce)
 
 
-def pieces_of(disk: ReadableDisk, prepared: PreparedFile) -> Iterator[bytes]:
-    """The events of a transaction, in pieces cut anywhere."""
-    with contextlib.closing(disk.open(prepared.name)) as file:
+def pieces_of(
+    disk: ReadableDisk, prepared: PreparedFile, keys: Keys | None = None
+) -> Iterator[bytes]:
+    """The events of a transaction, in pieces cut anywhere. Raises `NoBinlogKey` for one that is encrypted."""
+    with contextlib.closing(disk.open(prepared.name)) as opened:
+        file: Bytes = opened
+        if prepared.nonce != _PLAIN:
+            if keys is None:
+                raise NoBinlogKey(
+                    f"{prepared.name} is encrypted: file-key-management-filename is not set"
+                )
+            file = keys.sealed_bytes(opened, prepared.nonce)
         at, end = _HEAD_BYTES, _HEAD_BYTES + prepared.size
         while at < end:
             piece = file.pread(min(_PIECE_BYTES, end - at), at)
@@ -123,9 +143,16 @@ def waiting(disk: ReadableDisk, has: Callable[[Commitment], bool]) -> list[Prepa
 class PreparedFiles:
     """All of one store, in the order in which they were prepared. Its owner holds a lock."""
 
-    def __init__(self, disk: Disk) -> None:
-        """Read what there is. Raises `NotAStore` for a damaged file."""
+    def __init__(self, disk: Disk, sealing: Keys | None = None, keys: Keys | None = None) -> None:
+        """Read what there is. Raises `NotAStore` for a damaged file.
+
+        Args:
+            sealing: new files are encrypted with it.
+            keys: for those that are encrypted.
+        """
         self._disk = disk
+        self._sealing = sealing
+        self._keys = keys
         self.by_xid: dict[Xid, PreparedFile] = {}
         self._last = 0
         names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
@@ -140,15 +167,17 @@ class PreparedFiles:
     def add(self, xid: Xid, size: int, pieces: Iterable[bytes]) -> PreparedFile:
         """Keep a transaction of `size` bytes: durable when it returns. Raises `DiskError`."""
         name = f"{XA_PREFIX}{self._last + 1:012d}"
+        nonce = _PLAIN if self._sealing is None else os.urandom(_NONCE_BYTES)
         with replaced(self._disk, name) as file:
+            body = file if self._sealing is None else self._sealing.sealed_file(file, nonce)
             at, crc = _HEAD_BYTES, 0
             for piece in pieces:
-                file.pwrite(piece, at)
+                body.pwrite(piece, at)
                 at += len(piece)
                 crc = zlib.crc32(piece, crc)
-            file.pwrite(_head(xid, size, crc, None), 0)
+            file.pwrite(_head(xid, size, crc, None, nonce), 0)
         self._last += 1
-        found = self.by_xid[xid] = PreparedFile(name, xid, size, crc, None)
+        found = self.by_xid[xid] = PreparedFile(name, xid, size, crc, None, nonce)
         return found
 
     def verify(self, prepared: PreparedFile) -> None:
@@ -162,12 +191,13 @@ class PreparedFiles:
 
     def pieces(self, prepared: PreparedFile) -> Iterator[bytes]:
         """The events of a transaction, in pieces cut anywhere."""
-        return pieces_of(self._disk, prepared)
+        return pieces_of(self._disk, prepared, self._keys)
 
     def note(self, prepared: PreparedFile, commitment: Commitment | None) -> None:
         """Note durably where it is being committed, or that it is not."""
         with contextlib.closing(self._disk.open(prepared.name)) as file:
-            file.pwrite(_head(prepared.xid, prepared.size, prepared.crc, commitment), 0)
+            head = _head(prepared.xid, prepared.size, prepared.crc, commitment, prepared.nonce)
+            file.pwrite(head, 0)
             file.fdatasync()
         prepared.commitment = commitment
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import zlib
 from collections.abc import Mapping
 from typing import Final
 
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.classic.gtid_index import BadIndex, IndexReader, IndexTree
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine import Xid
@@ -25,7 +27,12 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Wrong
 from tests.storage.groups import read_from
 
-_OPTIONS: Final = ClassicOptions(max_binlog_size=4096, slave_connections_needed_for_purge=0)
+_OPTIONS: Final = ClassicOptions(
+    max_binlog_size=4096,
+    slave_connections_needed_for_purge=0,
+    binlog_gtid_index_page_size=64,
+    binlog_gtid_index_span_min=1,
+)
 _NEXT: Final = Gtid(0, 1, 1000)
 _PLACES: Final = (Gtid(0, 1, 2), Gtid(1, 1, 21), _NEXT)
 _XID: Final = Xid(1, b"waiting")
@@ -89,7 +96,7 @@ class ClassicStores:
 
 def _last_is(contents: Mapping[str, bytes], original: Mapping[str, bytes]) -> bool:
     """Whether the index and the file that it names last are as they were."""
-    last = max(name for name in original if name.startswith("binlog.0"))
+    last = max(name for name in original if name.removeprefix("binlog.").isdecimal())
     return all(contents[name] == original[name] for name in (last, "binlog.index"))
 
 
@@ -136,3 +143,53 @@ def _require_part(groups: list[bytes], found: list[bytes], *, whole: bool) -> No
         raise Wrong("the groups that were served are not those that were written, in order")
     if whole and begin + len(found) < len(groups):
         raise Wrong("groups at the end are left out without a word")
+
+
+class GtidIndexes:
+    """A GTID index, with the CRC-32 of each page made right again: it is refused, or it tells places that grow."""
+
+    name = "gtid_indexes"
+    time_s = 1.0
+    per_life = 10_000
+
+    def __init__(self) -> None:
+        self._bases: list[bytes] = []
+
+    def open(self) -> None:
+        rng = random.Random(1)
+        for page_bytes in (64, 100, 512):
+            tree = IndexTree(285, [Gtid(n, 1, 1) for n in range(20)], page_bytes)
+            for number in range(1, 200):
+                tree.add(285 + number * 90, [Gtid(rng.randrange(30), 1, number)])
+            self._bases.append(tree.finish())
+
+    def close(self) -> None:
+        self._bases.clear()
+
+    def make(self, rng: random.Random) -> bytes:
+        data = bytearray(mutated(rng.choice(self._bases), rng, most=4))
+        size = int.from_bytes(data[8:12], "little")
+        if 8 < size <= len(data):
+            for end in range(size, len(data) + 1, size):
+                data[end - 4 : end] = zlib.crc32(data[end - size : end - 4]).to_bytes(4, "little")
+        return bytes(data)
+
+    def run(self, data: bytes) -> None:
+        for limit in (300, 5000, 1 << 40):
+            with contextlib.suppress(BadIndex):
+                index = IndexReader(_Held(data))
+                index.first()
+                found = index.find(lambda at, _, limit=limit: at <= limit)  # type: ignore[misc]
+                if found is not None and found.offset > limit:
+                    raise Wrong("a place was found that is not wanted")
+
+
+class _Held:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return self._data[offset : offset + size]
+
+    def size(self) -> int:
+        return len(self._data)

@@ -6,6 +6,8 @@ to be durable, and takes more. Files go by purge as wholes: the rest is what is 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import random
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -19,7 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import PreparedFiles
 from binlog_storage.disk.disk import Disk
 from binlog_storage.engine import Xid
-from binlog_storage.errors import DiskFull, StorageError
+from binlog_storage.errors import DiskFull, PositionPurged, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk, MemoryFile
 
 from tests.storage.crash.recorder import Mark, RecordingDisk, RecordingFile
@@ -36,7 +38,12 @@ from tests.storage.groups import (
     read_from,
 )
 
-OPTIONS = ClassicOptions(max_binlog_size=4096, slave_connections_needed_for_purge=0)
+OPTIONS = ClassicOptions(
+    max_binlog_size=4096,
+    slave_connections_needed_for_purge=0,
+    binlog_gtid_index_page_size=64,  # so that a short file has a tree
+    binlog_gtid_index_span_min=1,
+)
 FEW = Limits(all_subsets=3, per_file=12, per_other=3, per_point=12)
 MANY = Limits(any_names=True)
 
@@ -257,6 +264,21 @@ def holds(engine: ClassicEngine, one: Snapshot) -> bool:
     )
 
 
+def find_by_indexes(engine: ClassicEngine, disk: MemoryDisk, found: Snapshot) -> None:
+    """Whatever GTID indexes a crash has left: a search finds what it finds without them."""
+    contents = disk.contents()
+    if not any(name.endswith(".idx") for name in contents):
+        return
+    options = dataclasses.replace(OPTIONS, binlog_gtid_index=False)
+    plain = ClassicEngine(MemoryDisk(contents), options)
+    for upto in range(0, len(found.groups) + 1, 3):
+        position = found.state(upto=upto).position()
+        with contextlib.suppress(PositionPurged):
+            start = plain.find_start(position)
+            assert engine.find_start(position) == start
+            assert engine.state_at(start.position) == start.state
+
+
 def check(disk: Disk, allowed: Iterable[Snapshot]) -> None:
     engine = ClassicEngine(disk, OPTIONS)
     assert engine.durable_end == engine.written_end
@@ -267,6 +289,8 @@ def check(disk: Disk, allowed: Iterable[Snapshot]) -> None:
             f"has {len(read_from(engine, start.position))} groups behind {start.state}, {engine.binlog_state()}, "
             f"{engine.prepared()}"
         )
+    assert isinstance(disk, MemoryDisk)
+    find_by_indexes(engine, disk, found)
     last = found.groups[-1] if found.groups else None
     assert engine.last_marker == (last if last is not None and gtid_of(last) is None else None)
     more = group(Gtid(9, 9, 9), 300)
@@ -277,7 +301,6 @@ def check(disk: Disk, allowed: Iterable[Snapshot]) -> None:
     begin = engine.first_start().position
     now = read_from(engine, begin)
     assert now[len(now) - 1 - bool(found.prepared)] == more.payload
-    assert isinstance(disk, MemoryDisk)
     disk.crash()
     with closing(ClassicEngine(disk, OPTIONS)) as engine:
         assert read_from(engine, begin) == now
