@@ -19,6 +19,7 @@ from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import FILE_KEYS, STATE_NAME
 from binlog_storage.errors import NotAStore
+from binlog_storage.ibb.file_names import LOCK_NAME
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
@@ -70,6 +71,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         help="of the server of TARGET: sizes of its files, server_id",
     )
     parser.add_argument(
+        "--online",
+        action="store_true",
+        help="take the groups while the server of SOURCE runs; without it, once it is stopped, the rest",
+    )
+    parser.add_argument(
         "--verify-only", action="store_true", help="only compare TARGET with SOURCE"
     )
     parser.add_argument(
@@ -90,6 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
     source_path, target_path = arguments.source, arguments.target
     if source_path.resolve() == target_path.resolve():
         raise ConfigError("SOURCE and TARGET are the same")
+    if arguments.online:
+        if arguments.verify_only or arguments.for_mariadb:
+            raise ConfigError("--online is for the first runs of a conversion")
+        with contextlib.closing(store_source(source_path, running=True)) as source:
+            _convert(source, None, arguments)
+        return 0
     with _held(source_path) as facts, contextlib.closing(store_source(source_path)) as source:
         _require_closed(source_path)
         if arguments.verify_only:
@@ -112,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _held(path: Path) -> Iterator[OfflineFacts | None]:
     """The facts of a store of ours, and its lock; None for a MariaDB's, where nothing is locked or made."""
     directory = path.parent if path.is_file() else path
-    if STATE_NAME not in ReadOnlyDisk(directory).names():
+    if {STATE_NAME, LOCK_NAME}.isdisjoint(ReadOnlyDisk(directory).names()):
         yield None
         return
     facts, disk = open_state(directory)
@@ -142,7 +154,11 @@ def _convert(
         finally:
             progress.end()
         waiting = 0
-        if taken.is_beyond:
+        if arguments.online:
+            taken.notes = [
+                "TARGET is not whole: stop the server of SOURCE, and give this without --online"
+            ]
+        elif taken.is_beyond:
             taken.notes.append(
                 f"{arguments.target} has groups behind the end of {arguments.source}: its facts and prepared XA "
                 "transactions are left as they are"
@@ -150,7 +166,8 @@ def _convert(
         else:
             waiting = take_prepared(directory.engine, source.prepared())
             _take_facts(source, facts, directory, arguments)
-        directory.converted()
+        if not arguments.online:
+            directory.converted()
         position = directory.engine.binlog_state().position()
     finally:
         directory.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState
 
-from tests.integration.load import assert_equal, insert
+from tests.integration.load import assert_equal, insert, load
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN
@@ -17,6 +17,7 @@ from tests.integration.test_seeding import (
     CHECKSUMS,
     LARGE_COMMIT,
     MAX_BINLOG_SIZE,
+    follow_upstream,
     groups_of,
     make_local,
     run,
@@ -102,3 +103,41 @@ def test_there_and_back(
     anew = [make_replica(*STRICT, version=other).follow(upstream) for other in VERSIONS]
     assert_equal(upstream, *replicas, *anew)
     assert "[ERROR]" not in upstream.log()
+
+
+@pytest.mark.parametrize(
+    "engine", ["innodb", pytest.param("", marks=pytest.mark.slow, id="traditional")]
+)
+def test_a_relay_changes_its_engine(
+    engine: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Under load: converted beside it, the rest while it is stopped. Nobody tells replicas or relay anything."""
+    upstream = make_upstream()
+    upstream.make_table()
+    relay = binlog_server(
+        users=ADMIN, max_binlog_size=MAX_BINLOG_SIZE, binlog_storage_engine=engine
+    )
+    follow_upstream(relay, upstream)
+    replicas = [make_replica(*STRICT, version=other).follow(relay) for other in VERSIONS]
+    target = relay.dir / "target"
+    with load(upstream, "d.t") as running:
+        running.wait_more(40)
+        run("convert", "--online", relay.directory, target)
+        running.wait_more(40)
+        relay.stop()
+        running.wait_more(10)  # which come behind the border
+        run("convert", relay.directory, target)
+        assert "the same: " in run("convert", "--verify-only", relay.directory, target)
+        relay.directory.rename(relay.dir / "old")
+        target.rename(relay.directory)
+        del relay.options["binlog_storage_engine"]
+        relay.start()
+        assert (relay.directory / "binlog.index").exists() == (engine == "innodb")
+        running.wait_more(20)
+    assert_equal(upstream, *replicas)
+    assert relay.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Yes"
+    anew = [make_replica(*STRICT, version=other).follow(relay) for other in VERSIONS]
+    assert_equal(upstream, *anew)

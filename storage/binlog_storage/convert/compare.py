@@ -1,7 +1,8 @@
 """Two stores, group by group: the same groups, start markers, states and prepared transactions, in the same order.
 
 what is compared     how
-the beginning        the binlog state in front of the first group: all servers of all domains
+the beginning        the binlog state in front of the first group: all servers of all domains. Where the source begins
+                     later, as it was purged since, the target is compared from there on
 groups, markers      GTID, and all bytes of all events in normal form: without checksums and positions in files
 the end              the binlog state behind the last group that both have
 XA transactions      names, order and bytes of those that wait
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from binlog_protocol.groups.group_runs import GroupRun
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.intake.source import (
     FileStart,
@@ -104,6 +105,13 @@ class _Walk:
             self.state.update(entry.gtid)
         return entry
 
+    def come_to(self, state: BinlogState) -> bool:
+        """Pass over the groups in front of a state. Whether there is such a place."""
+        while self.state != state:
+            if self.next() is None:
+                return False
+        return True
+
     def _all(self) -> Iterator[_Entry]:
         for item in self._items:
             if isinstance(item, FileStart):
@@ -122,12 +130,17 @@ def compare(
 ) -> Compared:
     """Read both once. `progress` is called again and again. Raises `StorageError`, `OSError`."""
     done = Compared()
-    if (base := source.base(0)) != target.base(0):
-        done.difference = f"the source begins at '{base}', the target at '{target.base(0)}'"
-        return done
     here, there = _Walk(source), _Walk(target)
+    base, other_base = source.base(0), target.base(0)
+    later = base != other_base
+    if not there.come_to(base):
+        done.difference = f"the source begins at '{base}', the target at '{other_base}'"
+        return done
     while (one := here.next()) is not None:
         other = there.next()
+        while later and other is not None and other.gtid is None and not one.has_bytes_of(other):
+            other = there.next()  # a marker in front of the place
+        later = False
         if other is None:
             done.missing = one.name
             return done

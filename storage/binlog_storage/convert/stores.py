@@ -66,8 +66,11 @@ def index_in(directory: Path, names: Iterable[str]) -> Path | None:
     return found[0] if found else None
 
 
-def store_source(path: Path) -> StoreSource:
-    """The store in a directory, or of the index of a traditional binlog. Raises `StorageError`, `OSError`."""
+def store_source(path: Path, *, running: bool = False) -> StoreSource:
+    """The store in a directory, or of the index of a traditional binlog. Raises `StorageError`, `OSError`.
+
+    `running`: a server of ours may be writing it.
+    """
     if path.name.endswith(_INDEX) and path.is_file():
         return ClassicStore(of_index(path))
     names = ReadOnlyDisk(path).names()
@@ -81,7 +84,7 @@ def store_source(path: Path) -> StoreSource:
         return ClassicStore(of_index(index))
     if not has_ibb:
         raise NotAStore(f"{path} has neither .ibb files nor the index of a traditional binlog")
-    return IbbFiles(path)
+    return IbbFiles(path, running=running)
 
 
 def take_prepared(engine: EngineWriter, waiting: Iterable[PreparedTransaction]) -> int:

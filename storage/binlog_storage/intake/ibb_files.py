@@ -32,7 +32,7 @@ from binlog_storage.intake.source import FileStart, Item, PreparedTransaction, S
 from binlog_storage.log.group_reader import list_pieces
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 from binlog_storage.log.log_file import base_state_from_outside
-from binlog_storage.log.pending_redo import PendingRedo
+from binlog_storage.log.pending_redo import PendingRedo, published
 
 PIECE_BYTES: Final = 1 << 20
 
@@ -40,9 +40,20 @@ PIECE_BYTES: Final = 1 << 20
 class IbbFiles:
     """See `binlog_storage.intake.source.StoreSource`. Nothing in the directory is made, locked or written."""
 
-    def __init__(self, directory: Path) -> None:
-        """Raises `NotAStore`, `CorruptBinlog`, `DiskError`."""
+    def __init__(self, directory: Path, *, running: bool = False) -> None:
+        """`running`: a server of ours may be writing it: up to what that has told to be durable now.
+
+        Raises `NotAStore`, `CorruptBinlog`, `DiskError`.
+        """
         self._directory = directory
+        self._limit: Position | None = None
+        if running:
+            told = published(ReadOnlyDisk(directory))
+            if told is None:
+                raise NotAStore(
+                    f"{directory} does not tell how far it is durable: no server runs there"
+                )
+            self._limit = told.end
         self._binlog = OfflineBinlog.of_paths([directory])
         pages = self._binlog.pages
         try:
@@ -85,6 +96,8 @@ class IbbFiles:
         yield FileStart(self.name(number), self.base(number))
         oldest, begin = self._oldest
         for group in self._binlog.groups(self._numbers[number]):
+            if self._limit is not None and group.place >= self._limit:
+                return
             self._reading = (group.place.file_no, group.place.offset)
             yield from borders.up_to(self._numbers.index(group.place.file_no, borders.number))
             if group.gtid is None:
@@ -99,6 +112,8 @@ class IbbFiles:
                 for _ in item.rest or ():
                     pass
                 borders.note(group.gtid)
+        if self._limit is not None:
+            return
         yield from borders.up_to(len(self._numbers) - 1)
         if number == 0 and self._binlog.halves:
             self.notes.append(

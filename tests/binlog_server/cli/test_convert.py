@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
@@ -22,6 +23,7 @@ from binlog_server.store.store_directory import CONVERTING_NAME, StoreDirectory
 from binlog_server.upstreams.password import KEY_NAME
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
+from tests.storage.groups import settle
 
 PARTS = [binlog_files.simple(8), binlog_files.simple(9, first=9)]
 
@@ -253,3 +255,31 @@ def test_what_no_mariadb_gets(config: Path, mariadb: Path, tmp_path: Path) -> No
     ran = convert(config, "--for-mariadb", ours, out)
     assert (ran.code, "is damaged: nothing was copied" in ran.err) == (1, True)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("engine", ["innodb", ""])
+def test_online(config: Path, tmp_path: Path, engine: str) -> None:
+    """While a server writes: what is durable. Nothing opens that but the command that takes the rest."""
+    ours, target = tmp_path / "ours", tmp_path / "target"
+    made = {"binlog_directory": ours, "binlog_storage_engine": engine}
+    store = StoreDirectory.of(configuration.load(config, made), background=False)
+    for part, end in zip(PARTS, ("0-1-8", "0-1-17"), strict=True):
+        for group in part:
+            store.engine.append(*group)
+        store.engine.sync()
+        if isinstance(store.engine, IbbEngine):
+            settle(store.engine)  # so it tells how far the files are
+        ran = convert(config, "--online", ours, target)
+        assert (ran.code, "give this without --online" in ran.err) == (0, True), ran
+        assert ran.lines[-1] == f"the store ends at '{end}'"
+    assert convert(config, ours, target).code == 1  # in use
+    assert (target / CONVERTING_NAME).exists()
+    store.state.set("server_uuid", "u")
+    store.close()
+    assert convert(config, "--online", "--verify-only", ours, target).code == 2
+    ran = convert(config, ours, target)
+    assert (ran.code, ran.lines[0][:13]) == (0, "nothing to do")
+    assert convert(config, "--verify-only", ours, target).code == 0
+    moved = opened(config, target)
+    assert moved.state.get("server_uuid") == "u"
+    moved.close()

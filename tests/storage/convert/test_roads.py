@@ -154,3 +154,27 @@ def test_which_binlog(tmp_path: Path) -> None:
         store_source(tmp_path)
     with pytest.raises(NotAStore, match=re.escape("neither .ibb files nor the index")):
         store_source(tmp_path.parent)
+
+
+def test_a_source_that_was_purged_since() -> None:
+    """What it has is compared; the target has more in front of it."""
+    groups = [*binlog_files.simple(4), marker(1), *binlog_files.simple(4, first=5)]
+    disk = MemoryDisk()
+    engine = opened("classic", disk)
+    for group in groups:
+        engine.append(*group)
+        engine.flush()
+    engine.close()
+    target = MemoryDisk()
+    with source_of(disk) as source:
+        take("ibb", source, target)
+    for file in range(len(groups)):
+        engine = opened("classic", disk)
+        engine.purge_to(engine.files()[min(file, 1)].number)
+        engine.close()
+        with source_of(disk) as source, source_of(target) as there:
+            found = compare(source, there)
+            assert (found.difference, found.missing, found.more) == ("", "", "")
+        with source_of(disk) as source, source_of(target) as there:
+            assert compare(there, source).is_same == (file == 0)
+    assert found.groups < 3
