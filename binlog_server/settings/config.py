@@ -41,6 +41,8 @@ from binlog_storage.binlog.options import (
     StoreOptions,
 )
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
+from binlog_storage.classic.encryption import ALGORITHMS
+from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import NotLocal, local_path
@@ -123,6 +125,13 @@ class Config:
     server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
     binlog_storage_engine: str | None = None  # None: that of the directory, INNODB for a new one
     log_bin: str | None = None  # base name of a traditional binlog; None: as above, LOG_BIN
+    binlog_gtid_index: bool = True  # these three: of traditional files
+    binlog_gtid_index_page_size: Annotated[int, Number(PAGE_BYTES_MIN, PAGE_BYTES_MAX)] = 4096
+    binlog_gtid_index_span_min: Annotated[int, Number(1, FILE_BYTES_MAX)] = 65536
+    encrypt_binlog: bool = False  # and these four
+    file_key_management_filename: str = ""
+    file_key_management_filekey: str = field(default="", repr=False)
+    file_key_management_encryption_algorithm: Annotated[str, Words(ALGORITHMS)] = ALGORITHMS[0]
     max_binlog_size: Annotated[int, Number(FILE_BYTES_MIN, FILE_BYTES_MAX)] = FILE_BYTES_MAX
     innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
     binlog_page_cache_size: _Memory = PAGE_CACHE_BYTES_DEFAULT
@@ -263,6 +272,13 @@ class Config:
             self.innodb_log_buffer_size,
             self.innodb_force_recovery,
             ROLLBACKS[self.rollback_at_start],
+            self.binlog_gtid_index,
+            self.binlog_gtid_index_page_size,
+            self.binlog_gtid_index_span_min,
+            self.encrypt_binlog,
+            self.file_key_management_filename,
+            self.file_key_management_filekey,
+            self.file_key_management_encryption_algorithm,
         )
 
     @property

@@ -21,7 +21,7 @@ SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
 def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
     """Take the options out that are of no use here; returns those that somebody might count on.
 
-    `binlog_storage_engine` stays, and a base name for `log_bin` of traditional files.
+    `binlog_storage_engine` stays, and of traditional files a base name for `log_bin`, and `encrypt_binlog`.
 
     Raises ValueError for one that is refused, with what to do.
     """
@@ -33,7 +33,9 @@ def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
                 f'{_ENGINE}: {refused.message}. Write "{INNODB}", or "{TRADITIONAL}" for traditional binlog files'
             )
         engine = options[_ENGINE] = str(engine).lower()
-    kept = {"log_bin"} if engine == TRADITIONAL and _is_name(options.get("log_bin")) else set()
+    kept: set[str] = set()
+    if engine == TRADITIONAL:
+        kept = {"encrypt_binlog"} | ({"log_bin"} if _is_name(options.get("log_bin")) else set())
     without_effect: list[str] = []
     for name in [name for name in options if name in _OPTIONS and name not in kept]:
         value = options.pop(name)
@@ -89,7 +91,8 @@ _OPTIONS: Final[
     "encrypt_binlog": (
         _is_off,
         _unavailable("encrypt_binlog"),
-        "Leave it out, and encrypt the disk under binlog_directory",
+        "Leave it out, and encrypt the disk under binlog_directory; or, of traditional files, write "
+        'binlog_storage_engine = "" beside it',
     ),
     "init_rpl_role": (
         lambda value: str(value).upper() == "MASTER",

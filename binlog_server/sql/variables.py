@@ -40,7 +40,12 @@ from binlog_storage.binlog.options import FILE_BYTES_MAX
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
 from binlog_server.settings.config import DEFAULTS, KINDS
-from binlog_server.settings.engine_limits import AFTER_COMMIT, AFTER_SYNC, SEMI_SYNC_WAIT_POINT
+from binlog_server.settings.engine_limits import (
+    AFTER_COMMIT,
+    AFTER_SYNC,
+    SEMI_SYNC_WAIT_POINT,
+    TRADITIONAL,
+)
 from binlog_server.settings.option_kinds import (
     U32_MAX,
     Decimals,
@@ -452,6 +457,16 @@ def _tell_store(name: str) -> Callable[[SqlSession, int], None]:
     return lambda session, value: session.server.engine.set_option(name, value)
 
 
+def _tell_files(name: str) -> Callable[[SqlSession, int], None]:
+    """Of traditional files: an `.ibb` store knows no such option."""
+
+    def tell(session: SqlSession, value: int) -> None:
+        if session.coordinates.storage_engine == TRADITIONAL:
+            session.server.engine.set_option(name, value)
+
+    return tell
+
+
 def _tell_semi_sync(session: SqlSession, value: object) -> None:
     session.server.semi_sync.changed()
 
@@ -640,6 +655,18 @@ _FILES: Final = (
         set_global=_BINLOG,
         then=_tell_store("slave_connections_needed_for_purge"),
     ),
+    Variable("binlog_gtid_index", set_global=_BINLOG, then=_tell_files("binlog_gtid_index")),
+    Variable(
+        "binlog_gtid_index_page_size",
+        set_global=_BINLOG,
+        then=_tell_files("binlog_gtid_index_page_size"),
+    ),
+    Variable(
+        "binlog_gtid_index_span_min",
+        set_global=_BINLOG,
+        then=_tell_files("binlog_gtid_index_span_min"),
+    ),
+    Variable("encrypt_binlog"),
     Variable("replica_slot_bytes", set_global=_BINLOG),
     Variable("replica_slot_seconds", set_global=_BINLOG),
     Variable(
