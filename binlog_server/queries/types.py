@@ -14,6 +14,7 @@ from binlog_protocol.errors import NotSupportedYet
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.column_type import INTEGER_SIZES, ColumnType
+from binlog_protocol.wire.binary_rows import DECIMALS
 from binlog_protocol.wire.results import (
     CHARSET_BINARY,
     CHARSET_UTF8,
@@ -66,7 +67,7 @@ _TIME_CODES: Final = {
 _FORMS: Final[Mapping[int, ValueForm]] = {
     **dict.fromkeys((*INTEGER_SIZES, ColumnType.YEAR), ValueForm.INT),
     **dict.fromkeys((ColumnType.FLOAT, ColumnType.DOUBLE), ValueForm.DOUBLE),
-    ColumnType.NEWDECIMAL: ValueForm.DECIMAL,
+    **dict.fromkeys(DECIMALS, ValueForm.DECIMAL),
     ColumnType.NULL: ValueForm.NULL,
     ColumnType.DATE: ValueForm.DATE,
     ColumnType.TIME: ValueForm.TIME,

@@ -351,6 +351,8 @@ def plain_values(data: bytes, at: int, types: bytes) -> list[int | bytes | None]
     """
     count = len(types) // 2
     end_of_nulls = at + (count + 7) // 8
+    if end_of_nulls >= len(data):
+        return None
     nulls = int.from_bytes(data[at:end_of_nulls], "little")
     at = end_of_nulls + 1
     if data[end_of_nulls] == 1:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 
 import pytest
-from binlog_protocol.connection.commands import Query
+from binlog_protocol.connection.commands import Query, StmtExecute
+from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.results import parse_error
 
-from tests.binlog_server.lab import ROOT, until, within
+from binlog_server.accounts.users import Account
+from tests.binlog_server.lab import PASSWORD, ROOT, until, within
+from tests.binlog_server.sessions.test_prepared import NEW, Prepared
 from tests.binlog_server.tables.scene import lab_with
 
 SCHEMA = ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, s TEXT)")
@@ -87,3 +91,37 @@ async def test_memory_of_a_change_is_counted_while_it_is_read_and_computed() -> 
         assert parse_error(await client.answer()).errno == 1041
         await until(lambda: memory.held == 0)
         assert await holder.query("SELECT COUNT(*) FROM shop.t") == [["1"]]
+
+
+async def test_parameters_that_are_cut_short() -> None:
+    """Of a statement that goes the quick way, too: 1210 for each, and nothing is done."""
+    async with lab_with(
+        *SCHEMA, users={**ROOT, "adm": Account(PASSWORD, ROOT["root"].grants)}
+    ) as lab:
+        client = await Prepared.of(lab, NEW)
+        number, _, _ = await client.prepare("INSERT INTO shop.t VALUES (?, ?)")
+        types = bytes((ColumnType.LONG, 0, ColumnType.VAR_STRING, 0))
+        body = b"\0\1" + types + struct.pack("<i", 7) + b"\1x"
+        for size in range(len(body)):
+            answer = await client.ask(StmtExecute(number, 0, body[:size]).build())
+            assert parse_error(answer).errno == 1210, size
+        assert (await client.ask(StmtExecute(number, 0, body).build()))[:1] == b"\0"
+        again = b"\0\0" + struct.pack("<i", 8) + b"\1y"
+        for size in range(len(again)):
+            answer = await client.ask(StmtExecute(number, 0, again[:size]).build())
+            assert parse_error(answer).errno == 1210, size
+        root = await lab.root()
+        assert await root.query("SELECT * FROM shop.t") == [["7", "x"]]
+
+
+async def test_a_parameter_is_a_decimal_by_its_old_type_too() -> None:
+    async with lab_with(
+        *SCHEMA, users={**ROOT, "adm": Account(PASSWORD, ROOT["root"].grants)}
+    ) as lab:
+        client = await Prepared.of(lab, NEW)
+        number, _, _ = await client.prepare(
+            "SELECT 1 + ?, 2 > ? FROM shop.t RIGHT JOIN (SELECT 1) x ON 1"
+        )
+        for kind in (0, ColumnType.NEWDECIMAL):
+            answer = await client.execute(number, (kind, kind), b"\0031.5\0031.5")
+            assert answer[-2] == b"\0\0\0032.5\1\0\0\0"
