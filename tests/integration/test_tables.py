@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pymysql
 import pytest
 
+from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
@@ -66,9 +67,14 @@ KINDS = ("10.11", "11.8")
 
 
 @pytest.fixture
-def master(binlog_server: MakeBinlogServer) -> BinlogServer:
-    """A server that makes databases here."""
-    return binlog_server(users=USERS, local_tables=True, innodb_log_file_size=4 << 20)
+def master(request: pytest.FixtureRequest, binlog_server: MakeBinlogServer) -> BinlogServer:
+    """A server that makes databases here; the parameter is binlog_storage_engine."""
+    return binlog_server(
+        users=USERS,
+        local_tables=True,
+        innodb_log_file_size=4 << 20,
+        binlog_storage_engine=getattr(request, "param", INNODB),
+    )
 
 
 @contextlib.contextmanager
@@ -387,6 +393,11 @@ def test_sessions_beside_each_other(
     assert_equal(master, [replica])
 
 
+@pytest.mark.parametrize(
+    "master",
+    ["innodb", pytest.param(TRADITIONAL, marks=pytest.mark.slow, id="traditional")],
+    indirect=True,
+)
 def test_a_kill_leaves_tables_that_equal_the_binlog(
     backend: object, master: BinlogServer, make_replica: MakeMariaDB, rng: random.Random
 ) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
+from typing import cast
 
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import UNDO_NEVER, UNDO_SYNCHRONOUS
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.classic.row_log import RowLog
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Xid
 from binlog_storage.errors import (
     Deadlock,
@@ -23,6 +28,7 @@ from binlog_storage.errors import (
     UnknownTable,
     WaitGivenUp,
 )
+from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.locks import Mode
 from binlog_storage.tables.records import State
 from binlog_storage.tables.store import (
@@ -33,6 +39,7 @@ from binlog_storage.tables.store import (
 )
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from tests.storage.crash.tables import CLASSIC
 from tests.storage.groups import events, group, gtid_event, read_all
 from tests.storage.sizes import small
 
@@ -41,8 +48,27 @@ GTIDS = (Gtid(9, 1, n) for n in count(1))
 T = 1
 
 
+class Kind:
+    """The engine of a test: each runs over both."""
+
+    is_ibb = True
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["ibb", "traditional"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kind, "is_ibb", request.param)
+
+
 def opened(disk: MemoryDisk, **more: int) -> IbbEngine:
-    return IbbEngine(disk, small(8, slave_connections_needed_for_purge=0, **more))
+    if Kind.is_ibb:
+        return IbbEngine(disk, small(8, slave_connections_needed_for_purge=0, **more))
+    options = replace(CLASSIC, max_binlog_size=128 << 10, **more)  # type: ignore[arg-type]
+    engine = ClassicEngine(disk, options, facts=StateStore(disk))
+    return cast("IbbEngine", engine)  # in what is tested here they are alike
+
+
+def redo_of(engine: IbbEngine) -> RedoLog:
+    return engine.tables.log.redo if isinstance(engine.tables.log, RowLog) else engine._redo
 
 
 def engine_with(disk: MemoryDisk, rows: dict[bytes, bytes] | None = None) -> IbbEngine:
@@ -173,6 +199,7 @@ def test_nobody_waits_for_a_lock_of_a_store_that_is_closed() -> None:
     two.lock(T, b"b")
 
 
+@pytest.mark.parametrize("kind", [True], indirect=True)
 def test_groups_that_cannot_be_written_together_are_not_written_in_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,6 +258,7 @@ def test_a_group_and_its_rows_commit_together(size: int) -> None:
     assert (rows(engine), read_all(engine)) == ({b"a": b"1"}, [payload])
 
 
+@pytest.mark.parametrize("kind", [True], indirect=True)
 def test_groups_that_commit_together() -> None:
     disk = MemoryDisk()
     engine = engine_with(disk)
@@ -267,12 +295,12 @@ def test_a_change_with_its_commit_at_once() -> None:
     view = engine.tables.view()
     payloads = []
     for number, size in enumerate((300, 20_000, 300)):
-        lsn = engine._redo.lsn
+        lsn = redo_of(engine).lsn
         made = change_at_once(engine, b"%d" % number, None, b"row", size)
         assert made is not None
         payloads.append(made)
         if size == 300:
-            assert engine._redo.lsn - lsn < 500 + size, "a mini-transaction"
+            assert redo_of(engine).lsn - lsn < 500 + size, "a mini-transaction"
     payloads.append(change_at_once(engine, b"0", b"row", b"other") or b"")
     payloads.append(change_at_once(engine, b"1", b"row", None) or b"")
     assert dict(engine.tables.scan(T, view=view)) == {}
@@ -307,7 +335,7 @@ def test_what_is_not_done_at_once() -> None:
     one.rollback()
     assert change_at_once(engine, b"c", b"2", b"3") is None
     two.rollback()
-    assert change_at_once(engine, b"a", b"1", b"2", size=400_000) is None
+    assert change_at_once(engine, b"a", b"1", b"2", size=engine.cache_bytes + 1000) is None
     assert change_at_once(engine, b"a", b"1", b"2") is not None
     t = engine.tables.begin()
     t.drop_table(T)
