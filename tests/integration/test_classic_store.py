@@ -15,6 +15,7 @@ from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.state import StateStore
 
 from tests.integration.load import insert
 from tests.kit.backends import VERSIONS, Backend
@@ -26,6 +27,7 @@ from tests.storage.groups import read_from
 TIME = 1_700_000_000
 SERVER_ID = 77
 DOMAIN = 7
+ROWS = 1  # a table of the store
 
 
 @pytest.fixture(params=VERSIONS)
@@ -48,7 +50,10 @@ def transaction(gtid: Gtid, *texts: str) -> bytes:
 
 
 class Ours:
-    """Our store in the directory of a server that does not run; writes rows of a table of its own."""
+    """Our store in the directory of a server that does not run; writes rows of a table of its own.
+
+    Each group has a row in a table of the store, too.
+    """
 
     def __init__(self, server: LocalMariaDB, **options: int) -> None:
         self.server = server
@@ -62,7 +67,28 @@ class Ours:
 
     def open(self) -> ClassicEngine:
         self.disk = MortalDisk(self.server.datadir)
-        return ClassicEngine(self.disk, self.options)
+        engine = ClassicEngine(self.disk, self.options, facts=StateStore(self.disk))
+        if not engine.tables.tables():
+            t = engine.tables.begin()
+            t.create_table(ROWS, b"")
+            t.commit()
+        while engine.step():
+            pass
+        assert dict(engine.tables.scan(ROWS)) == {b"%d" % n: b"" for n in range(1, self.seq_no + 1)}
+        return engine
+
+    def append(self, engine: ClassicEngine, payload: bytes, gtid: Gtid) -> None:
+        """A group with its row, in memory."""
+        t = engine.tables.begin()
+        t.put(ROWS, b"%d" % gtid.seq_no, b"")
+        engine.append_with(payload, gtid, t)
+
+    def lose_one(self, engine: ClassicEngine) -> None:
+        """One that comes into the redo log, and never into the binlog."""
+        gtid = Gtid(DOMAIN, SERVER_ID, self.seq_no + 1)
+        self.append(engine, transaction(gtid, "lost"), gtid)
+        assert engine._row_log is not None
+        engine._row_log.write()
 
     def write(self, engine: ClassicEngine, count: int, size: int = 100) -> None:
         """So many groups more, durable."""
@@ -71,10 +97,10 @@ class Ours:
             gtid = Gtid(DOMAIN, SERVER_ID, self.seq_no)
             if self.seq_no == 1:
                 text = "CREATE TABLE d.ours (a INT PRIMARY KEY, b LONGTEXT) ENGINE=InnoDB"
-                engine.append(ddl(gtid, text), gtid)
+                self.append(engine, ddl(gtid, text), gtid)
             else:
                 text = f"INSERT INTO d.ours VALUES ({self.seq_no}, REPEAT('x', {size}))"
-                engine.append(transaction(gtid, text), gtid)
+                self.append(engine, transaction(gtid, text), gtid)
             engine.sync()
 
 
@@ -128,6 +154,7 @@ def test_to_and_fro(
         if end == "stopped":
             engine.close()
         else:
+            store.lose_one(engine)
             store.disk.die()
         server.start()
         assert BinlogState.parse(server.gtid_binlog_state) == state
