@@ -197,7 +197,14 @@ def _open_traditional(
         raise ConfigError(str(error)) from None
     if REDO_NAME not in disk.names():
         _require_room(path, options.innodb_log_file_size, 0)
-    return ClassicEngine(disk, options, background=background, locked=True, facts=StateStore(disk))
+    return ClassicEngine(
+        disk,
+        options,
+        background=background,
+        locked=True,
+        facts=StateStore(disk),
+        row_keeper=SqliteRows(path / SQLITE_NAME),
+    )
 
 
 def _traditional_base(path: Path, there: set[str], asked: WantedStore) -> str | None:

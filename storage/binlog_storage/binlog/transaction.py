@@ -12,11 +12,10 @@ only the GTID event goes into the commit record; readers take the lists behind i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.binlog.appender import OpenGroup
 from binlog_storage.binlog.decision import Decision
 from binlog_storage.engine import GroupMark, GroupWriter, Position
 from binlog_storage.ibb.xa import Xid
@@ -30,6 +29,16 @@ class Savepoint:
 
     offset: int
     mark: GroupMark | None = None
+
+
+@runtime_checkable
+class DecidingGroup(GroupWriter, Protocol):
+    """A group of which engines with logs of their own may have a part."""
+
+    def decide(
+        self, decision: Decision, gtid_event: bytes, gtid: Gtid, age: int | None = None
+    ) -> Position:
+        """As `commit`, of what they have prepared."""
 
 
 class GroupSink(Protocol):
@@ -155,7 +164,7 @@ class Transaction:
     ) -> Position:
         """As `commit`, of what engines with logs of their own have prepared."""
         self._spill_all()
-        assert isinstance(self._group, OpenGroup), (
+        assert isinstance(self._group, DecidingGroup), (
             "a transaction without rows has no part elsewhere"
         )
         end = self._group.decide(decision, gtid_event, gtid, age)

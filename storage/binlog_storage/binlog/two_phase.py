@@ -10,20 +10,17 @@ have it: one that not all of them have behind a crash is rolled back. XA COMMIT 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.binlog.appender import Appender, OpenGroup
-from binlog_storage.binlog.decision import Decision
+from binlog_storage.binlog.decision import Deciding, settle_in, tell
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.engine.references import Pin, Reason, References
-from binlog_storage.errors import StorageError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.tables.participants import Participant, RowKeeper
@@ -31,11 +28,9 @@ from binlog_storage.tables.store import TableStore
 
 log = logging.getLogger(__name__)
 
-_PREFIX = b"binlog-server"
-
 
 @dataclass(eq=False)
-class TwoPhase:
+class TwoPhase(Deciding):
     """Of one store."""
 
     _appender: Appender
@@ -48,22 +43,6 @@ class TwoPhase:
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
     _having: dict[Xid, list[Participant]] = field(default_factory=dict)
     """Who has a part in the prepared transactions of clients."""
-
-    def begin(self, taking_part: Sequence[Participant]) -> Decision:
-        """Prepare in these engines what is to commit in the binlog next: `OpenGroup.decide`, then `finish`.
-
-        One at a time: engines commit in the order of the binlog. Raises `StorageError`: it is prepared nowhere then.
-        """
-        xid = Xid(1, _PREFIX + uuid.uuid4().bytes)
-        with self._prepared_in(taking_part, xid):
-            return Decision(xid, taking_part)
-
-    def finish(self, decision: Decision) -> None:
-        """Commit in the engines what the binlog has, durably; or roll back what it has not got."""
-        if decision.hold is None:
-            self._tell(decision.taking_part, decision.xid, committed=False)
-        else:
-            self._decided(decision.xid, decision.taking_part, decision.hold)
 
     def commit(
         self, group: OpenGroup, gtid_event: bytes, gtid: Gtid, taking_part: Sequence[Participant]
@@ -84,7 +63,7 @@ class TwoPhase:
 
         Raises `StorageError`: it is prepared nowhere then, and the group is still open.
         """
-        with self._prepared_in(taking_part, xid):
+        with self.prepared_in(taking_part, xid):
             end = group.prepare(xid, max(1, len(taking_part) + group.has_tables))
         if taking_part:
             self._having[xid] = list(taking_part)
@@ -103,7 +82,7 @@ class TwoPhase:
             hold.release()
             raise
         del self._having[xid]
-        self._decided(xid, having, hold)
+        self.decided(xid, having, hold)
         return end
 
     def rollback_prepared(self, xid: Xid) -> None:
@@ -112,40 +91,17 @@ class TwoPhase:
         having = self._having.pop(xid, None)
         if having is not None:
             self._appender.sync_log()  # the binlog must not say "prepared" of what is nowhere any more
-            self._tell(having, xid, committed=False)
-
-    @contextlib.contextmanager
-    def _prepared_in(self, taking_part: Sequence[Participant], xid: Xid) -> Iterator[None]:
-        begun: list[Participant] = []
-        try:
-            for participant in taking_part:
-                begun.append(participant)
-                participant.prepare(xid)
-            yield
-        except BaseException:
-            for participant in begun:
-                participant.rollback(xid)
-            raise
+            tell(having, xid, committed=False)
 
     def _hold(self, xid: Xid, end: Position) -> Pin:
         return self._references.hold(Reason.PREPARED_XA, xid.sql(), end.file_no)
 
-    def _decided(self, xid: Xid, having: Sequence[Participant], hold: Pin) -> None:
+    def sync_log(self) -> None:
+        """See `Deciding`."""
         self._appender.sync_log()
-        if self._tell(having, xid, committed=True):
-            hold.release()
 
-    @staticmethod
-    def _tell(having: Sequence[Participant], xid: Xid, *, committed: bool) -> bool:
-        """Commit or roll back in engines. Returns whether all have done it."""
-        done = True
-        for participant in having:
-            try:
-                (participant.commit if committed else participant.rollback)(xid)
-            except StorageError as error:
-                done = False
-                log.error("%s: %s; the next start does it there", participant.name, error)
-        return done
+    def known(self, xid: Xid) -> None:
+        """See `Deciding`. The decision is a record of the binlog: nothing is to be forgotten."""
 
     def settle(self) -> bool:
         """At a start: settle what engines have prepared by what the binlog says. Returns whether the log got records.
@@ -178,11 +134,6 @@ class TwoPhase:
                 logged = True
         for participant in everyone:
             for xid in found[participant.name] - kept:
-                if xid in self._prepared.committed:
-                    log.info("%s: Committed transaction with xid %s", participant.name, xid)
-                    participant.commit(xid)
-                else:
-                    log.warning("%s: Rolled back transaction with xid %s", participant.name, xid)
-                    participant.rollback(xid)
+                settle_in(participant, xid, committed=xid in self._prepared.committed)
         self._prepared.forget_committed()
         return logged

@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from binlog_storage.binlog.decision import Deciding, settle_in
 from binlog_storage.binlog.opening import (
     go_on_with,
     make_log,
@@ -42,6 +43,7 @@ from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import REDO_KEY, StateStore
 from binlog_storage.engine import Position
 from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, StorageError, WaitGivenUp
+from binlog_storage.ibb.xa import Xid
 from binlog_storage.redo.format import (
     REDO_NAME,
     RedoFormatError,
@@ -52,8 +54,17 @@ from binlog_storage.redo.format import (
 )
 from binlog_storage.redo.log import FIRST_LSN, AppendLock, RedoLog
 from binlog_storage.redo.reader import Reaches
-from binlog_storage.tables.facts import FactTables, binlog_has_begun, binlog_will_begin
+from binlog_storage.tables.facts import (
+    FactTables,
+    binlog_has_begun,
+    binlog_will_begin,
+    decision,
+    decisions,
+    forget_decisions,
+)
+from binlog_storage.tables.participants import RowKeeper
 from binlog_storage.tables.rebuild import Rebuild
+from binlog_storage.tables.records import SMALL_BYTES
 from binlog_storage.tables.store import TableStep
 
 _RESERVE: Final = 64 << 10  # of the log, for small records of steps that cannot wait any more
@@ -311,6 +322,35 @@ class RowLog:
             if self._placed_lsn > self.redo.checkpoint.lsn:
                 self._checkpoint(self.redo.durable_lsn)
 
+    # --- other engines; see `RowDeciding` ---
+
+    def decision(self, xid: Xid, ending: TableStep) -> TableStep:
+        """The end of a transaction of which other engines have a part, prepared under this name. Under the append
+        lock."""
+        decided = decision(self.tables.store, xid.encode())
+
+        def done() -> None:
+            ending.done()
+            decided.done()
+
+        return TableStep(ending.record + decided.record, done)
+
+    def known(self, xid: Xid) -> None:
+        """All know this decision."""
+        with self.lock:
+            self.admit(SMALL_BYTES)
+            forget_decisions(self.tables.store, [xid.encode()])
+
+    def settle(self, keeper: RowKeeper) -> bool:
+        """At a start: settle what another engine has prepared. Returns whether the log got records."""
+        known = decisions(self.tables.store)
+        for xid in keeper.recover():
+            settle_in(keeper, xid, committed=xid.encode() in known)
+        if known:
+            with self.lock:
+                forget_decisions(self.tables.store, known)
+        return bool(known)
+
     # --- RESET MASTER; under the same locks ---
 
     def will_begin(self) -> None:
@@ -397,3 +437,20 @@ class RowLog:
             "Innodb_os_log_written": redo.bytes_written,
             **self.tables.counters(),
         }
+
+
+class RowDeciding(Deciding):
+    """Commits with engines that have logs of their own. That the binlog has decided is a row in the redo log, which
+    commits with the group, until all know it.
+    """
+
+    def __init__(self, row_log: RowLog) -> None:
+        self._row_log = row_log
+
+    def sync_log(self) -> None:
+        """See `Deciding`."""
+        self._row_log.sync_log()
+
+    def known(self, xid: Xid) -> None:
+        """See `Deciding`."""
+        self._row_log.known(xid)

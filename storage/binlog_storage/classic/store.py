@@ -51,7 +51,7 @@ from binlog_storage.classic.encryption import CountedFile, EventCipher, Keys, of
 from binlog_storage.classic.file_indexes import FileIndexes, remove_unfinished
 from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
-from binlog_storage.classic.row_log import RowLog
+from binlog_storage.classic.row_log import RowDeciding, RowLog
 from binlog_storage.classic.spool import CACHE_PREFIX, Spool, remove_spools
 from binlog_storage.classic.stored_files import Extent, StoredFiles
 from binlog_storage.classic.writing import (
@@ -105,6 +105,7 @@ from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.redo.log import AppendLock
 from binlog_storage.redo.reader import Reaches
 from binlog_storage.tables.facts import FactTables
+from binlog_storage.tables.participants import RowKeeper
 from binlog_storage.tables.records import CHANGE_BYTES, SMALL_BYTES
 from binlog_storage.tables.store import ReadView, TableStep, TableStore, TableTransaction
 
@@ -160,6 +161,7 @@ class ClassicEngine:
         wait_for_room: waits for room on a full disk, its argument are seconds; by default a wait that `close` ends.
         locked: the owner has locked the directory.
         facts: the file that keeps facts beside the redo log; without it there are no tables, unless the store has some.
+        row_keeper: another engine, which keeps the rows of tables whose numbers say so.
     """
 
     def __init__(
@@ -172,6 +174,7 @@ class ClassicEngine:
         wait_for_room: Callable[[float], object] | None = None,
         locked: bool = False,
         facts: StateStore | None = None,
+        row_keeper: RowKeeper | None = None,
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `NotAStore`, `DamagedBinlog`, `DiskError`."""
         self._options = options or ClassicOptions()
@@ -210,6 +213,7 @@ class ClassicEngine:
         self._reader = StoredFiles(self._directory, lambda: self._extent, self._indexes)
         self._worker = Worker("binlog-caretaker", self._take_care, retry_s=_LIMITS_S)
         self._row_log: RowLog | None = None
+        self.row_keeper = row_keeper
         self._has_begun = True  # a RESET MASTER, if one was at work
         self._indexes.when_wanted(self._worker.poke)
         if not locked:
@@ -219,8 +223,9 @@ class ClassicEngine:
                 self._row_log = RowLog(self, disk, self._options, facts)
             self._open()
         except BaseException:
-            if self._row_log is not None:
-                self._row_log.close()
+            if hasattr(self, "_current"):
+                self._current.file.close()
+            self._close_rows()
             disk.close()
             raise
         if background:
@@ -265,6 +270,8 @@ class ClassicEngine:
             self._row_log.begin(self._settle_rows)
             self._rows = self._row_log.tables
             self._snapshots = self._rows.snapshots
+            if self.row_keeper is not None:
+                self._rows.load(self.row_keeper, self._row_log.redo.uuid)
             with self._lock:
                 self._row_log.has_begun(begun=self._has_begun)
             if not self._has_begun:
@@ -286,7 +293,9 @@ class ClassicEngine:
                 "the binlog does not know the prepared XA transaction %s: it is rolled back", xid
             )
             store.revive(store.prepared[xid])
-        return bool(unknown)
+        keeper, row_log = self.row_keeper, self._row_log
+        known = keeper is not None and row_log is not None and row_log.settle(keeper)
+        return bool(unknown) or known
 
     def _has(self, commitment: Commitment) -> bool:
         place = commitment.place
@@ -582,17 +591,20 @@ class ClassicEngine:
         age: int | None,
         given_up: Callable[[], bool] = lambda: False,
         committing: PreparedFile | None = None,
-        step: TableStep | None = None,
+        ending: Callable[[], TableStep] | None = None,
     ) -> Position:
         """Append a group that may be too large for memory: it is copied into the file while all other appends wait.
+
+        `ending`: under the locks, the end of the transaction of tables that commits with it.
 
         Raises `WaitGivenUp` if `given_up` returns True while the disk is full: nothing was appended.
         """
 
         def appended() -> Position:
-            self._admit_step(step)
+            self._admit_step(with_tables=ending is not None)
             with self._writing, self._lock:
                 self._admit(age)
+                step = None if ending is None else ending()
                 return self._copy(pieces, gtid, committing, step)
 
         self._rotate_if_due()
@@ -673,12 +685,18 @@ class ClassicEngine:
         self, payload: bytes, gtid: Gtid, tables: JoinedTables, age: int | None = None
     ) -> Position:
         """As `append`, and the transaction of tables commits with the group."""
-        step = tables.ending()
+        return self.append_ending(payload, gtid, tables.ending, age)
+
+    def append_ending(
+        self, payload: bytes, gtid: Gtid, ending: Callable[[], TableStep], age: int | None = None
+    ) -> Position:
+        """The same: `ending` is called under the append lock."""
         self._wait_while_full()
         self._rotate_if_due()
         with self._lock:
-            self._admit_step(step)
+            self._admit_step(with_tables=True)
             self._admit(age)
+            step = ending()
             end = self._put(payload, gtid)
             self._log_step(step, end)
         self._write_if_much()
@@ -714,9 +732,9 @@ class ClassicEngine:
         self._write_if_much()
         return end
 
-    def _admit_step(self, step: TableStep | None) -> None:
-        """Wait for room for the end of a transaction. Under no lock but that of appends."""
-        if step is not None and step.record:
+    def _admit_step(self, *, with_tables: bool) -> None:
+        """Wait for room for the end of a transaction. Without locks, or under that of appends."""
+        if with_tables:
             assert self._row_log is not None
             with self._lock:
                 self._row_log.admit(STEP_BYTES)
@@ -737,16 +755,38 @@ class ClassicEngine:
         return self._row_log.redo.taken
 
     def make_row_keeper(self) -> bool:
-        """See `TableEngine`. There is none yet."""
-        return False
+        """See `TableEngine`."""
+        if self.row_keeper is None or self._row_log is None:
+            return False
+        self.row_keeper.create(self._row_log.redo.uuid)
+        return True
 
     def begin_two_phase(self, tables: TableTransaction) -> Decision:
         """See `TableEngine`."""
-        raise NotImplementedError("no other engine keeps rows here")
+        assert self.row_keeper is not None
+        assert self._row_log is not None
+        part = self.row_keeper.part(tables.changes_elsewhere())
+        decision = RowDeciding(self._row_log).begin((part,))
+        tables.ready(prepared=True)
+        return decision
 
     def finish_two_phase(self, decision: Decision) -> None:
         """See `TableEngine`."""
-        raise NotImplementedError("no other engine keeps rows here")
+        assert self._row_log is not None
+        RowDeciding(self._row_log).finish(decision)
+
+    def deciding(self, decision: Decision, tables: JoinedTables) -> TableStep:
+        """The end of a transaction of which other engines have a part. Under the append lock, right before its group is
+        appended."""
+        assert self._row_log is not None
+        ending = self._row_log.decision(decision.xid, tables.ending())
+
+        def done() -> None:
+            ending.done()
+            name = decision.xid.sql()
+            decision.hold = self.references.hold(Reason.PREPARED_XA, name, _NO_FILE)
+
+        return TableStep(ending.record, done)
 
     def consistent_snapshot(self) -> tuple[ReadView, Position, BinlogState]:
         """See `TableEngine`."""
@@ -1022,7 +1062,7 @@ class ClassicEngine:
         step = None if self._row_log is None else self.tables.completing(xid)
 
         def appended() -> Position:
-            self._admit_step(step)
+            self._admit_step(with_tables=step is not None)
             with self._writing, self._lock:
                 prepared = self._prepared(xid)
                 self._xa.verify(prepared)
@@ -1044,7 +1084,7 @@ class ClassicEngine:
         step = None if rows is None else self.tables.reviving(xid)
 
         def ended() -> Position:
-            self._admit_step(step)
+            self._admit_step(with_tables=step is not None)
             with self._syncing, self._writing, self._lock:
                 prepared = self._prepared(xid)
                 self._sync()
@@ -1520,9 +1560,14 @@ class ClassicEngine:
                         self._finish()
         finally:
             self._current.file.close()
-            if self._row_log is not None:
-                self._row_log.close()
+            self._close_rows()
             self._disk.close()
+
+    def _close_rows(self) -> None:
+        if self.row_keeper is not None:
+            self.row_keeper.close()
+        if self._row_log is not None:
+            self._row_log.close()
 
     def _finish(self) -> None:
         try:
@@ -1578,6 +1623,20 @@ class ClassicGroup:
         """See `GroupWriter`. There is nothing to do ahead."""
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
+        tables = self._tables
+        return self._commit(gtid_event, gtid, age, None if tables is None else tables.ending)
+
+    def decide(
+        self, decision: Decision, gtid_event: bytes, gtid: Gtid, age: int | None = None
+    ) -> Position:
+        """As `commit`, of what engines with logs of their own have prepared."""
+        tables, engine = self._tables, self._engine
+        assert tables is not None
+        return self._commit(gtid_event, gtid, age, lambda: engine.deciding(decision, tables))
+
+    def _commit(
+        self, gtid_event: bytes, gtid: Gtid, age: int | None, ending: Callable[[], TableStep] | None
+    ) -> Position:
         self._require_open()
 
         def pieces() -> Iterator[bytes]:
@@ -1586,14 +1645,14 @@ class ClassicGroup:
             )
 
         size = len(gtid_event) + len(self._statement) + len(self._transactional)
-        tables = self._tables
         if size > _CACHE_BYTES:
-            step = None if tables is None else tables.ending()
-            end = self._engine.append_pieces(pieces, gtid, age, lambda: self._given_up, step=step)
-        elif tables is None:
+            end = self._engine.append_pieces(
+                pieces, gtid, age, lambda: self._given_up, ending=ending
+            )
+        elif ending is None:
             end = self._engine.append(b"".join(pieces()), gtid, age)
         else:
-            end = self._engine.append_with(b"".join(pieces()), gtid, tables, age)
+            end = self._engine.append_ending(b"".join(pieces()), gtid, ending, age)
         self.rollback()
         return end
 

@@ -10,6 +10,7 @@ number  table      keys
 20      binlog     age: how often the binlog has begun anew, 8 bytes; next age: that of a traditional one, which is
                    about to
 21      breaks     of the state: the number of a file, 8 bytes; see `binlog.state_breaks`
+22      decisions  beside a traditional binlog: names of commits by two phases that other engines may not know yet
 ======  =========  ==============================================================
 
 The key of a row is that of the fact, the row its value as JSON. An update is one mini-transaction of the redo log, with
@@ -54,6 +55,7 @@ UPSTREAMS: Final = 18
 SERVER: Final = 19
 BINLOG: Final = 20
 BREAKS: Final = 21
+DECISIONS: Final = 22
 _DEFINITIONS: Final = {
     ACCOUNTS: b"\0accounts",
     LEASES: b"\0leases",
@@ -72,6 +74,7 @@ _PREFIXES: Final = {
 }
 _BINLOG_DEFINITION: Final = b"\0binlog"
 _BREAKS_DEFINITION: Final = b"\0breaks"
+_DECISIONS_DEFINITION: Final = b"\0decisions"
 _FILE_BYTES: Final = 8
 _AGE_KEY: Final = b"age"
 _NEXT_AGE_KEY: Final = b"next age"
@@ -122,6 +125,28 @@ def binlog_has_begun(tables: TableStore, *, begun: bool) -> TableStep | None:
     if begun:
         changes[BINLOG, _AGE_KEY] = age
     return tables.whole(changes)
+
+
+def decision(tables: TableStore, name: bytes) -> TableStep:
+    """A commit by two phases is decided: to be logged with its group. Under the append lock."""
+    changes: dict[tuple[int, bytes], bytes | None] = {(DECISIONS, name): b""}
+    if DECISIONS not in tables.memory.tables:
+        changes = {(CATALOG, table_key(DECISIONS)): _DECISIONS_DEFINITION, **changes}
+    return tables.whole(changes)
+
+
+def decisions(tables: TableStore) -> list[bytes]:
+    """The names of those that other engines may not know yet."""
+    if DECISIONS not in tables.memory.tables:
+        return []
+    return [name for name, _ in tables.scan(DECISIONS)]
+
+
+def forget_decisions(tables: TableStore, names: Iterable[bytes]) -> None:
+    """All know these. Under the append lock, behind `admit`."""
+    step = tables.whole({(DECISIONS, name): None for name in names})
+    tables.log.log_tables(step.record)
+    step.done()
 
 
 def breaks_of(tables: TableStore) -> list[int]:

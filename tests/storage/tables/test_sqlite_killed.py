@@ -9,9 +9,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
-from tests.storage.tables.test_sqlite_rows import HERE, THERE, Store
+from tests.storage.tables.test_sqlite_rows import HERE, THERE, Kind, Store
 
 STEPS = 20
 
@@ -30,14 +31,16 @@ def life(path: Path, kill_at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store = Store(path, SqliteRows(path / SQLITE_NAME, before))
-    sync = store.engine._durability.sync_log
+    syncing = store.engine._durability if isinstance(store.engine, IbbEngine) else store.engine
+    name = "sync_log" if isinstance(store.engine, IbbEngine) else "sync"
+    sync = getattr(syncing, name)
 
     def sync_log() -> None:
         before("sync: begin")
         sync()
         before("sync: done")
 
-    store.engine._durability.sync_log = sync_log  # type: ignore[method-assign]
+    setattr(syncing, name, sync_log)
     if not store.engine.tables.tables():
         store.make_tables()
     for number in range(1, 3):
@@ -55,8 +58,10 @@ def life(path: Path, kill_at: int) -> None:
 
 
 @pytest.mark.long
-def test_a_kill_at_each_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
+def test_a_kill_at_each_step(tmp_path: Path, is_ibb: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two transactions, killed at each step of the first process; the next one is killed, too, while it starts."""
+    monkeypatch.setattr(Kind, "is_ibb", is_ibb)
     ended = False
     for step in range(1, 99):
         path = tmp_path / str(step)

@@ -13,13 +13,16 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Xid
 from binlog_storage.errors import CorruptTables, DiskError, DiskFull, StorageError
 from binlog_storage.tables.rows import ELSEWHERE
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 from binlog_storage.tables.store import TableTransaction
 
+from tests.storage.crash.tables import CLASSIC, AnyEngine
 from tests.storage.groups import events, gtid_event
 
 HERE = 5
@@ -29,13 +32,30 @@ OPTIONS = StoreOptions(max_binlog_size=1 << 17, innodb_log_file_size=1 << 20)
 Rows = dict[int, dict[bytes, bytes]]
 
 
+class Kind:
+    """The engine of a test: each runs over both."""
+
+    is_ibb = True
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["ibb", "traditional"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kind, "is_ibb", request.param)
+
+
 class Store:
     """One life of a store in a directory."""
 
     def __init__(self, path: Path, keeper: SqliteRows | None = None) -> None:
         self.closed = False
         self.keeper = keeper or SqliteRows(path / SQLITE_NAME)
-        self.engine = IbbEngine(OsDisk(path), OPTIONS, row_keeper=self.keeper)
+        disk = OsDisk(path)
+        self.engine: AnyEngine
+        if Kind.is_ibb:
+            self.engine = IbbEngine(disk, OPTIONS, row_keeper=self.keeper)
+        else:
+            facts = StateStore(disk)
+            self.engine = ClassicEngine(disk, CLASSIC, facts=facts, row_keeper=self.keeper)
 
     def close(self) -> None:
         if not self.closed:
@@ -147,7 +167,7 @@ def test_a_long_transaction_in_a_snapshot(store: Store, tmp_path: Path) -> None:
     store.engine._snapshots.make()
     trx.put(HERE, b"b", b"late")
     store.engine.sync()
-    copy = tmp_path.with_name("copy")
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     after = Store(copy)
     while after.engine.step():
@@ -189,7 +209,7 @@ def test_dropped_tables_leave_no_rows(store: Store, tmp_path: Path) -> None:
 def test_the_file_of_another_store(store: Store, tmp_path: Path) -> None:
     store.put(1, {(THERE, b"a"): b"1"})
     store.close()
-    other = tmp_path.with_name("other")
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
     other.mkdir()
     shutil.copy(tmp_path / SQLITE_NAME, other)
     with pytest.raises(CorruptTables, match="that of another store"):
@@ -206,6 +226,7 @@ def test_the_file_of_another_store(store: Store, tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("kind", [True], indirect=True)
 def test_a_binlog_deleted_by_hand_rolls_back(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
