@@ -693,8 +693,9 @@ class ClassicEngine:
         """The same: `ending` is called under the append lock."""
         self._wait_while_full()
         self._rotate_if_due()
+        assert self._row_log is not None
         with self._lock:
-            self._admit_step(with_tables=True)
+            self._row_log.admit(STEP_BYTES)
             self._admit(age)
             step = ending()
             end = self._put(payload, gtid)
@@ -733,7 +734,7 @@ class ClassicEngine:
         return end
 
     def _admit_step(self, *, with_tables: bool) -> None:
-        """Wait for room for the end of a transaction. Without locks, or under that of appends."""
+        """Wait for room for the end of a transaction. Without locks: who waits gives that of appends back once."""
         if with_tables:
             assert self._row_log is not None
             with self._lock:

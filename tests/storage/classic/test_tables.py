@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from unittest import mock
 
@@ -20,6 +21,7 @@ from binlog_storage.errors import CorruptRedo, DiskFull, WaitGivenUp
 from binlog_storage.redo.format import REDO_NAME, tables_record
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.facts import OfflineFacts
+from binlog_storage.tables.store import TableTransaction
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import Violation
@@ -298,3 +300,74 @@ def test_a_reset_without_room_leaves_the_age() -> None:
     engine._full.freed()
     engine.reset()
     assert engine.facts.binlog_age == 1
+
+
+GTID = Gtid(0, 1, 1)
+
+
+def one_row(engine: ClassicEngine) -> TableTransaction:
+    t = engine.tables.begin()
+    t.put(T, b"a", b"1")
+    return t
+
+
+def small(engine: ClassicEngine) -> None:
+    t = one_row(engine)
+    with waiting(engine):
+        engine.append_with(group(GTID, 200).payload, GTID, t)
+
+
+def large(engine: ClassicEngine) -> None:
+    caches = Transaction(engine.writer_of(one_row(engine)))
+    caches.write(events(2 << 20, "large"))
+    with waiting(engine):
+        caches.commit(gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
+
+
+def at_once(engine: ClassicEngine) -> None:
+    with waiting(engine):
+        payload = group(GTID, 200).payload
+        assert engine.append_change(payload, GTID, T, b"a", None, b"1") is not None
+
+
+def xa(engine: ClassicEngine) -> None:
+    caches = Transaction(engine.writer_of(one_row(engine)))
+    with waiting(engine):
+        caches.prepare(Xid(1, b"x"))
+    with waiting(engine):
+        engine.commit_prepared(Xid(1, b"x"), gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
+
+
+@contextmanager
+def waiting(engine: ClassicEngine) -> Iterator[None]:
+    """There is room once another thread has had the append lock."""
+    got = threading.Event()
+
+    def take() -> None:
+        with engine.append_lock:
+            got.set()
+
+    def relieve() -> None:
+        other = threading.Thread(target=take, daemon=True)
+        other.start()
+        other.join(10)
+        assert got.is_set(), "the lock was not given back"
+
+    def admits(size: int) -> bool:
+        return got.is_set()
+
+    rows = engine._row_log
+    with (
+        mock.patch.object(rows, "_admits", admits),
+        mock.patch.object(rows, "relieve", relieve),
+    ):
+        yield
+    assert got.is_set()
+
+
+@pytest.mark.parametrize("commit", [small, large, at_once, xa], ids=lambda f: f.__name__)
+def test_who_waits_for_room_lets_others_work(commit: Callable[[ClassicEngine], None]) -> None:
+    """A snapshot, which makes the room, needs the append lock."""
+    engine = with_table(MemoryDisk())
+    commit(engine)
+    assert rows(engine) == {b"a": b"1"}
