@@ -88,7 +88,7 @@ ROOMS = {
         "metrics": "loop settings connections commits semi_sync dumps relay store",
         "app": "loop accounts upstreams settings connections commits semi_sync dumps relay store queries tables sql"
         " sql_commit sessions metrics",
-        "cli": "process accounts upstreams settings connections relay store app",
+        "cli": "process accounts upstreams settings connections relay store tables app",
         ".": "cli",
     },
     "binlog_pipeline": {

@@ -35,6 +35,7 @@ from binlog_server.settings.config import Config, ConfigError
 from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
 from binlog_server.store.leases import in_another_store
 from binlog_server.store.store_directory import StoreDirectory, open_state
+from binlog_server.tables.held import FIRST_TABLE
 from binlog_server.upstreams.password import KEY_NAME
 
 _EPILOG = """
@@ -109,7 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
                 _require_closed(target_path)
                 with contextlib.closing(store_source(target_path)) as target:
                     return _verify(source, target)
-        if facts is not None and facts.has_tables and not arguments.without_tables:
+        tables = facts.other_tables if facts is not None else ()
+        if any(number >= FIRST_TABLE for number in tables) and not arguments.without_tables:
             raise NotAStore(
                 f"{source_path} holds tables (local_tables), and their rows are not converted. Drop them first, or "
                 "leave them out by --without-tables"
@@ -249,9 +251,9 @@ def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:
     line.end()
     if totals.errors:
         raise NotAStore(f"{arguments.source} is damaged: nothing was copied")
-    copied = copy_files(arguments.source, arguments.target, shown("copied"))
+    files, copied = copy_files(arguments.source, arguments.target, shown("copied"))
     line.end()
-    print(f"{totals.files} files, {totals.groups} groups, start LSN 0; {copied} of them copied now")
+    print(f"{files} files, {totals.groups} groups, start LSN 0; {copied} of them copied now")
     return 0
 
 

@@ -27,8 +27,9 @@ _MODE: Final = 0o660  # of a MariaDB's own
 _NEW: Final = ".new"
 
 
-def copy_files(source: Path, target: Path, progress: Callable[[int, int], None]) -> int:
-    """Copy the files that have data; those that are there already are passed over. Returns how many were copied.
+def copy_files(source: Path, target: Path, progress: Callable[[int, int], None]) -> tuple[int, int]:
+    """Copy the files that have data; those that are there already are passed over. Returns how many there are, and how
+    many were copied.
 
     `progress` is called with bytes done, and of all. Raises `NotAStore`, `CorruptBinlog`, `DiskError`.
     """
@@ -50,7 +51,7 @@ def copy_files(source: Path, target: Path, progress: Callable[[int, int], None])
             copied += 1
         done += size
         progress(done, total)
-    return copied
+    return len(wanted), copied
 
 
 def _head(path: Path, number: int) -> bytes | None:

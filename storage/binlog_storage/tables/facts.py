@@ -298,8 +298,9 @@ class OfflineFacts(_Facts):
         tables = Rebuild()
         tables.load_as_it_is(disk, reaches)
         super().__init__(tables.memory)
-        self.has_tables = any(number not in _OWN for number in tables.memory.tables)
-        """Whether there are tables of users, too."""
+        defined = {int.from_bytes(key) for key in tables.memory.tables[CATALOG].all_keys()}
+        self.other_tables = frozenset({*defined, *tables.memory.tables} - _OWN)
+        """The numbers of the tables that are not of facts."""
         self._file = StateStore(disk)
         told = Told.by(self._file)
         self._forgotten: dict[str, None] = {}

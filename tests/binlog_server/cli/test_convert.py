@@ -20,6 +20,7 @@ from binlog_storage.intake import intake
 from binlog_server.settings import config as configuration
 from binlog_server.store.leases import Leases
 from binlog_server.store.store_directory import CONVERTING_NAME, StoreDirectory
+from binlog_server.tables.held import FIRST_TABLE
 from binlog_server.upstreams.password import KEY_NAME
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
@@ -283,3 +284,23 @@ def test_online(config: Path, tmp_path: Path, engine: str) -> None:
     moved = opened(config, target)
     assert moved.state.get("server_uuid") == "u"
     moved.close()
+
+
+def test_tables(config: Path, tmp_path: Path) -> None:
+    """Their rows are not converted, which is said as long as there is one."""
+    ours = tmp_path / "ours"
+    for made in (True, False):
+        store = opened(config, ours)
+        assert isinstance(store.engine, IbbEngine)
+        trx = store.engine.tables.begin()
+        if made:
+            trx.create_table(1, b"names")  # of the server, which stays
+            trx.create_table(FIRST_TABLE, b"definition")
+        else:
+            trx.drop_table(FIRST_TABLE)
+        trx.commit()
+        store.engine.sync()
+        store.close()
+        ran = convert(config, ours, tmp_path / "there")
+        assert (ran.code, "holds tables (local_tables)" in ran.err) == (int(made), made)
+        assert convert(config, "--without-tables", ours, tmp_path / f"other{made}").code == 0
