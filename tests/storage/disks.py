@@ -1,4 +1,4 @@
-"""Disks that tests put under a store: one that breaks when told to, and one whose process dies."""
+"""Disks that tests put under a store, and faults of them: one breaks when told to, one has a process that dies."""
 
 from __future__ import annotations
 
@@ -92,3 +92,9 @@ class BreakableDisk:
     def fsync_dir(self) -> None:
         self.check()
         self._disk.fsync_dir()
+
+
+def fails_to_sync(kind: str, name: str) -> None:
+    """For `MemoryDisk.fault`: every sync of a file fails. With `failed_sync_forgets` readers see what is lost."""
+    if kind == "sync":
+        raise DiskError(f"cannot sync {name}: Input/output error (injected)")

@@ -29,7 +29,7 @@ from binlog_storage.binlog.planned_pages import PlannedPages
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered, Recovery
 from binlog_storage.binlog.replay import plan_replay
-from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.disk import Disk, write_again
 from binlog_storage.disk.state import KNOWS_BREAKS_KEY, REDO_KEY, STORE_KEY, StateStore
 from binlog_storage.errors import CorruptRedo, CorruptTables, without_advice
 from binlog_storage.ibb.chunk import Position
@@ -206,6 +206,7 @@ def _open_existing(
         recovery = Recovery(disk, pages, replay)
         recovery.plan(prepared)
         # From here on the store is changed.
+        redo.write_again()
         _claim(facts)
         recovery.carry_out()
         redo = go_on_with(disk, redo, tables, facts, options, lock, end)
@@ -235,14 +236,13 @@ def go_on_with(
     lock: AppendLock,
     end: Position | None,
 ) -> RedoLog:
-    """A redo log that was read, ready for `append`; another one if its size is to change.
+    """A redo log that was read and written again, ready for `append`; another one if its size is to change.
 
     `end`: that of the binlog, if that is in the log, too.
     """
     redo.tables, redo.tables_logged = tables.begin, tables.logged
     resize = options.innodb_log_file_size != redo.size
     if tables.begin is not None and (resize or redo.room() < BLOCK):
-        redo.sync()
         redo.tables = _snapshot_at(disk, tables, redo.uuid, redo.lsn, redo.epoch)
     if resize:
         redo.close()
@@ -345,12 +345,14 @@ def _lsn_behind(planned: PlannedPages, found: Recovered | None) -> int:
 
 
 def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
-    """The end of the files, after syncing those that the old redo log was about."""
+    """The end of the files, after those that the old redo log was about were made durable."""
     if found is None:
         return None
     current = found.header.file_no
     for file_no in sorted({current - 1, current} & set(file_numbers(disk.names()))):
         with contextlib.closing(disk.open(file_name(file_no))) as file:
+            used = file.size() if file_no < current else (found.page_no + 1) * PAGE_SIZE
+            write_again(file, 0, min(used, file.size()))
             file.fdatasync()
     return Position(current, found.page_no * PAGE_SIZE + found.at)
 

@@ -4,7 +4,8 @@
 the last file                         what opening does
 ====================================  ==================================================================================
 closed: IN_USE clear                  its STOP event is cut off, and it is written again from there
-not closed: its server was killed     its torn tail is cut off behind the last whole group, and kept as `*.broken`
+not closed: its server was killed     its torn tail is cut off behind the last whole group, and kept as `*.broken`;
+                                      what stays is written once more, as a sync of it may have failed
 closed, and `BASE.state` is there     a MariaDB has stopped here: its file stays as it is, another one begins
 ====================================  ==================================================================================
 
@@ -34,7 +35,7 @@ from binlog_storage.classic.file_indexes import GrowingIndex
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, write_again
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine import Position
 from binlog_storage.errors import FileMissing, NotAStore
@@ -235,6 +236,8 @@ def take(directory: BinlogDirectory, opened: Surveyed) -> File:
             file.pwrite(bytes([flag | FLAG_IN_USE]), FLAG_AT)
         if size > opened.end:
             file.truncate(opened.end)
+        if opened.head.in_use:
+            write_again(file, 0, opened.end)
         file.fdatasync()
     except BaseException:
         file.close()

@@ -182,6 +182,7 @@ class RowLog:
         if self._planned is None:
             redo = make_log(disk, rebuilt, file, options, self.lock, FIRST_LSN, None)
         else:
+            self._planned.write_again()
             redo = go_on_with(disk, self._planned, rebuilt, file, options, self.lock, None)
         self._planned = self.redo = redo
         redo.settled_lsn = redo.lsn

@@ -26,6 +26,7 @@ from binlog_storage.disk.durable_files import sync_folder
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
 
+_AGAIN_BYTES: Final = 1 << 20
 OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
 
 
@@ -110,6 +111,17 @@ def replaced(disk: Disk, name: str) -> Iterator[File]:
         file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
     disk.rename(new, name)
     disk.fsync_dir()
+
+
+def write_again(file: File, begin: int, size: int) -> None:
+    """Write these bytes once more, as a read gives them, for the next `fdatasync`.
+
+    A start does it with what an earlier process may have failed to sync: the kernel shows such bytes and has given
+    them up, so a sync alone says that all is well. Raises `DiskError`.
+    """
+    end = begin + size
+    for at in range(begin, end, _AGAIN_BYTES):
+        file.pwrite(file.pread(min(_AGAIN_BYTES, end - at), at), at)
 
 
 _KINDS: Final[dict[int | None, type[DiskError]]] = {

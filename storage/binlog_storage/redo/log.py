@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol
 
-from binlog_storage.disk.disk import Disk, File, replaced
+from binlog_storage.disk.disk import Disk, File, replaced, write_again
 from binlog_storage.disk.durations import Durations
 from binlog_storage.errors import DiskError
 from binlog_storage.ibb.chunk import Position
@@ -163,9 +163,17 @@ class RedoLog:
         checkpoint = self.checkpoint
         return checkpoint.tables is not None and checkpoint.tables.lsn < checkpoint.lsn
 
-    def sync(self) -> None:
-        """Make durable what was read: after a crash of the process alone, the system may hold it in memory."""
+    def write_again(self) -> None:
+        """Make durable what `replay` has read, and the last checkpoint: they may be with the operating system only, or
+        not even there, if an earlier sync has failed. Before a start changes anything else.
+        """
+        size = self._reader.end - self._reader.synced
+        at = self._reader.synced % self.capacity
+        first = min(size, self.capacity - at)
         with self._syncing, self._deadly():
+            self._file.pwrite(self.checkpoint.build(), self.checkpoint.at)
+            write_again(self._file, RING_AT + at, first)
+            write_again(self._file, RING_AT, size - first)
             self._file.fdatasync()
 
     def note_tables(self) -> None:

@@ -55,6 +55,7 @@ class RedoReader:
         size, capacity: bytes of the file, and of its ring.
         checkpoint: the last one.
         end, epoch: LSN behind the last mini-transaction, and the epoch there, once `replay` has come to it.
+        synced: the log in front of that LSN was durable once, as far as it says so itself. Behind it nothing is known.
     """
 
     def __init__(self, file: ReadableFile) -> None:
@@ -69,6 +70,7 @@ class RedoReader:
         self.checkpoint = self._last_checkpoint()
         self.begin, self._first_epoch = self.checkpoint.begin
         self.end, self.epoch = self.begin, self._first_epoch
+        self.synced = self.checkpoint.lsn
         self._again = _RingReader(file, self.capacity, self.begin)
         self._last: MiniTransaction | None = None
 
@@ -117,7 +119,9 @@ class RedoReader:
                 break
             lsn = found.end
             of_tables = found.is_of_tables
-            if not found.is_note:
+            if found.is_note:
+                self.synced = max([self.synced, *_claims(found)])
+            else:
                 yield found
         self._require_end(lsn)
         self.end = lsn
@@ -193,7 +197,7 @@ class RedoReader:
                 f"is one of LSN {self.checkpoint.lsn}, and what lies in front of it is not readable any more{_ADVICE}"
             )
         for later in self._later(end):
-            claims = [r.lsn for r in _records(later) if isinstance(r, Flushed)]
+            claims = _claims(later)
             if self._missed is not None and any(lsn > end for lsn in claims):
                 file_no, offset = self._missed
                 raise CorruptRedo(
@@ -247,6 +251,10 @@ def _records(mtr: MiniTransaction) -> list[object]:
         return list(mtr.records())
     except RedoFormatError:
         return []
+
+
+def _claims(note: MiniTransaction) -> list[int]:
+    return [record.lsn for record in _records(note) if isinstance(record, Flushed)]
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from binlog_storage.redo.log import FIRST_LSN
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage import vectors
+from tests.storage.disks import fails_to_sync
 from tests.storage.groups import (
     Group,
     append_all,
@@ -248,6 +249,24 @@ def test_forced(how: str, caplog: pytest.LogCaptureFixture) -> None:
     assert redo_uuid(disk) not in (known, "00" * 16)
     assert StateStore(disk).get(REDO_KEY) == redo_uuid(disk)
     holds(disk, GROUPS[:20])
+
+
+def test_forced_behind_a_sync_that_failed() -> None:
+    """What the files hold is what is taken: there is no log from which a power cut could make it anew."""
+    disk = MemoryDisk()
+    disk.failed_sync_forgets = True
+    engine = store(disk)
+    append_all(engine, GROUPS)
+    engine.sync()
+    disk.fault = lambda kind, name: fails_to_sync(kind, name) if name.endswith(".ibb") else None
+    with pytest.raises(DiskError):
+        engine.checkpoint()
+    disk.fault = None
+    disk.kill()
+    engine = IbbEngine(disk, FORCED, facts=StateStore(disk))
+    assert read_all(engine) == payloads(GROUPS)
+    disk.crash()
+    holds(disk, GROUPS)
 
 
 @pytest.mark.parametrize("missing", [1, 100, UNSYNCED_PAGES_MAX - 1])

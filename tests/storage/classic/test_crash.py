@@ -21,12 +21,13 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import PreparedFiles
 from binlog_storage.disk.disk import Disk
 from binlog_storage.engine import Xid
-from binlog_storage.errors import DiskFull, PositionPurged, StorageError
+from binlog_storage.errors import DiskError, DiskFull, PositionPurged, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk, MemoryFile
 
 from tests.storage.crash.recorder import Mark, RecordingDisk, RecordingFile
 from tests.storage.crash.states import crash_points
 from tests.storage.crash.variants import Limits
+from tests.storage.disks import fails_to_sync
 from tests.storage.groups import (
     COMMIT_EVENT,
     Group,
@@ -472,3 +473,33 @@ def test_planted(
     plant(monkeypatch)
     with pytest.raises((StorageError, AssertionError, pytest.fail.Exception)):
         check_all(play(SCRIPTS[script]), FEW, rng)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_what_a_start_serves_behind_a_sync_that_failed_is_durable(prepared: bool) -> None:
+    """The kernel shows the group, and has given it up; a prepared transaction's own file goes when it is there."""
+    disk = MemoryDisk()
+    disk.failed_sync_forgets = True
+    engine = ClassicEngine(disk, OPTIONS)
+    engine.append(*group(Gtid(0, 1, 1), 300))
+    if prepared:
+        writer = engine.begin()
+        writer.spill(events(200, "xa") + COMMIT_EVENT)
+        writer.prepare(Xid(1, b"one"))
+        engine.commit_prepared(Xid(1, b"one"), begin_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
+    else:
+        engine.sync()
+        engine.append(*group(Gtid(0, 1, 2), 300))
+    disk.fault = fails_to_sync
+    with pytest.raises(DiskError):
+        engine.sync()
+    disk.fault = None
+    disk.kill()
+    engine = ClassicEngine(disk, OPTIONS)
+    begin = engine.first_start().position
+    served = read_from(engine, begin)
+    assert len(served) == 2
+    assert not engine.prepared()
+    disk.crash()
+    with closing(ClassicEngine(disk, OPTIONS)) as engine:
+        assert read_from(engine, begin) == served

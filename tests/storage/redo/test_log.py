@@ -6,9 +6,10 @@ import itertools
 import random
 import threading
 import time
+from typing import cast
 
 import pytest
-from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import CorruptRedo, DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.redo import log as redo_log
@@ -27,6 +28,7 @@ from binlog_storage.redo.format import (
 from binlog_storage.redo.log import FIRST_LSN, RedoLog
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from tests.storage.disks import fails_to_sync
 from tests.storage.redo.logs import (
     BUFFER,
     END,
@@ -39,6 +41,7 @@ from tests.storage.redo.logs import (
     replayed,
     ring,
 )
+from tests.storage.redo.recording import Recording
 
 NOTE = FLUSHED.size + MTR_OVERHEAD
 PLACE = Position(5, 70000)
@@ -533,6 +536,51 @@ def test_a_failure_is_for_good(kind: str, what: str) -> None:
     assert disk.operations == operations, "the file was touched again"
     assert (log.durable_lsn, log.checkpoint_lsn) == (durable, FIRST_LSN)
     assert replayed(disk.after_crash()) == [body(1)]
+
+
+@pytest.mark.parametrize("what", ["flush", "checkpoint"])
+def test_a_start_writes_again_what_a_failed_sync_has_lost(what: str) -> None:
+    """At every place of the ring. The kernel shows what it will never write: only a new write makes it durable."""
+    for before in range(0, 600, 7):
+        disk = MemoryDisk()
+        disk.failed_sync_forgets = True
+        log = new_log(disk, 500)
+        for _ in range(before // 60):
+            append(log, body(9))
+            log.flush()
+            log.write_checkpoint(log.lsn, END)
+        append(log, body(1, 1 + before % 60))
+        durable = log.flush()
+        append(log, body(2), body(3))
+        if what == "checkpoint":
+            log.flush()
+        disk.fault = fails_to_sync
+        with pytest.raises(DiskError):
+            log.flush() if what == "flush" else log.write_checkpoint(durable, PLACE)
+        disk.fault = None
+        disk.kill()
+        again = opened(disk)
+        found = [mtr.body for mtr in again.replay()]
+        assert found[-2:] == [body(2), body(3)]
+        again.write_again()
+        cut = disk.after_crash()
+        assert replayed(cut) == found
+        assert opened(cut).checkpoint == again.checkpoint
+
+
+def test_a_start_writes_no_more_again_than_it_must() -> None:
+    """What the log itself says to have been durable is not written another time."""
+    disk = Recording()
+    log = new_log(disk.disk, 1_000_000)
+    for number in range(100):
+        append(log, body(number, 5000))
+        log.flush()
+    again = RedoLog(cast(Disk, disk), threading.Lock(), BUFFER)
+    assert len(list(again.replay())) == 100
+    disk.done.clear()
+    again.write_again()
+    written = sum(len(done.data) for done in disk.done)
+    assert BLOCK + 5000 < written < BLOCK + 11_000
 
 
 def test_a_defect_before_the_log_is_written_loses_nothing() -> None:

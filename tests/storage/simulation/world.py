@@ -39,6 +39,7 @@ REPLICAS = 4
 TOLD_LAST = 30
 
 TORN = 0.8  # of the power cuts; the others leave nothing that was not synced
+FAULTS_IN_STARTS = 0.3  # of the starts; each then begins once more
 
 EVENT_WEIGHTS = {
     "play": 60,
@@ -224,6 +225,8 @@ class World:
         self.crashes += 1
         for replica in self.replicas:
             replica.lost_connection()
+        if self._rng.random() < FAULTS_IN_STARTS:
+            self._fault()
         while True:
             try:
                 self.engine = self._open(self.disk)
@@ -233,7 +236,10 @@ class World:
                     raise
                 self._tell(f"  not opened: {error}")
                 self.faults.repair()
-                self.disk.crash(self._rng)
+                if self._rng.random() < 0.3:
+                    self.disk.kill()
+                else:
+                    self.disk.crash(self._rng if self._rng.random() < TORN else None)
         self.faults.repair()
         number = self._recognise(self.engine)
         self.model.restart(number)

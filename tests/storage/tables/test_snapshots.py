@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from functools import partial
@@ -19,11 +20,12 @@ from binlog_storage.errors import (
     DiskFull,
     LockWaitTimeout,
 )
-from binlog_storage.redo.format import REDO_NAME, RING_AT
+from binlog_storage.redo.format import CHECKPOINT_AT, REDO_NAME, RING_AT, Checkpoint
 from binlog_storage.tables import snapshot
 from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from tests.storage.disks import fails_to_sync
 from tests.storage.groups import simple
 from tests.storage.tables.test_take_changes import chain_of, versions_of
 from tests.storage.tables.test_transactions import (
@@ -372,6 +374,71 @@ def test_reset_master_keeps_rows() -> None:
     engine.sync()
     engine = crashed(engine, disk)
     assert rows(engine)[b"d"] == b"4"
+
+
+def test_rows_behind_a_sync_that_failed_outlive_the_next_start() -> None:
+    """A start that has read them says that they are durable: they are in the log alone, and the kernel has given up."""
+    disk = MemoryDisk()
+    disk.failed_sync_forgets = True
+    engine = engine_with(disk, {b"a": b"1"})
+    t = engine.tables.begin()
+    t.put(T, b"b", b"2")
+    commit(engine, t)
+    disk.fault = fails_to_sync
+    with pytest.raises(DiskError):
+        engine.sync()
+    disk.fault = None
+    disk.kill()
+    engine = opened(disk)
+    assert rows(engine) == {b"a": b"1", b"b": b"2"}
+    for _ in range(2):  # of the two checkpoint blocks neither is from before
+        t = engine.tables.begin()
+        t.put(T, b"c", b"3")
+        commit(engine, t)
+        engine.checkpoint()
+    assert engine._redo.tables_hold
+    engine = crashed(engine, disk)
+    assert rows(engine) == {b"a": b"1", b"b": b"2", b"c": b"3"}
+
+
+def left_by_a_reset_that_failed() -> MemoryDisk:
+    """The process is dead: the kernel shows a checkpoint that says there is no binlog, and will never write it."""
+    disk = MemoryDisk()
+    disk.failed_sync_forgets = True
+    engine = engine_with(disk, {b"a": b"1"})
+    t = engine.tables.begin()
+    t.put(T, b"b", b"2")
+    commit(engine, t)
+    engine.checkpoint()
+
+    def fault(kind: str, name: str) -> None:
+        log = disk.contents()[REDO_NAME]
+        checkpoints = [Checkpoint.parse(log[at:]) for at in CHECKPOINT_AT]
+        if any(found is not None and found.end is None for found in checkpoints):
+            fails_to_sync(kind, name)
+
+    disk.fault = fault
+    with pytest.raises(DiskError):
+        engine.reset()
+    disk.fault = None
+    disk.kill()
+    return disk
+
+
+def test_a_power_cut_in_the_start_behind_a_reset_that_failed() -> None:
+    """The start removes files, which the checkpoint that is on the disk needs."""
+    for stop in itertools.count(1):
+        disk = left_by_a_reset_that_failed()
+        disk.fail_at = disk.operations + stop
+        try:
+            engine = opened(disk)
+        except DiskError:
+            disk.crash()
+            engine = opened(disk)
+            assert rows(engine) == {b"a": b"1", b"b": b"2"}
+        else:
+            break
+    assert stop > 5
 
 
 def test_a_full_disk_leaves_the_snapshot_before() -> None:
