@@ -101,8 +101,13 @@ class TableHistory:
         stands: after each step that commits or prepares; number 0 is the empty store.
     """
 
-    def __init__(self, options: Options, wrap: Callable[[Disk], Disk] | None) -> None:
-        self.disk = RecordingDisk(MemoryDisk())
+    def __init__(
+        self,
+        options: Options,
+        wrap: Callable[[Disk], Disk] | None,
+        disk: MemoryDisk | None = None,
+    ) -> None:
+        self.disk = RecordingDisk(disk or MemoryDisk())
         self.options = options
         self._wrapped = wrap(self.disk) if wrap else self.disk
         self.stands = [Stand({}, 0, {})]
@@ -234,8 +239,17 @@ class TableHistory:
         with mock.patch.object(snapshot, "write", slowly):
             self.engine._snapshots.make()
 
+    def go_on(self, engine: IbbEngine, disk: RecordingDisk, number: int) -> None:
+        """With the step that was found behind a crash, and nothing behind it."""
+        self.engine, self.disk, self._wrapped = engine, disk, disk
+        del self.stands[number + 1 :]
+        self.open.clear()
+        self.seq_no = self.stands[-1].seq_no
+        disk.mark("told", number)
+
     def restart(self) -> None:
         """Clean: what is open is undone by the next start, sooner or later."""
+        self.engine.sync()  # a store that failed unseen closes without a word
         self.engine.close()
         self.disk.mark("told", len(self.stands) - 1)
         self.open.clear()
@@ -259,15 +273,20 @@ def played(
 ) -> TableHistory:
     """A random history."""
     history = TableHistory(options, wrap)
+    begun(history)
+    for _ in range(steps):
+        step(history, rng)
+    history.sync()
+    return history
+
+
+def begun(history: TableHistory) -> None:
+    """Two tables."""
     first = history.begin()
     history.create(first, 1)
     history.create(first, 2)
     history.commit(first, None)
     history.sync()
-    for _ in range(steps):
-        _step(history, rng)
-    history.sync()
-    return history
 
 
 def commits_and_snapshots(
@@ -301,7 +320,8 @@ def _change_and_commit(history: TableHistory, rng: random.Random, row: bytes, si
     history.commit(one, size)
 
 
-def _step(history: TableHistory, rng: random.Random) -> None:
+def step(history: TableHistory, rng: random.Random) -> None:
+    """A random one."""
     if len(history.open) < 3 and rng.random() < 0.4:
         history.begin()
     what = rng.random()

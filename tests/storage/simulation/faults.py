@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+KINDS = ("stop", "once", "sync", "read", "full")
 WRITING = ("write", "sync", "truncate", "allocate", "create", "rename", "unlink", "sync directory")
 
 
@@ -26,12 +28,12 @@ class Faults:
         self.any = False
         self.fired = False
 
-    def inject(self) -> str:
-        """Returns what it is going to be."""
+    def inject(self, kinds: Sequence[str] = KINDS) -> str:
+        """One of these kinds. Returns what it is going to be."""
         self.repair()
         self.any = True
         rng = self._rng
-        kind = rng.choice(("stop", "once", "sync", "read", "full"))
+        kind = rng.choice(kinds)
         self._left = rng.randrange(1, 12)
         match kind:
             case "stop":  # as in the middle of a power cut

@@ -7,11 +7,13 @@ import time
 
 import pytest
 
+from tests.storage.simulation.rows import RowsWorld
 from tests.storage.simulation.world import World
 
 SECONDS = 5.0  # of each of the tests, which run side by side
 SECONDS_SLOW = 60.0
 PARTS = 2
+ROWS_WORLDS = 5
 
 
 def simulate(rng: random.Random, seconds: float) -> None:
@@ -40,6 +42,27 @@ def test_as_many_seeds_as_fit(part: int, rng: random.Random) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_as_many_seeds_as_fit_in_two_minutes(part: int, rng: random.Random) -> None:
     simulate(rng, SECONDS_SLOW)
+
+
+def simulate_rows(rng: random.Random, worlds: int) -> None:
+    first = rng.randrange(1 << 48)
+    starts = 0
+    for seed in range(first, first + worlds):
+        print(f"simulation of rows: seed {seed}")
+        world = RowsWorld(seed)
+        world.run()
+        starts += world.starts
+    assert starts > 3 * worlds
+
+
+def test_rows_on_a_disk_that_fails(rng: random.Random) -> None:
+    simulate_rows(rng, ROWS_WORLDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_rows_on_a_disk_that_fails_in_many_worlds(rng: random.Random) -> None:
+    simulate_rows(rng, 200)
 
 
 def test_a_seed_makes_it_all_again() -> None:
