@@ -148,6 +148,18 @@ class RecordingDisk:
         with self._lock:
             self.trace.append(Mark(what, value))
 
+    @property
+    def last_told(self) -> int:
+        """The number in the last mark `told`; 0 without one."""
+        told = (
+            mark.value
+            for mark in reversed(self.trace)
+            if isinstance(mark, Mark) and mark.what == "told"
+        )
+        number = next(told, 0)
+        assert isinstance(number, int)
+        return number
+
     def open(self, name: str, *, create: bool = False) -> RecordingFile:
         with self._lock:
             if create and self.before is not None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from tests.storage.crash.recorder import RecordingDisk
+
+T = TypeVar("T")
+
 KINDS = ("stop", "once", "sync", "read", "full")
+FAILURES = ("stop", "once", "sync")  # each ends the store
 WRITING = ("write", "sync", "truncate", "allocate", "create", "rename", "unlink", "sync directory")
 
 
@@ -64,3 +70,29 @@ class Faults:
         self._disk.fault = None
         self._disk.capacity = 1 << 62
         self.any = self.fired = False
+
+
+def opened_in_the_end(
+    disk: MemoryDisk,
+    faults: Faults,
+    rng: random.Random,
+    opened: Callable[[RecordingDisk], T],
+    say: Callable[[str], None],
+) -> tuple[T, RecordingDisk]:
+    """The process is gone, or the power is, and the store is opened: starts meet faults, too, until one goes well."""
+    while True:
+        faults.repair()
+        if rng.random() < 0.6:
+            disk.kill()
+        else:
+            disk.crash(rng if rng.random() < 0.7 else None)
+        if rng.random() < 0.4:
+            say(f"  the start: {faults.inject(FAILURES)}")
+        recording = RecordingDisk(disk)
+        try:
+            engine = opened(recording)
+        except DiskError as error:
+            say(f"  not opened: {error}")
+        else:
+            faults.repair()
+            return engine, recording

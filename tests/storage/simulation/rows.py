@@ -15,13 +15,11 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import quiet
 from tests.storage.crash.history import OPTIONS, open_engine
-from tests.storage.crash.recorder import Mark, RecordingDisk
 from tests.storage.crash.tables import TableHistory, begun, look, step
-from tests.storage.simulation.faults import Faults
+from tests.storage.simulation.faults import FAILURES, Faults, opened_in_the_end
 
 STEPS: Final = 250
 FAULT_EVERY: Final = 12
-KINDS: Final = ("stop", "once", "sync")
 
 
 class RowsWorld:
@@ -47,7 +45,7 @@ class RowsWorld:
             begun(history)
             for _ in range(steps):
                 if not rng.randrange(FAULT_EVERY):
-                    self._say(self._faults.inject(KINDS))
+                    self._say(self._faults.inject(FAILURES))
                 try:
                     step(history, rng)
                 except (DiskError, StoreFailed) as error:
@@ -58,24 +56,10 @@ class RowsWorld:
     def _start(self) -> None:
         """The process is gone, or the power is; then it is opened until that goes well."""
         history = self._history
-        told = [m.value for m in history.disk.trace if isinstance(m, Mark) and m.what == "told"]
-        least = told[-1] if told else 0
-        assert isinstance(least, int)
-        while True:
-            self._faults.repair()
-            if self._rng.random() < 0.6:
-                self._disk.kill()
-            else:
-                self._disk.crash(self._rng if self._rng.random() < 0.7 else None)
-            if self._rng.random() < 0.4:
-                self._faults.inject(KINDS)
-            disk = RecordingDisk(self._disk)
-            try:
-                engine = open_engine(disk, OPTIONS)
-                break
-            except DiskError as error:
-                self._say(f"  not opened: {error}")
-        self._faults.repair()
+        least = history.disk.last_told
+        engine, disk = opened_in_the_end(
+            self._disk, self._faults, self._rng, lambda made: open_engine(made, OPTIONS), self._say
+        )
         self.starts += 1
         found = look(engine)
         stands = history.stands
