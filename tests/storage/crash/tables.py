@@ -99,6 +99,7 @@ class TableHistory:
 
     Attributes:
         stands: after each step that commits or prepares; number 0 is the empty store.
+        third: a table that comes and goes; the next one has another number.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class TableHistory:
         self.options = options
         self._wrapped = wrap(self.disk) if wrap else self.disk
         self.stands = [Stand({}, 0, {})]
+        self.third = 2
         self.seq_no = 0
         self.open: list[Running] = []
         self._xids = 0
@@ -353,16 +355,17 @@ def _change_any(history: TableHistory, rng: random.Random) -> None:
 
 def _step_of(history: TableHistory, running: Running, rng: random.Random) -> None:
     what = rng.random()
-    table = rng.choice([1, 1, 2, 3])
+    table = rng.choice([1, 1, 2, history.third])
     if what < 0.6:
         for _ in range(rng.choice([1, 1, 1, 3, 12])):
             row = None if rng.random() < 0.3 else b"%d" % rng.randrange(1000) * rng.choice([1, 300])
             if not history.change(running, table, rng.choice(KEYS), row):
                 break
     elif what < 0.63:
-        history.create(running, 3)
+        history.third += 1  # a number is used once in the life of a store
+        history.create(running, history.third)
     elif what < 0.65:
-        history.drop(running, 3)
+        history.drop(running, history.third)
     elif what < 0.72:
         history.savepoint(running)
     elif what < 0.78:
