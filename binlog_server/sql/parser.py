@@ -53,6 +53,7 @@ BEYOND: Final[tuple[type[Statement], ...]] = (
     table_shows.ShowCreate,
     table_shows.ShowEngine,
     table_shows.ShowOpenTables,
+    table_shows.CheckTable,
     table_shows.ChecksumTable,
 )
 """Statements that stand in no grammar."""

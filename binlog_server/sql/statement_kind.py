@@ -628,7 +628,6 @@ _NOT_KEPT: Final = (
 # Statements of MariaDB that replicas could not repeat, or that have no meaning here, with advice for the client.
 _REFUSED: Final[Mapping[_Beginning, str]] = {
     ("BEGIN", "NOT", "ATOMIC"): "BEGIN NOT ATOMIC: send the statements of it",
-    ("CHECK", "TABLE"): "CHECK TABLE: CHECKSUM TABLE reads all rows of a table here",
     ("CALL",): "CALL: this server has no procedures; send the statements of it",
     ("CREATE", "TEMPORARY"): _TEMPORARY,
     ("CREATE", "OR", "REPLACE", "TEMPORARY"): _TEMPORARY,

@@ -37,7 +37,7 @@ from binlog_server.sql.shows import Filterable
 from binlog_server.sql.statement import ANYBODY, LOOK_AT_OTHERS, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Computed, Result, ResultSet, Row, Unfinished, Work
-from binlog_server.tables.changes import checksum
+from binlog_server.tables.changes import checksum, is_intact
 from binlog_server.tables.definitions import create_database_text, create_text
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.rows import Reading
@@ -378,22 +378,10 @@ class ChecksumTable(Statement):
     names: tuple[tuple[str | None, str], ...]
 
     def answer(self, session: SqlSession) -> Work:
-        tables = session.server.tables
-        found: list[tuple[str, HeldTable | None]] = []
-        for schema, name in self.names:
-            database = schema or session.database.decode("utf-8", "replace")
-            if not database:
-                raise NoDatabaseSelected()
-            if database not in tables.databases:
-                raise little_tables.no_tables("CHECKSUM TABLE")
-            try:
-                table = little_tables.held_table(session, database, name, is_read=True)
-            except ServerError as error:
-                if error.kind is not NoSuchTable:
-                    raise
-                table = None
-                session.warn(error)
-            found.append((f"{database}.{name}", table))
+        found = _looked_up(session, self.names, "CHECKSUM TABLE")
+        for _, table in found:
+            if isinstance(table, ServerError):
+                session.warn(table)
         reading: Reading | None
         try:
             reading = session.reading()
@@ -401,7 +389,7 @@ class ChecksumTable(Statement):
             if error.kind is not XaWrongState:
                 raise
             session.warn(error)
-            found, reading = [(name, None) for name, _ in found], None
+            found, reading = [(name, error) for name, _ in found], None
 
         def run() -> ResultSet:
             columns = [
@@ -411,15 +399,77 @@ class ChecksumTable(Statement):
             rows: list[Row] = []
             try:
                 for shown, table in found:
-                    of_rows = () if table is None or reading is None else reading.scan(table)
-                    sums = (row for _, row in of_rows)
-                    rows.append((shown, None if table is None else checksum(table, sums)))
+                    if isinstance(table, ServerError) or reading is None:
+                        rows.append((shown, None))
+                        continue
+                    rows.append((shown, checksum(table, (row for _, row in reading.scan(table)))))
             finally:
                 if reading is not None:
                     reading.close()
             return ResultSet(columns, rows)
 
         return Work(run)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTable(Statement):
+    """CHECK TABLE of tables that are here: each row is read, stands under its own key, and has its entries in unique
+    keys, which have no others."""
+
+    syntax = ""
+    com = "check"
+    needs = ANYBODY
+
+    names: tuple[tuple[str | None, str], ...]
+
+    def answer(self, session: SqlSession) -> Work:
+        found = _looked_up(session, self.names, "CHECK TABLE")
+        reading = session.reading()
+
+        def run() -> ResultSet:
+            columns = [
+                Column.text("Table", 128, null=True),
+                Column.text("Op", 10, null=True),
+                Column.text("Msg_type", 10, null=True),
+                Column.text("Msg_text", 393216, kind=ColumnType.MEDIUM_BLOB, null=True),
+            ]
+            rows: list[Row] = []
+            try:
+                for shown, table in found:
+                    if isinstance(table, ServerError):
+                        rows.append((shown, "check", "Error", table.message))
+                        rows.append((shown, "check", "status", "Operation failed"))
+                    elif is_intact(table, reading):
+                        rows.append((shown, "check", "status", "OK"))
+                    else:
+                        rows.append((shown, "check", "error", "Corrupt"))
+            finally:
+                reading.close()
+            return ResultSet(columns, rows)
+
+        return Work(run)
+
+
+def _looked_up(
+    session: SqlSession, names: Sequence[tuple[str | None, str]], what: str
+) -> list[tuple[str, HeldTable | ServerError]]:
+    """Each of these tables with its shown name; 1146 in the place of one that there is not."""
+    found: list[tuple[str, HeldTable | ServerError]] = []
+    for schema, name in names:
+        database = schema or session.database.decode("utf-8", "replace")
+        if not database:
+            raise NoDatabaseSelected()
+        if database not in session.server.tables.databases:
+            raise little_tables.no_tables(what)
+        table: HeldTable | ServerError
+        try:
+            table = little_tables.held_table(session, database, name, is_read=True)
+        except ServerError as error:
+            if error.kind is not NoSuchTable:
+                raise
+            table = error
+        found.append((f"{database}.{name}", table))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,6 +550,8 @@ def shown(
             return _show(reader, text)
         if reader.accept("CHECKSUM"):
             return _checksum(reader)
+        if reader.accept("CHECK", "TABLE") or reader.accept("CHECK", "TABLES"):
+            return _check(reader)
         if reader.accept("DESCRIBE") or reader.accept("DESC") or reader.accept("EXPLAIN"):
             return _describe(reader)
     except NotUnderstood:
@@ -516,16 +568,32 @@ _WHERE: Final = re.compile(
 def _checksum(reader: TokenReader) -> Statement:
     if not reader.accept("TABLE"):
         reader.accept("TABLES")
-    names = []
+    names = _table_names(reader)
+    reader.accept("EXTENDED")
+    if not reader.is_at_end():
+        raise NotUnderstood(reader.shown())
+    return ChecksumTable(names)
+
+
+def _check(reader: TokenReader) -> Statement:
+    names = _table_names(reader)
+    while not reader.is_at_end():
+        if not reader.accept("FOR", "UPGRADE") and reader.word() not in _WAYS_TO_CHECK:
+            raise NotUnderstood(reader.shown())
+        reader.at += reader.word() in _WAYS_TO_CHECK
+    return CheckTable(names)
+
+
+_WAYS_TO_CHECK: Final = ("QUICK", "FAST", "MEDIUM", "EXTENDED", "CHANGED")  # all rows are read
+
+
+def _table_names(reader: TokenReader) -> tuple[tuple[str | None, str], ...]:
+    names: list[tuple[str | None, str]] = []
     while True:
         first = reader.identifier()
         names.append((first, reader.identifier()) if reader.sign(".") else (None, first))
         if not reader.sign(","):
-            break
-    reader.accept("EXTENDED")
-    if not reader.is_at_end():
-        raise NotUnderstood(reader.shown())
-    return ChecksumTable(tuple(names))
+            return tuple(names)
 
 
 def _show(reader: TokenReader, text: str) -> Statement | None:

@@ -384,7 +384,7 @@ class ChangeJob:
     """An INSERT, UPDATE or DELETE of a table here, with all that a thread needs. `text` is what is annotated.
 
     given: its tables, by schema and name as they are written.
-    since: see `Changer`.
+    since, insert_id, takes_insert_id: see `Changer`.
     returned: the rows of RETURNING, behind `run`.
     """
 
@@ -403,6 +403,8 @@ class ChangeJob:
     numbers: tuple[int, int] = (1, 1)
     zero_is_a_value: bool = False
     since: ReadView | None = None
+    insert_id: int = 0
+    takes_insert_id: bool = False
     returned: ResultSet | None = None
     failure: ServerError | None = (
         None  # behind which what was done stays, as its table has no transactions
@@ -502,6 +504,7 @@ class ChangeJob:
             self.question.lock,
             self.since,
             is_text=self.text_form is not None,
+            insert_id=self.insert_id,
             checks=self._checks() if self.question.tree.key in ("insert", "update") else None,
         )
         made = {
@@ -513,9 +516,12 @@ class ChangeJob:
         changes = made[self.question.tree.key]()
         if not self.table.is_transactional:
             changes = self._up_to_failure(changes)
-        for event in self._events(changer, changes):
-            self.events.write(event)
-            changer.outcome.is_logged = True
+        try:
+            for event in self._events(changer, changes):
+                self.events.write(event)
+                changer.outcome.is_logged = True
+        finally:
+            self.takes_insert_id = changer.takes_insert_id
         if plan.returning is not None:
             self.returned = result_of(plan.returning, changer.returned)
         return changer.outcome

@@ -485,6 +485,7 @@ class SessionTransaction:
             and settings.timestamp is None
             and settings.is_logged
             and self._logs_rows
+            and "insert_id" not in self._sql.variables
         ):
             domain = self._publisher.domain(settings.domain_id)
             if domain.own:
@@ -1166,9 +1167,14 @@ class SessionTransaction:
             if not needs_rows:
                 self._log_as_text(job, names)
             rows.is_used, rows.cancel = True, job.asker.budget.cancel
-            found = yield from self._in_rows_thread(job.run)
+            try:
+                found = yield from self._in_rows_thread(job.run)
+            except ServerError:
+                self._forget_insert_id(job)
+                raise
             rows.cancel = None
             if isinstance(found, Outcome):
+                self._forget_insert_id(job)
                 break
             if found is None:
                 needs_rows = needs_rows or job.needs_rows
@@ -1187,6 +1193,11 @@ class SessionTransaction:
         if job.failure is not None:
             raise job.failure
         return job.returned
+
+    def _forget_insert_id(self, job: ChangeJob) -> None:
+        """SET INSERT_ID is for one statement: the first that takes a number."""
+        if job.takes_insert_id:
+            self._forget(("insert_id",))
 
     def _log_as_text(self, job: ChangeJob, names: Sequence[bytes]) -> None:
         """Log the text of a change where `binlog_format` says so. Raises `RowsOnlyTable` (1665)."""
@@ -1260,6 +1271,7 @@ class SessionTransaction:
             auto_increment_of(sql.variables),
             "NO_AUTO_VALUE_ON_ZERO" in modes,
             self._unchanged_since(rows),
+            int(sql.variables.get("insert_id", 0)),
         )
 
     def _unchanged_since(self, rows: RowSide) -> ReadView | None:

@@ -525,16 +525,16 @@ class _AlterReader(DefinitionReader):
     # --- options ---
 
     def _option(self) -> None:
-        before = replace(self._options)
+        before, word = replace(self._options), self.word()
         self.table_option(self._options)
         while self.text_option(self._options):
             pass
         after = self._options
         if after.engine != self._old.engine:
             raise NotSupportedYet(f"ALTER TABLE to ENGINE={after.engine}")
-        if after.first_number != before.first_number:
+        if after.first_number != before.first_number or word == "AUTO_INCREMENT":
             self._clauses.append(f"AUTO_INCREMENT={after.first_number}")
-        if after.comment != before.comment:
+        if word == "COMMENT":
             self._clauses.append(f"COMMENT={quoted_text(after.comment)}")
         if (after.charset, after.collation) != (before.charset, before.collation):
             collation = known_collation(after.of(self._old.collation))

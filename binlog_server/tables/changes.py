@@ -47,7 +47,7 @@ from binlog_server.tables.indexed import (
     update_row,
 )
 from binlog_server.tables.paths import ALL_ROWS, Path
-from binlog_server.tables.rows import Newest, Shown
+from binlog_server.tables.rows import Newest, Reading, Shown
 
 if TYPE_CHECKING:
     from binlog_storage.tables.store import ReadView, TableTransaction
@@ -114,6 +114,8 @@ class Changer:
     zero_is_a_value: sql_mode NO_AUTO_VALUE_ON_ZERO.
     modifiers, lock: see `Question`.
     since: the view behind which no row may have changed that the statement looks at (1020); None: any may have.
+    insert_id: what SET INSERT_ID says: the first number that AUTO_INCREMENT gives; 0 if nothing. `takes_insert_id`: one
+        was given.
     is_text: its text is to be logged, so a replica must give the same numbers when it is told `first_number`, the first
         that AUTO_INCREMENT gave. Raises `NotReplayed` where that is not sure.
     """
@@ -132,6 +134,8 @@ class Changer:
     is_text: bool = False
     first_number: int | None = None
     checks: Checks | None = None
+    insert_id: int = 0
+    takes_insert_id: bool = False
     outcome: Outcome = field(default_factory=Outcome)
     returned: list[Sequence[Any]] = field(default_factory=list)
     _unused: list[int] = field(default_factory=list)  # numbers of rows that were not inserted
@@ -419,6 +423,12 @@ class Changer:
             if offset > step:
                 raise NotReplayed
             count = max(1, len(plan.rows), self._rows_of_query)
+        while self.insert_id:
+            self.takes_insert_id = True
+            number = self.insert_id
+            self.tables.note_number(self.table, number)
+            self.insert_id = _number_behind(number, step, offset)
+            yield number
         while True:
             first = self.tables.next_numbers(self.table, count, step, offset)
             for i in range(count):
@@ -431,6 +441,8 @@ class Changer:
             raise NotReplayed  # MariaDB goes on behind this number
         if isinstance(value, int | float) and value > 0:
             self.tables.note_number(self.table, int(value))
+            if self.takes_insert_id and value >= self.insert_id:
+                self.insert_id = _number_behind(int(value), *self.numbers)
 
     # --- UPDATE ---
 
@@ -650,6 +662,12 @@ def duplicate(table: HeldTable, shown: Shown, raw: bytes, key: StoredKey) -> Ser
     return DuplicateEntry(entry_text(parts), key.name)
 
 
+def _number_behind(number: int, step: int, offset: int) -> int:
+    """The next one behind a number that `offset` and some steps give."""
+    offset = 0 if offset > step else offset
+    return (number + step - offset) // step * step + offset
+
+
 def _bits(columns: Iterable[int]) -> int:
     """A bitmap of columns."""
     return sum(1 << column for column in set(columns))
@@ -660,6 +678,22 @@ def _first(found: Iterable[_Found], count: int) -> Iterator[_Found]:
         if number >= count:
             return
         yield one
+
+
+def is_intact(table: HeldTable, reading: Reading) -> bool:
+    """Whether each row stands under its key, and the unique keys have an entry for each, and no others."""
+    count, entries = 0, dict.fromkeys((index.number for index in table.indexes), 0)
+    for key, raw in reading.scan(table):
+        count += 1
+        split = table.format.split(raw)
+        if table.format.key(split, table.key) != key:
+            return False
+        for index in table.indexes:
+            if reading.one(table, index.number, table.entry(index, split, key)) != key:
+                return False
+    for number in entries:
+        entries[number] = sum(1 for _ in reading.some(table, number, b"", None, is_down=False))
+    return all(found == count for found in entries.values())
 
 
 def checksum(table: HeldTable, rows: Iterable[bytes]) -> int:

@@ -141,6 +141,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("SHOW DATABASES"),
         Example("SHOW TABLES"),
         Example("CHECKSUM TABLE d.t"),
+        Example("CHECK TABLE d.t"),
         Example("SHOW OPEN TABLES"),
         Example("SHOW CREATE DATABASE information_schema"),
         Example("SHOW ENGINE INNODB STATUS"),

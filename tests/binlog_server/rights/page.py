@@ -37,6 +37,7 @@ REASONS: Final = {
     "SHOW SLAVE HOSTS": "who only looks need not get the right to set semi-sync",
     "SHOW CREATE DATABASE information_schema": "there is nothing in it that not everybody may see",
     "CHECKSUM TABLE d.t": "of a table that is here it needs `SELECT`; others are 1235",
+    "CHECK TABLE d.t": "of a table that is here it needs `SELECT`; others are 1235",
     "SET PASSWORD FOR victim = PASSWORD('x')": "there is no table of accounts to have rights on",
     "SHOW GRANTS FOR victim": "there is no table of accounts to have rights on",
     "SHOW CREATE USER victim": "there is no table of accounts to have rights on",

@@ -175,3 +175,25 @@ async def test_restart(lab: Lab) -> None:
         assert [row[:2] for row in await rows(other, ALL)] == [
             ("1", "1"), ("2", "7"), ("3", "3"), ("9", "2"),
         ]  # fmt: skip
+
+
+async def test_check_table_finds_what_is_not_as_it_should_be(lab: Lab) -> None:
+    client = await lab.client("root", "pw")
+    await client.query("CREATE TABLE shop.checked (id INT PRIMARY KEY, n INT UNIQUE)")
+    await client.query("INSERT INTO shop.checked VALUES (1, 1), (2, NULL)")
+    checked = "CHECK TABLE shop.checked"
+    assert await rows(client, checked) == [("shop.checked", "check", "status", "OK")]
+    table = lab.server.tables.find("shop", "checked")
+    assert table is not None
+    (index,) = table.indexes
+    for number, key, value in ((index.number, b"no entry", b"x"), (table.number, b"no key", b"")):
+        store = lab.server.tables.store
+        trx = store.begin()
+        raw = next(store.scan(table.number))[1]
+        trx.put(number, key, value or raw)
+        trx.commit()
+        assert await rows(client, checked) == [("shop.checked", "check", "error", "Corrupt")]
+        trx = store.begin()
+        trx.delete(number, key)
+        trx.commit()
+        assert await rows(client, checked) == [("shop.checked", "check", "status", "OK")]
