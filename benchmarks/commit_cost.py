@@ -22,6 +22,7 @@ BATCHES: Final = "Binlog_group_commits"
 FSYNCS: Final = "Innodb_data_fsyncs"
 WRITTEN: Final = "Innodb_data_written"
 LOG_WRITTEN: Final = "Innodb_os_log_written"
+BINLOG_WRITTEN: Final = "Binlog_bytes_written"
 
 _STATUS_BYTE: Final = 1  # in front of each event that a dump sends
 

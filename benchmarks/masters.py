@@ -31,6 +31,15 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _MIB: Final = 1 << 20
 
 
+ENGINES: Final = ("ibb", "classic")
+"""Of our store, for `--engine`."""
+
+
+def storage_engine(engine: str) -> str:
+    """The option of our server that makes a store of this one of `ENGINES`."""
+    return "" if engine == "classic" else "innodb"
+
+
 @dataclass(frozen=True, slots=True)
 class Master:
     """One of the two, running, on a directory of the benchmark's."""
@@ -102,6 +111,7 @@ def start_ours(
     *,
     flush_log_at_trx_commit: int,
     local_tables: bool = False,
+    engine: str = ENGINES[0],
 ) -> Master:
     """Our server on a new store in `directory`, until `stack` is closed. Raises `BenchmarkError`."""
     grants = ROW_RIGHTS if local_tables else (RIGHT,)
@@ -116,6 +126,7 @@ def start_ours(
         max_connections=MAX_CONNECTIONS,
         innodb_flush_log_at_trx_commit=flush_log_at_trx_commit,
         local_tables=local_tables,
+        binlog_storage_engine=storage_engine(engine),
     )
     stack.callback(server.discard)
     try:

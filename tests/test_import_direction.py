@@ -58,7 +58,7 @@ ROOMS = {
         "disk": ". ibb",
         "redo": ". ibb disk",
         "engine": ". ibb disk",
-        "testing": ". disk engine",
+        "testing": ". ibb disk engine",
         "log": ". ibb disk redo engine",
         "tables": ". ibb disk redo",
         "binlog": ". ibb disk redo engine log tables",

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import store_process
-from benchmarks.commit_cost import BATCHES, FSYNCS, LOG_WRITTEN, WRITTEN, Subject
+from benchmarks.commit_cost import BATCHES, BINLOG_WRITTEN, FSYNCS, LOG_WRITTEN, WRITTEN, Subject
 from benchmarks.committers import ROW_TABLE, Load
 from benchmarks.machine import facts, work_directory
-from benchmarks.masters import Master, counter, start_mariadbd, start_ours
+from benchmarks.masters import ENGINES, Master, counter, start_mariadbd, start_ours
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import mariadb_install
 from benchmarks.strace import counting_syncs
@@ -74,19 +74,22 @@ def _statements(path: Path, install: Install, options: argparse.Namespace) -> Re
         name: _measure(path, setting, install, options) for name, setting in SETTINGS.items()
     }
     sync = measured["sync"]
-    inside = store_process.commits(
-        path, options.connections, options.seconds, sync["ours"]["group_bytes"]
-    )
+    is_ibb = options.engine == ENGINES[0]
+    inside = is_ibb and {
+        "in_process": store_process.commits(
+            path, options.connections, options.seconds, sync["ours"]["group_bytes"]
+        )
+    }
     return {
         "ratio_sync": sync["ratio"],
         "ratio_nosync": measured["nosync"]["ratio"],
         "fsyncs_per_commit": max(sync["fsyncs_per_commit"].values()),
         "fsyncs_per_commit_by_committers": sync["fsyncs_per_commit"],
         "all_fsyncs_per_commit_by_committers": sync["all_fsyncs_per_commit"],
-        "write_amplification": sync["write_amplification"]["ours"][WRITTEN],
+        "write_amplification": sync["write_amplification"]["ours"][_written(options)[0]],
         "ours_commits_s": _commits_s(measured, "ours", options),
         "mariadbd_commits_s": _commits_s(measured, "mariadbd", options),
-        "in_process": inside,
+        **(inside or {}),
         **measured,
         "statement_bytes": len(_SQL),
     }
@@ -124,7 +127,11 @@ def _measure(
         )
         masters = (
             start_ours(
-                stack, here / "ours", flush_log_at_trx_commit=setting, local_tables=with_rows
+                stack,
+                here / "ours",
+                flush_log_at_trx_commit=setting,
+                local_tables=with_rows,
+                engine=options.engine,
             ),
             start_mariadbd(stack, install, here / "mariadbd", *flags),
         )
@@ -145,9 +152,9 @@ def _measure(
                 for n, cost in ours.costs.items()
             },
             "fsyncs_per_commit": ours.per_commit(BATCHES),
-            "all_fsyncs_per_commit": ours.per_commit(FSYNCS),
+            "all_fsyncs_per_commit": ours.per_commit(_syncs(options)),
             "write_amplification": {
-                "ours": ours.amplification([WRITTEN, LOG_WRITTEN]),
+                "ours": ours.amplification(_written(options)),
                 "mariadbd": theirs.amplification(["Binlog_bytes_written"]),
             },
             "ours": ours.report(),
@@ -156,6 +163,15 @@ def _measure(
         if options.strace:
             result["strace"] = _cross_check(ours.master, load, options)
         return result
+
+
+def _written(options: argparse.Namespace) -> list[str]:
+    """Our counters of bytes written for the binlog, by the engine."""
+    return [WRITTEN, LOG_WRITTEN] if options.engine == ENGINES[0] else [BINLOG_WRITTEN]
+
+
+def _syncs(options: argparse.Namespace) -> str:
+    return FSYNCS if options.engine == ENGINES[0] else BATCHES
 
 
 def _cross_check(master: Master, load: Load, options: argparse.Namespace) -> dict[str, int]:
@@ -231,6 +247,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", choices=_PARTS, nargs=1, default=_PARTS, help="default: both, one after the other"
     )
     parser.add_argument("--strace", action="store_true", help="count our syncs by strace, too")
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="of our store")
     parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")
     parser.add_argument("--directory", type=Path, help="for both; default: on a disk")
 

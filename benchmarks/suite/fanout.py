@@ -21,6 +21,7 @@ from typing import Any, Final
 from benchmarks import drain, history
 from benchmarks.child import Child
 from benchmarks.drain import Drained
+from benchmarks.masters import ENGINES, storage_engine
 from benchmarks.raw_replica import DrainError
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
@@ -154,7 +155,8 @@ def run(options: argparse.Namespace) -> Result:
         progress(f"mariadbd {install.full_version} makes {groups} groups")
         made_s = _timed(lambda: history.make(mariadb, groups))
 
-        relay = BinlogServer(upstream=mariadb, server_id=2)
+        engine = storage_engine(options.engine)
+        relay = BinlogServer(upstream=mariadb, server_id=2, binlog_storage_engine=engine)
         stack.callback(relay.discard)
         progress(f"made in {made_s:.1f} s; our server relays them")
         relay_s = _timed(lambda: wait_relayed(relay.start(), mariadb, RELAY_TIMEOUT_S))
@@ -259,6 +261,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=_positive, default=ROUNDS, help="of which the median counts"
     )
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="of our store")
     parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")
 
 

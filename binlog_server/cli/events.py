@@ -16,11 +16,15 @@ from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.event_text import Choice, JsonForm, SqlForm
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.classic.directory import bases
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import NotAStore, PositionPurged, StorageError
+from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
 from binlog_server.settings.config import ConfigError
@@ -189,6 +193,15 @@ class _LoadFiles:
         return os.fsencode(path)
 
 
+def _traditional_files(paths: list[Path]) -> list[Path]:
+    """The files of a directory that has a traditional binlog; else the same paths."""
+    if len(paths) == 1 and paths[0].is_dir():
+        names = ReadOnlyDisk(paths[0]).names()
+        if not file_numbers(names) and len(found := bases(names)) == 1:
+            return of_index(paths[0] / f"{found[0]}.index")
+    return paths
+
+
 class _Source:
     """The groups of binlog files, from the file on in which the start position lies."""
 
@@ -196,6 +209,7 @@ class _Source:
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
         self.state = BinlogState()
+        paths = _traditional_files(paths)
         if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
             self.groups = classic_groups(paths, self._notes)
             return

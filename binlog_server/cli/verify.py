@@ -8,7 +8,7 @@ from typing import Any
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import NotAStore
-from binlog_storage.ibb.file_names import file_numbers
+from binlog_storage.ibb.file_names import file_numbers, no_files
 from binlog_storage.verify.verify import Finding, Verifier
 
 from binlog_server.cli.progress_line import ProgressLine
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if anything is damaged. Raises `StorageError`."""
     disk = ReadOnlyDisk(arguments.directory)
     if not file_numbers(disk.names()):
-        raise NotAStore(f"{arguments.directory} holds no binlog-NNNNNN.ibb")
+        raise NotAStore(f"{arguments.directory} {no_files(disk.names())}")
     line = ProgressLine()
 
     def report(finding: Finding) -> None:

@@ -1,6 +1,7 @@
 """File names and positions, as a client is told them and tells them: the one place where they are translated.
 
-A client of an account with the classic style of stream sees `binlog.000001` for the store's first file, and positions
+Over a store of traditional files every client sees these as they are. Over an `.ibb` store
+a client of an account with the classic style of stream sees `binlog.000001` for the store's first file, and positions
 that go with that style (`binlog_protocol.dump.classic_positions`). Others see the store's own names and offsets.
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from binlog_protocol.dump.classic_positions import POSITIONS_PER_BYTE, position_of
-from binlog_storage.engine import BinlogFile
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.engine import BinlogFile, EngineReader
 from binlog_storage.errors import UnknownBinlog
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_number
@@ -35,14 +37,17 @@ def classic_number(name: str) -> int | None:
 
 
 class Coordinates:
-    """Coordinates of the store itself: engine style. An engine with files of other names has others.
+    """Coordinates of an `.ibb` store itself: engine style.
 
     Attributes:
+        base_name, index_name: that begins the files' names; that of the file that names them, if there is one.
         has_event_positions: whether each event has a position, as `BINLOG_GTID_POS()` and programs for dumps need it.
         storage_engine: the value of `binlog_storage_engine`; None is NULL.
         why_checksum_stays: the reason why SET `binlog_checksum` changes nothing.
     """
 
+    base_name = "binlog"
+    index_name = ""
     has_event_positions = False
     storage_engine: str | None = "innodb"
     why_checksum_stays = "an engine binlog has no checksums of events"
@@ -120,10 +125,41 @@ class ClassicCoordinates(Coordinates):
         return configured
 
 
+class FileCoordinates(Coordinates):
+    """Coordinates of a store of traditional files: their names, and MariaDB's positions in them."""
+
+    has_event_positions = True
+    storage_engine = None
+    why_checksum_stays = "it can be changed in the configuration file only"
+
+    def __init__(self, engine: ClassicEngine) -> None:
+        self.engine: Final = engine
+        self.base_name, self.index_name = engine.log_bin, engine.index_name
+
+    def name(self, file_no: int) -> str:
+        """See `Coordinates`."""
+        return self.engine.file_name(file_no)
+
+    def _number(self, name: str) -> int | None:
+        return self.engine.file_number(name)
+
+    def place(self, position: Position) -> tuple[str, int]:
+        """See `Coordinates`. Where nothing comes next but what is written next, it is behind the head of its file."""
+        if position == self.engine.written_end:
+            position = self.engine.next_write
+        return super().place(position)
+
+    def checksum(self, configured: str) -> str:
+        """See `Coordinates`."""
+        return configured
+
+
 AS_STORED: Final = Coordinates()
 AS_CLASSIC: Final = ClassicCoordinates()
 
 
-def coordinates_of(style: StreamStyle) -> Coordinates:
-    """For the sessions of an account whose replicas are served in that style."""
+def coordinates_of(style: StreamStyle, engine: EngineReader) -> Coordinates:
+    """For the sessions of an account whose replicas are served in that style, if there is a choice."""
+    if isinstance(engine, ClassicEngine):
+        return FileCoordinates(engine)
     return AS_CLASSIC if style is StreamStyle.CLASSIC else AS_STORED

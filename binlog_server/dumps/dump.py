@@ -23,12 +23,13 @@ from binlog_protocol.errors import (
     ProtocolError,
     ServerError,
 )
+from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidListFlags
+from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.engine import EngineReader, LargeGroup, Pin, PlacedGroup, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
-from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.connections import Connection
@@ -46,6 +47,8 @@ from binlog_server.semi_sync.replica_acks import ReplicaAcks
 log = logging.getLogger(__name__)
 
 _PACKETS_AT_ONCE: Final = 64  # of acknowledgements: half a millisecond
+
+_BEGIN_GROUPS: Final = frozenset({EventType.GTID, EventType.FORMAT_DESCRIPTION})
 
 T = TypeVar("T")
 
@@ -124,7 +127,7 @@ class Dump:
         file_no, offset = self._place.cursor
         if isinstance(error, StorageError) or not offset:
             return str(error)
-        return f"{error}, in a group of {file_name(file_no)} at offset {offset} or behind it"
+        return f"{error}, in a group of {self._engine.file_name(file_no)} at offset {offset} or behind it"
 
     async def _stream(self) -> None:
         request = self._request
@@ -251,7 +254,7 @@ class Dump:
     async def _open(self, start: DumpStart) -> None:
         """Begin the stream, with what the replica lacks of a group that it is inside of."""
         state = start.state if self._request.file_position is None else None
-        await self._place.open(start.cursor, start.file_no, start.position, state)
+        await self._place.open(start.cursor, start.file_no, start.position, state, start.reached)
         if start.rest is not None:
             self._out.frames(start.rest)
         elif start.large_rest is not None:
@@ -397,6 +400,8 @@ def _release(taken: asyncio.Future[Pin]) -> None:
 
 
 def _is_wanted(groups_filter: DumpFilter, group: bytes) -> bool:
+    if group[TYPE_OFFSET] not in _BEGIN_GROUPS:
+        return True  # stands between two groups of a traditional file
     gtid = group_gtid(group)
     if gtid is None:
         return groups_filter.send_marker()

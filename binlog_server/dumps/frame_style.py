@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -17,13 +17,27 @@ from binlog_protocol.dump.classic_positions import (
     sealed,
 )
 from binlog_protocol.dump.weaker_clients import Event, SlaveCapability, client_events
+from binlog_protocol.events.checksum import strip_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, EventHeader, split_events
 from binlog_protocol.groups.stored_group import is_start_marker, without_skipped
+from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.semi_sync import PositionStep
 from binlog_storage.engine import EngineReader, LargeGroup, PlacedBatch, PlacedGroup, Position
 
-from binlog_server.dumps.coordinates import AS_CLASSIC, AS_STORED, Coordinates
-from binlog_server.dumps.stream_places import ClassicPlace, EnginePlace, StreamPlace
+from binlog_server.dumps.coordinates import (
+    ClassicCoordinates,
+    Coordinates,
+    FileCoordinates,
+)
+from binlog_server.dumps.stream_places import (
+    ClassicPlace,
+    EnginePlace,
+    StreamPlace,
+    TraditionalPlace,
+    files_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,7 @@ class FrameStyle(ABC):
 
     place: ClassVar[type[StreamPlace]]
     by_files: ClassVar[bool]  # whether clients without GTID may ask, by file and position
+    keeps_ends: ClassVar[bool] = False  # whether events have the end positions of their file
 
     annotate: bool
     skip_marked: bool
@@ -100,6 +115,16 @@ class FrameStyle(ABC):
     @abstractmethod
     def is_costly(self) -> bool:
         """Whether each event is made anew, in Python."""
+
+    def position(self, offset: int) -> int:
+        """The position of byte `offset` of a file of the store, for the replica."""
+        return position_of(offset)
+
+    def reached(
+        self, engine: EngineReader, cursor: Position, position: SlavePosition
+    ) -> list[tuple[int, BinlogState]]:
+        """See `StreamPlace.open`. Waits for the disk."""
+        return []
 
     @abstractmethod
     def read(self, engine: EngineReader, start: Position) -> PlacedBatch:
@@ -255,15 +280,94 @@ class ClassicStyle(FrameStyle):
         return _PlacedEnds(sum(lengths), end, before)
 
 
-_STYLES: Final[dict[Coordinates, type[FrameStyle]]] = {
-    AS_STORED: EngineStyle,
-    AS_CLASSIC: ClassicStyle,
+class FileStyle(FrameStyle):
+    """Events as they lie in a traditional file, and as its own server sends them."""
+
+    place = TraditionalPlace
+    by_files = True
+    keeps_ends = True
+
+    def position(self, offset: int) -> int:
+        """See `FrameStyle`."""
+        return offset
+
+    def reached(
+        self, engine: EngineReader, cursor: Position, position: SlavePosition
+    ) -> list[tuple[int, BinlogState]]:
+        """See `FrameStyle`."""
+        return files_of(engine).reached(cursor, position)
+
+    @property
+    def is_costly(self) -> bool:
+        """See `FrameStyle`."""
+        return not self._takes_all or not self.checksum
+
+    @property
+    def _takes_all(self) -> bool:
+        return not self.skip_marked and self.capability >= SlaveCapability.GTID
+
+    def read(self, engine: EngineReader, start: Position) -> PlacedBatch:
+        """See `FrameStyle`. What stands between two groups is one of the groups."""
+        batch = files_of(engine).read_stored(start)
+        groups = []
+        begin = 0
+        for cut in batch.cuts:
+            events = _without_checksums(batch.data[begin:cut], batch.checksum_algorithm)
+            end = Position(start.file_no, batch.begin + cut)
+            groups.append(PlacedGroup(b"".join(events), end))
+            begin = cut
+        return PlacedBatch(start, batch.end, groups, batch.large)
+
+    def framed(self, engine: EngineReader, start: Position) -> FramedBatch:
+        """See `FrameStyle`."""
+        batch = files_of(engine).read_stored(start, with_cuts=False)
+        if batch.large is not None:
+            return FramedBatch(batch.end, self.packets([]), large=batch.large)
+        return FramedBatch(batch.end, self.stored(batch.data, batch.checksum_algorithm))
+
+    def stored(self, data: bytes, checksum_algorithm: int) -> EventFrames:
+        """Packets of events as they lie in a file."""
+        if self._takes_all and bool(checksum_algorithm) == self.checksum:
+            return event_frames([data], annotate=self.annotate, semi_sync=self.semi_sync)
+        return self._sealed([b"".join(_without_checksums(data, checksum_algorithm))])
+
+    def some(self, before: Position, groups: list[PlacedGroup]) -> tuple[EventFrames, bool]:
+        """See `FrameStyle`."""
+        return self._sealed([group.payload for group in groups]), False
+
+    def _sealed(self, payloads: list[bytes]) -> EventFrames:
+        parts = []
+        for payload in payloads:
+            events = self.events(payload)
+            parts.append(sealed(events, stored_ends(events), checksum=self.checksum))
+        return self.packets(parts)
+
+    def ends(self, lengths: Iterable[int], end: int, before: int | None) -> EventEnds:
+        """See `FrameStyle`."""
+        return EventEnds()
+
+
+def stored_ends(events: Iterable[Event]) -> list[int]:
+    """The end positions that events have."""
+    return [EventHeader.parse(bytes(event[:HEADER_SIZE])).end_position for event in events]
+
+
+def _without_checksums(data: bytes, checksum_algorithm: int) -> Iterator[bytes]:
+    for event in split_events(data):
+        is_description = event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION
+        yield event if is_description else strip_checksum(event, checksum_algorithm)
+
+
+_STYLES: Final[dict[type[Coordinates], type[FrameStyle]]] = {
+    Coordinates: EngineStyle,
+    ClassicCoordinates: ClassicStyle,
+    FileCoordinates: FileStyle,
 }
 
 
 def style_in(coordinates: Coordinates) -> type[FrameStyle]:
     """The style of stream in which a session with these coordinates is served."""
-    return _STYLES[coordinates]
+    return _STYLES[type(coordinates)]
 
 
 @functools.cache

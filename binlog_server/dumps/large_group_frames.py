@@ -23,7 +23,7 @@ from binlog_protocol.wire.event_frames import EventFrames, event_frames
 from binlog_protocol.wire.long_event import LongEvent
 from binlog_storage.engine import LargeGroup, Position
 
-from binlog_server.dumps.frame_style import EventEnds, FrameStyle
+from binlog_server.dumps.frame_style import EventEnds, FrameStyle, stored_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,10 @@ class LargeGroupFrames:
             yield FrameChunk(frames, inside, ends.position)
 
     def _ends(self) -> EventEnds:
+        if self._style.keeps_ends:
+            ends = EventEnds()
+            ends.position = 0 if self._before is None else self._before.offset
+            return ends
         before = None if self._before is None else position_of(self._before.offset)
         ends = self._style.ends(self._lengths(), position_of(self._group.end.offset), before)
         self.overtaken = ends.overtaken
@@ -93,9 +97,12 @@ class LargeGroupFrames:
 
     def _run(self, run: bytes, ends: EventEnds) -> EventFrames:
         style = self._style
-        if not style.is_costly:
+        if not style.is_costly and not style.keeps_ends:
             return style.frames([run])
         events = style.events(run)
+        if style.keeps_ends:
+            ends.position += len(run)  # at least so far is the replica
+            return style.packets([sealed(events, stored_ends(events), checksum=style.checksum)])
         placed = list(
             zip(events, ends.of(event_lengths(events, checksum=style.checksum)), strict=True)
         )
@@ -108,6 +115,9 @@ class LargeGroupFrames:
         if self._style.skip_marked and is_marked(part.data):
             return None
         length = self._long_length(part)
+        if self._style.keeps_ends:
+            ends.position += length
+            return _LongEvent(length, stored_ends([part.data])[0], self._style)
         end = ends.next(length)
         if self._start is not None and end <= self._start:
             return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from binlog_protocol.dump.weaker_clients import understood
 from binlog_protocol.events.checksum import ChecksumAlgorithm, append_checksum
 from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE, FormatDescription
 from binlog_protocol.events.gtid_list import GtidList
+from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION, RotateEvent
 from binlog_protocol.gtid import U32_MAX, BinlogState
@@ -63,6 +65,19 @@ class StreamEvents:
             end_position=end,
         ).build()
 
+    def described(self, description: FormatDescription) -> bytes:
+        """A format description of a file, as the file has it."""
+        return replace(
+            description,
+            checksum_algorithm=self._algorithm,
+            flags=description.flags & ~FLAG_IN_USE,
+        ).build()
+
+    def stored(self, event: bytes) -> bytes:
+        """An event of a file, which has no checksum. Empty for a client that does not know such events."""
+        known = understood(event, self._capability, annotate=False)
+        return b"" if known is None else self._finished(bytes(known))
+
     def file_gtid_list(self, state: BinlogState, end_position: int) -> bytes:
         """The second event of a file: what came before it. Empty for a client that does not know such events."""
         event = GtidList(
@@ -71,8 +86,7 @@ class StreamEvents:
             timestamp=int(self._clock()) & U32_MAX,
             end_position=end_position & U32_MAX,
         ).build()
-        known = understood(event, self._capability, annotate=False)
-        return b"" if known is None else self._finished(bytes(known))
+        return self.stored(event)
 
     def gtid_list(self, state: BinlogState, flags: int, end_position: int) -> bytes:
         """A GTID_LIST between groups, for a client that has asked for GTIDs."""

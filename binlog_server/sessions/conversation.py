@@ -174,7 +174,7 @@ class Conversation:
             },
             counts=connection.counts,
             traffic=connection.traffic,
-            coordinates=coordinates_of(account.replica.style),
+            coordinates=coordinates_of(account.replica.style, server.engine),
             version=account.replica.server_version,
             program=request.attributes.get("program_name", ""),
             accounts=self._accounts,

@@ -9,7 +9,6 @@ from typing import Final
 from binlog_protocol.connection.commands import BinlogDump
 from binlog_protocol.errors import DuplicateServerId, ServerError
 from binlog_storage.errors import StorageError
-from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.connections.channel import Channel
 from binlog_server.connections.connections import Connection
@@ -188,4 +187,4 @@ class DumpSession:
                 return f"'{state.position()}'"
         except StorageError:
             pass
-        return f"{file_name(sent.file_no)} {sent.offset}"
+        return f"{self._engine.file_name(sent.file_no)} {sent.offset}"

@@ -1,7 +1,11 @@
-"""Answers for sessions with classic coordinates only: BINLOG_GTID_POS, and SHOW BINLOG EVENTS with positions."""
+"""Answers for sessions whose events have positions only: BINLOG_GTID_POS, and SHOW BINLOG EVENTS with positions.
+
+Of classic coordinates, which are made for an `.ibb` store, and of traditional files, which have them (`file_`...).
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,9 +20,9 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE
 from binlog_protocol.events.header import EventHeader
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine import EngineReader, LargeGroup, PlacedGroup, Position
-from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.errors import PositionPurged, UnknownBinlog
 
 from binlog_server.dumps.coordinates import AS_CLASSIC, classic_number
 from binlog_server.dumps.frame_style import ClassicStyle, FrameStyle
@@ -32,11 +36,11 @@ _IN_HEAD = (FIRST_EVENT_POSITION, FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE
 
 
 def style_for(session: SqlSession) -> FrameStyle | None:
-    """The style that gives events their positions in this session; None in the engine style, which has none.
+    """The style that gives events their positions in this session; None for one that makes none.
 
     It is that of a replica that asks for all events.
     """
-    if not session.coordinates.has_event_positions:
+    if session.coordinates is not AS_CLASSIC:
         return None
     return ClassicStyle(
         annotate=True,
@@ -58,9 +62,9 @@ def gtid_position(
         return None
     try:
         if at in _IN_HEAD:
-            return str(engine.state_at(Position(file_no, PAGE_SIZE)).position())
+            return str(engine.state_at(Position(file_no, engine.file_start)).position())
         offset = at // POSITIONS_PER_BYTE
-        if offset < PAGE_SIZE:
+        if offset < engine.file_start:
             return None
         place = Position(file_no, offset)
         found = engine.locate(place)
@@ -78,6 +82,45 @@ def gtid_position(
         return None
 
 
+def file_gtid_position(engine: ClassicEngine, file: object, position: object) -> str | None:
+    """The same over traditional files."""
+    oldest = min(dict(engine.files())) if file == "" else None
+    file_no, at = oldest or engine.file_number(str(file)), number_of(position)
+    if file_no is None or at is None:
+        return None
+    place = Position(file_no, at)
+    try:
+        head = engine.head(file_no)
+        if at in itertools.accumulate(map(len, head.events), initial=FIRST_EVENT_POSITION):
+            return str(head.state.position())
+        if place > engine.durable_end:
+            return None
+        return str(engine.state_at(engine.from_event(place)[0]).position())
+    except (PositionPurged, UnknownBinlog):
+        return None
+
+
+def file_event_rows(engine: ClassicEngine, file: str | None, start: int) -> Iterator[Row]:
+    """SHOW BINLOG EVENTS of a traditional file: all its events, those of its head, too. End_log_pos is as stored.
+
+    Raises `StorageError`.
+    """
+    number = min(dict(engine.files())) if file is None else engine.file_number(file)
+    if number is None:
+        raise UnknownBinlog("Could not find target log")
+    name = engine.file_name(number)
+    for offset, event in engine.events_of_file(number, max(start, FIRST_EVENT_POSITION)):
+        header = EventHeader.parse(event)
+        yield (
+            name,
+            offset,
+            event_type_name(event),
+            header.server_id,
+            header.end_position,
+            event_info(event),
+        )
+
+
 def event_rows(
     engine: EngineReader, style: FrameStyle, file: str | None, start: int
 ) -> Iterator[Row]:
@@ -90,8 +133,8 @@ def event_rows(
     file_no = AS_CLASSIC.number(file) if file else min(dict(engine.files()), default=0)
     hold = engine.hold("SHOW BINLOG EVENTS")
     try:
-        offset = max(PAGE_SIZE, start // POSITIONS_PER_BYTE)
-        before = position_of(PAGE_SIZE)
+        offset = max(engine.file_start, start // POSITIONS_PER_BYTE)
+        before = position_of(engine.file_start)
         for group in _groups(engine, Position(file_no, offset)):
             events = style.events(group.payload)
             lengths = event_lengths(events, checksum=style.checksum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,8 @@ from binlog_protocol.errors import CommandFailed, ProtocolError, ServerError
 from binlog_protocol.event_text.info import event_info, event_type_name
 from binlog_protocol.events.header import EventHeader, split_pieces
 from binlog_protocol.wire.results import Column
+from binlog_storage.classic.errors import DamagedBinlog
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged, StorageError, UnknownBinlog
 
@@ -23,6 +26,8 @@ from binlog_server.sql.view import Row, RowStream
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
+
+log = logging.getLogger(__name__)
 
 _COMMAND = "SHOW BINLOG EVENTS"
 _BATCH_ROWS = 200
@@ -41,7 +46,7 @@ class ShowBinlogEvents(Statement):
     """SHOW BINLOG EVENTS; `file` None is the oldest, `start` a position in the file, in the session's coordinates.
 
     Pos and End_log_pos are 0, as with MariaDB's engine binlog, which addresses no event by a position; in classic
-    coordinates they are the positions of that style.
+    coordinates they are the positions of that style, and over traditional files what these have.
     """
 
     syntax = '"SHOW"i "BINLOG"i "EVENTS"i ["IN"i STRING] ["FROM"i INTEGER] [limit]'
@@ -64,7 +69,10 @@ class ShowBinlogEvents(Statement):
 
     def answer(self, session: SqlSession) -> RowStream:
         style, engine = classic_places.style_for(session), session.server.engine
-        rows = _rows(engine, self) if style is None else _classic(engine, self, style)
+        if isinstance(engine, ClassicEngine):
+            rows = _stored(engine, self)
+        else:
+            rows = _rows(engine, self) if style is None else _classic(engine, self, style)
         return RowStream(COLUMNS, _batches(rows, self.limit))
 
 
@@ -113,6 +121,14 @@ def _classic(
         yield from classic_places.event_rows(engine, style, statement.file, statement.start)
     except ProtocolError as error:
         raise StorageError(str(error)) from error
+
+
+def _stored(engine: ClassicEngine, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
+    try:
+        yield from classic_places.file_event_rows(engine, statement.file, statement.start)
+    except DamagedBinlog as error:
+        log.warning("SHOW BINLOG EVENTS: %s", error)
+        raise CommandFailed(_COMMAND, "Wrong offset or I/O error") from None
 
 
 def _rows(engine: EngineReader, statement: ShowBinlogEvents) -> Generator[Row, None, None]:

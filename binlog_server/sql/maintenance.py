@@ -19,12 +19,15 @@ from binlog_protocol.errors import (
     GtidDomainTooLarge,
     NoRoomOnDisk,
     NotSupportedYet,
+    NoUniqueLogFile,
     PurgeProhibited,
     ServerError,
     UnknownServerError,
     UnknownTargetBinlog,
 )
 from binlog_protocol.gtid import U32_MAX, BinlogState, SlavePosition
+from binlog_storage.classic.directory import NUMBER_MAX
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine.purge import PurgePlan
 from binlog_storage.errors import (
     BinlogHasGtids,
@@ -173,7 +176,7 @@ class FlushSsl(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetMaster(Statement):
-    """RESET MASTER; `to` is refused."""
+    """RESET MASTER; `to` is the number of the new first file, of traditional ones."""
 
     syntax = '"RESET"i "MASTER"i ["TO"i INTEGER]'
     needs = (RELOAD,)
@@ -187,12 +190,15 @@ class ResetMaster(Statement):
         return cls(None if children[0] is None else integer(children[0]))
 
     def answer(self, session: SqlSession) -> Work:
+        server, to = session.server, self.to or 0
         if self.to is not None:
-            raise EngineBinlogUnavailable("RESET MASTER TO")
+            if not isinstance(server.engine, ClassicEngine):
+                raise EngineBinlogUnavailable("RESET MASTER TO")
+            if to > NUMBER_MAX:
+                raise NoUniqueLogFile(str(session.server.engine.file_name(to)).rpartition(".")[0])
         session.require_no_upstream()
-        server = session.server
         return Work.patient(
-            "reset", lambda given_up: reset(server, given_up), server.history_changed
+            "reset", lambda given_up: reset(server, given_up, number=to), server.history_changed
         )
 
 
@@ -340,6 +346,7 @@ def reset(
     state: BinlogState | None = None,
     *,
     only_if_empty: bool = False,
+    number: int = 0,
 ) -> None:
     """RESET MASTER: delete all files and begin the binlog anew.
 
@@ -347,12 +354,16 @@ def reset(
         given_up: whether the statement's client has gone or was killed: the wait for room then ends.
         state: the binlog state to begin with; None is the empty one.
         only_if_empty: raise `BinlogNotEmpty` (1956) if any GTID was logged.
+        number: see `ClassicEngine.reset`.
 
     Raises `BinlogHasReaders` (4243), `BinlogHasTransactions` (4244), and 1290 while an archive is imported.
     """
     view.publisher.require_whole()
     try:
-        view.engine.reset(state, given_up, only_if_empty=only_if_empty)
+        if number and isinstance(view.engine, ClassicEngine):
+            view.engine.reset(state, given_up, only_if_empty=only_if_empty, number=number)
+        else:
+            view.engine.reset(state, given_up, only_if_empty=only_if_empty)
     finally:
         view.look_at_begin()
 

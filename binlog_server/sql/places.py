@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from binlog_storage.engine import EngineReader, Position
 from binlog_storage.errors import PositionPurged
-from binlog_storage.ibb.file_names import file_number
-from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.dumps.coordinates import Coordinates
 from binlog_server.sql.time_zones import utc
@@ -55,14 +53,14 @@ def stored_gtid_position(
 
     None where no group ends. `end`: that of what can be read. Reads the store.
     """
-    number, offset = file_number(str(file)), number_of(position)
-    if number is None or offset is None or offset < PAGE_SIZE:
+    number, offset = engine.file_number(str(file)), number_of(position)
+    if number is None or offset is None or offset < engine.file_start:
         return None
     place = Position(number, offset)
     if kept is not None and place == kept.place:
         return kept.gtids
     try:
-        if place > end or (offset > PAGE_SIZE and not engine.locate(place).border):
+        if place > end or (offset > engine.file_start and not engine.locate(place).border):
             return None
         return str(engine.state_at(place).position())
     except PositionPurged:

@@ -11,6 +11,7 @@ from binlog_protocol.errors import SqlSyntaxError, TooManyColumns, UnknownServer
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES
 from binlog_protocol.wire.results import DECIMALS_OF_TEXT, FLAG_UNSIGNED, Column
+from binlog_storage.classic.store import ClassicEngine
 from lark import v_args
 from lark.tree import Meta
 
@@ -143,7 +144,9 @@ def _gtid_position(session: SqlSession, file: Expression, position: Expression, 
     style, end = classic_places.style_for(session), engine.durable_end
 
     def run() -> ResultSet:
-        if style is None:
+        if isinstance(engine, ClassicEngine):
+            found = classic_places.file_gtid_position(engine, *place)
+        elif style is None:
             found = places.stored_gtid_position(engine, end, kept, *place)
         else:
             found = classic_places.gtid_position(engine, style, *place)

@@ -507,7 +507,13 @@ def _directory(session: SqlSession) -> str:
 
 def _basename(session: SqlSession) -> str:
     """log_bin_basename: a part of the files' names, with their folder in front."""
-    return str(session.server.config.binlog_directory / "binlog")
+    return str(session.server.config.binlog_directory / session.coordinates.base_name)
+
+
+def _index(session: SqlSession) -> str:
+    """log_bin_index: of traditional files; others need none."""
+    name = session.coordinates.index_name
+    return str(session.server.config.binlog_directory / name) if name else ""
 
 
 def _port(session: SqlSession) -> str:
@@ -551,7 +557,7 @@ _INSTEAD: Final = {
         (
             *("aria_log_dir_path", "basedir", "character_sets_dir", "general_log_file"),
             *("innodb_data_file_path", "innodb_temp_data_file_path", "lc_messages_dir"),
-            *("log_bin_index", "log_slow_query_file", "pid_file", "plugin_dir"),
+            *("log_slow_query_file", "pid_file", "plugin_dir"),
             *("relay_log_info_file", "slave_load_tmpdir", "slow_query_log_file", "socket"),
             *("tmpdir", "wsrep_data_home_dir", "wsrep_node_name", "wsrep_patch_version"),
             *("version_malloc_library", "version_source_revision", "ignore_db_dirs"),
@@ -677,6 +683,7 @@ _FILES: Final = (
     Variable("innodb_log_file_size"),
     Variable.recorded("log_bin", default="ON"),
     Variable.recorded("log_bin_basename", default="binlog", read=_basename),
+    Variable.recorded("log_bin_index", default="", read=_index),
     Variable.recorded("log_slave_updates", default="ON"),  # this is what a relay is for
 )
 

@@ -18,8 +18,6 @@ from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.defects import Defects
 from binlog_storage.engine import EngineReader, Pin, Position
 from binlog_storage.errors import PositionPurged, StorageError
-from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.stored_groups import digest, find_group
 
 from binlog_server.process.logs import shortened
@@ -63,13 +61,15 @@ class ArchiveHold:
 
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.
-        start = None if first is None else Position(first, PAGE_SIZE)
+        start = None if first is None else Position(first, self._engine.file_start)
         hold = self._engine.hold(told, start, ended_by=_ENDED_BY, holder=_holder(self.directory))
         self._hold.release()
         self._hold = hold
         if told != self._told:
             self._told = told
-            name = "all files" if first is None else f"{file_name(first)} and later files"
+            name = (
+                "all files" if first is None else f"{self._engine.file_name(first)} and later files"
+            )
             log.info("%(archive)s: %(held)s stay", {"archive": told, "held": name})
 
     def _first(self, manifest: ArchiveManifest) -> int:
@@ -81,7 +81,7 @@ class ArchiveHold:
 
     def _state_before(self, file_no: int) -> BinlogState:
         try:
-            return self._engine.state_at(Position(file_no, PAGE_SIZE))
+            return self._engine.state_at(Position(file_no, self._engine.file_start))
         except PositionPurged:
             if file_no:
                 raise

@@ -39,8 +39,6 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.state import StoreFacts
 from binlog_storage.engine import BinlogFile, EngineReader, Pin, Position
 from binlog_storage.errors import DiskFull, PositionPurged, StorageError
-from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +75,6 @@ class Lease:
     created: float
     until: float | None
     max_bytes: int | None
-
-    @property
-    def first_file(self) -> str:
-        return file_name(self.from_file)
 
     @property
     def is_slot(self) -> bool:
@@ -239,7 +233,7 @@ class Leases:
             held = self.held_bytes(lease)
             if lease.max_bytes is not None and held > lease.max_bytes:
                 raise UnknownServerError(
-                    f"the files from {lease.first_file} on take {held} bytes already, more than "
+                    f"the files from {self._held_from(lease)} on take {held} bytes already, more than "
                     f"MAX_BYTES {lease.max_bytes}"
                 )
             try:
@@ -255,7 +249,7 @@ class Leases:
         self._leases[name], self._holds[name] = lease, hold
         if older is not None:
             older.release()
-        facts = {"lease": name, "file": lease.first_file}
+        facts = {"lease": name, "file": self._held_from(lease)}
         log.info("lease '%(lease)s' holds %(file)s and later files", facts)
         return lease
 
@@ -265,8 +259,8 @@ class Leases:
         first = self._first_file(position)
         if first < older.from_file:
             raise UnknownServerError(
-                f"'{position}' lies before {older.first_file}, the first file that the lease holds; CREATE OR REPLACE "
-                "goes back"
+                f"'{position}' lies before {self._held_from(older)}, the first file that the lease holds; CREATE OR "
+                "REPLACE goes back"
             )
         return first
 
@@ -369,7 +363,8 @@ class Leases:
         if (held := sizes.held(from_file)) > terms.max_bytes:
             if older is None and name in self._ended:
                 return  # said already
-            why = f"{slot.first_file} and later files take {held} bytes, more than replica_slot_bytes={terms.max_bytes}"
+            files = f"{self._held_from(slot)} and later files"
+            why = f"{files} take {held} bytes, more than replica_slot_bytes={terms.max_bytes}"
             self._end_slot(name, why)
             return
         if older is None and not self._make_room(name):
@@ -446,7 +441,7 @@ class Leases:
                 "account": account,
                 "lease": name,
                 "reason": why,
-                "held": "nothing" if slot is None else f"{slot.first_file} and later files",
+                "held": "nothing" if slot is None else f"{self._held_from(slot)} and later files",
             },
         )
         self._remember_end(name, why)
@@ -489,9 +484,12 @@ class Leases:
             self._leases[slot.name] = replace(slot, until=(slot.until or 0) + jump)
             self._unkept.add(slot.name)
 
+    def _held_from(self, lease: Lease) -> str:
+        return self._engine.file_name(lease.from_file)
+
     def _position_before(self, file_no: int) -> str:
         try:
-            return str(self._engine.state_at(Position(file_no, PAGE_SIZE)).position())
+            return str(self._engine.state_at(Position(file_no, self._engine.file_start)).position())
         except StorageError:
             return ""  # in front of the first file
 
@@ -585,7 +583,7 @@ class Leases:
         self._holds.pop(name).release()
 
     def _hold(self, lease: Lease) -> Pin:
-        start = Position(lease.from_file, PAGE_SIZE)
+        start = Position(lease.from_file, self._engine.file_start)
         told, ended_by = self._told(lease), _ended_by(lease)
         return self._engine.hold(
             told, start, slot=lease.is_slot, ended_by=ended_by, holder=_holder(lease)

@@ -829,5 +829,7 @@ EngineBinlogNeedsGtid = ErrorKind(
 EngineBinlogUnavailable = ErrorKind(
     4247, "{feature} is not available when --binlog-storage-engine is enabled"
 )
+# ER_NO_UNIQUE_LOGFILE
+NoUniqueLogFile = ErrorKind(1098, "Can't generate a unique log-filename {name}.(1-999)")
 # ER_BINLOG_CANNOT_READ_STATE
 BinlogStateUnreadable = ErrorKind(4250, "Error reading GTID state from the binlog")

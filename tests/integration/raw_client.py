@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from binlog_protocol.connection.client import (
     ClientConnection,
@@ -70,9 +70,15 @@ class RawClient:
         return self._drive(query(self.connection, sql))
 
     def start_dump(
-        self, position: str | None = "", *, server_id: int = 0, flags: int | None = None
+        self,
+        position: str | None = "",
+        *,
+        server_id: int = 0,
+        flags: int | None = None,
+        file: str = "",
+        at: int = 4,
     ) -> None:
-        """From a GTID position; None sets none. Without a server_id the dump ends at the end.
+        """From a GTID position; None sets none: from `at` in `file`. Without a server_id the dump ends at the end.
 
         It registers, as a replica does: who does not is sent no start markers.
         """
@@ -84,7 +90,7 @@ class RawClient:
         self._next()
         if flags is None:
             flags = DumpFlag.SEND_ANNOTATE_ROWS | (0 if server_id else DumpFlag.NON_BLOCK)
-        self.socket.sendall(self.connection.binlog_dump(server_id, flags))
+        self.socket.sendall(self.connection.binlog_dump(server_id, flags, file, at))
 
     def events(self) -> Iterator[bytes]:
         """Of the dump, as sent, until EOF."""
@@ -92,7 +98,7 @@ class RawClient:
             assert isinstance(event, EventReceived), event
             yield event.event
 
-    def dump(self, position: str | None = "", **options: int) -> Iterator[bytes]:
+    def dump(self, position: str | None = "", **options: Any) -> Iterator[bytes]:
         """`start_dump` and its `events`."""
         self.start_dump(position, **options)
         return self.events()

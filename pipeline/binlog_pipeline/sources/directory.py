@@ -17,7 +17,7 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.file_names import file_name, no_files
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log.first_file import lost_files_of
@@ -251,7 +251,7 @@ class DirectorySource:
         pages = LogPages(ReadOnlyDisk(Path(self.path)), end)
         if published is None and not pages.files():
             pages.close()
-            raise SourceError(f"{self.path} has no .ibb files")
+            raise SourceError(f"{self.path} {no_files(ReadOnlyDisk(Path(self.path)).names())}")
         return pages
 
 

@@ -14,9 +14,11 @@ from binlog_protocol.events.compressed import plain_begin
 from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
+from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import FLAG_SUPPRESS_USE, HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.load_data import ExecuteLoadQuery
 from binlog_protocol.events.query import QueryEvent
+from binlog_protocol.events.rotate import RotateEvent
 from binlog_protocol.events.rows import ROWS_TYPES, RowsFlags
 from binlog_protocol.events.statement_context import (
     IntvarEvent,
@@ -30,6 +32,7 @@ from binlog_protocol.events.xid import XidEvent
 
 _TABLE_ID_BYTES: Final = 6
 _FILE_ID_BYTES: Final = 4
+_LENGTH_BYTES: Final = 4
 # A DOUBLE is written without an exponent if its point stands so far behind or before its first digit.
 _POINT_MIN, _POINT_MAX = -14, 15
 _FLAGS_AT: Final = HEADER_SIZE + _TABLE_ID_BYTES
@@ -89,6 +92,21 @@ def _statement(query: QueryEvent) -> str:
 
 def _format(event: bytes) -> str:
     return f"Server ver: {FormatDescription.parse(event).server_version}, Binlog ver: 4"
+
+
+def _gtid_list(event: bytes) -> str:
+    """By domain, as 10.11 and 11.8 show it, in whatever order it is stored."""
+    gtids = sorted(GtidList.parse(event).gtids, key=lambda gtid: gtid.domain_id)
+    return f"[{','.join(map(str, gtids))}]"
+
+
+def _checkpoint(event: bytes) -> str:
+    return _text(event[HEADER_SIZE + _LENGTH_BYTES :])  # of a file's name
+
+
+def _rotate(event: bytes) -> str:
+    rotate = RotateEvent.parse(event)
+    return f"{rotate.name};pos={rotate.position}"
 
 
 def _xid(event: bytes) -> str:
@@ -191,6 +209,9 @@ _INFO: Final[Mapping[int, Callable[[bytes], str]]] = {
     EventType.DELETE_FILE: _file_end,
     EventType.EXECUTE_LOAD_QUERY: _load,
     EventType.FORMAT_DESCRIPTION: _format,
+    EventType.GTID_LIST: _gtid_list,
+    EventType.BINLOG_CHECKPOINT: _checkpoint,
+    EventType.ROTATE: _rotate,
     EventType.GTID: _gtid,
     EventType.INTVAR: _intvar,
     EventType.QUERY: _query,

@@ -78,7 +78,7 @@ from binlog_storage.errors import (
     TooManyOpenFiles,
 )
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.ibb.xa import Xid
@@ -734,6 +734,14 @@ class IbbEngine:
         with self._append_lock:
             state = self._writer.state
             return state.copy() if domain_id is None else state.of_domain(domain_id)
+
+    file_start = PAGE_SIZE
+
+    def file_name(self, number: int) -> str:
+        return file_name(number)
+
+    def file_number(self, name: str) -> int | None:
+        return file_number(name)
 
     def files(self) -> list[BinlogFile]:
         found = []

@@ -16,7 +16,7 @@ from binlog_protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OF
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from binlog_storage.classic.event_reader import Bytes, EventReader
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, EventReader
 from binlog_storage.classic.groups import FileGroups, no_gtids, refuse_kind
 from binlog_storage.errors import NotAStore
 from binlog_storage.intake.source import FileStart, Item
@@ -29,13 +29,22 @@ _BEFORE_LIST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The head of one file; `size` in bytes, `list_end` the offset behind its GTID list event."""
+    """The head of one file; `size` in bytes, `list_end` the offset behind its GTID list event.
+
+    events: as they lie in the file: the format description, with its flag IN_USE cleared, up to the checkpoint.
+    """
 
     path: Path
     size: int
     description: FormatDescription
     gtids: tuple[Gtid, ...]
     list_end: int
+    events: tuple[bytes, ...]
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return len(CLASSIC_MAGIC) + sum(map(len, self.events))
 
     @property
     def state(self) -> BinlogState:
@@ -63,6 +72,7 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                 )
             refuse_kind(path, event)
             description = FormatDescription.parse(event)
+            events = [with_flag_cleared(event)]
             while True:
                 offset = reader.offset
                 event = reader.next()
@@ -71,15 +81,36 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                         f"{path} ends behind its format description; if it is the last file, leave it out"
                     )
                 refuse_kind(path, event)
+                events.append(event)
                 is_artificial = event[FLAGS_OFFSET] & FLAG_ARTIFICIAL
                 if event[TYPE_OFFSET] == EventType.GTID_LIST and not is_artificial:
                     plain = strip_checksum(event, description.checksum_algorithm)
                     gtids = GtidList.parse(plain).gtids
-                    return FileHead(path, reader.size, description, gtids, reader.offset)
+                    list_end = reader.offset
+                    events += _checkpoints(reader)
+                    return FileHead(path, reader.size, description, gtids, list_end, tuple(events))
                 if event[TYPE_OFFSET] not in _BEFORE_LIST and not is_artificial:
                     raise no_gtids(path)
         except ProtocolError as error:
             raise DamagedBinlog(path, offset, str(error)) from None
+
+
+def with_flag_cleared(description: bytes) -> bytes:
+    """A format description as its server sends it: closed. Its CRC-32 is that already."""
+    event = bytearray(description)
+    event[FLAGS_OFFSET] &= ~FLAG_IN_USE & 0xFF
+    return bytes(event)
+
+
+def _checkpoints(reader: EventReader) -> list[bytes]:
+    """The checkpoint event that a server writes behind the GTID list; none in a torn head."""
+    try:
+        event = reader.next()
+    except DamagedBinlog:
+        return []
+    return (
+        [event] if event is not None and event[TYPE_OFFSET] == EventType.BINLOG_CHECKPOINT else []
+    )
 
 
 class ClassicBinlog:

@@ -46,6 +46,7 @@ from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.worker import Worker
+from binlog_storage.classic.binlog import FileHead
 from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
 from binlog_storage.classic.encryption import CountedFile, EventCipher, Keys, of_file
 from binlog_storage.classic.file_indexes import FileIndexes, remove_unfinished
@@ -53,7 +54,7 @@ from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.classic.row_log import RowDeciding, RowLog
 from binlog_storage.classic.spool import CACHE_PREFIX, Spool, remove_spools
-from binlog_storage.classic.stored_files import Extent, StoredFiles
+from binlog_storage.classic.stored_files import Extent, StoredBatch, StoredFiles
 from binlog_storage.classic.writing import (
     FILE_START,
     FLAG_AT,
@@ -74,6 +75,7 @@ from binlog_storage.engine import (
     BinlogFile,
     GroupBatch,
     GroupMark,
+    LargeGroup,
     Located,
     PlacedBatch,
     Position,
@@ -557,6 +559,7 @@ class ClassicEngine:
                 self._write(current.file, event, FILE_START)
                 with self._failing():
                     current.file.fdatasync()  # in front of all that follows
+                self._reader.forget_head(current.number)
                 current.is_empty = False
                 current.logical_end = FILE_START + len(event)
                 self._last_marker = payload
@@ -1139,7 +1142,9 @@ class ClassicEngine:
         given_up: Callable[[], bool] = lambda: False,
         *,
         only_if_empty: bool = False,
+        number: int = 0,
     ) -> None:
+        """See `EngineAdmin`. `number`: of the new first file, if no file there has that or a higher one."""
         begin = BinlogState(state.entries() if state is not None else [])
 
         def begun() -> None:
@@ -1152,23 +1157,22 @@ class ClassicEngine:
                 self._all_settled()
                 self.references.close(is_empty=is_empty)
                 try:
-                    self._start_anew(begin)
+                    self._start_anew(begin, number)
                 finally:
                     self.references.open()
 
         self._patiently(begun, given_up)
         self._soundness.wake()
 
-    def _start_anew(self, state: BinlogState) -> None:
+    def _start_anew(self, state: BinlogState, wanted: int) -> None:
         """Remove all files and begin anew. A crash at any step leaves the old binlog, or the new one.
 
         Raises `DiskFull`: nothing was done.
         """
         directory, disk = self._directory, self._disk
         others = [n for name in disk.names() if (n := directory.number(name)) is not None]
-        number = directory.next_number(
-            directory.name(n) for n in others if n not in set(self._index)
-        )
+        kept = (directory.name(n) for n in others if n not in set(self._index))
+        number = max(wanted, directory.next_number(kept))
         rows = self._row_log
         if rows is not None:
             rows.has_begun(begun=False)
@@ -1365,9 +1369,30 @@ class ClassicEngine:
     def files(self) -> list[BinlogFile]:
         return [BinlogFile(number, self._size_of(number)) for number in self._extent.numbers]
 
+    file_start = FILE_START
+
+    @property
+    def log_bin(self) -> str:
+        """The base name of the files."""
+        return self._directory.base
+
+    @property
+    def index_name(self) -> str:
+        """The name of the index."""
+        return self._directory.index_name
+
     def file_name(self, number: int) -> str:
-        """The name of a file."""
         return self._directory.name(number)
+
+    def file_number(self, name: str) -> int | None:
+        number = self._directory.number(name)
+        return None if number is None or self._directory.name(number) != name else number
+
+    @property
+    def next_write(self) -> Position:
+        """The place of the next byte, behind the head of a file that has nothing else."""
+        current = self._current
+        return Position(current.number, current.end)
 
     def groups_of_file(
         self, file_no: int | None = None, offset: int = 0
@@ -1440,6 +1465,35 @@ class ClassicEngine:
 
     def read_placed(self, start: Position) -> PlacedBatch:
         return self._reader.read_placed(start, self.large_group_bytes)
+
+    def read_stored(self, start: Position, *, with_cuts: bool = True) -> StoredBatch:
+        """A batch as of `read_placed`, as it lies in its file: see `StoredFiles.read_stored`."""
+        return self._reader.read_stored(start, self.large_group_bytes, with_cuts=with_cuts)
+
+    def reached(self, place: Position, position: SlavePosition) -> list[tuple[int, BinlogState]]:
+        """See `StoredFiles.reached`."""
+        return self._reader.reached(place, position)
+
+    def from_event(self, place: Position) -> tuple[Position, LargeGroup | None]:
+        """See `StoredFiles.from_event`. `PositionPurged` if its file is gone."""
+        return self._reader.from_event(place, self.large_group_bytes)
+
+    def head(self, file_no: int) -> FileHead:
+        """The head of a file. `PositionPurged` if it is gone."""
+        return self._reader.head(file_no)
+
+    def events_of_file(self, file_no: int, offset: int = FILE_START) -> Iterator[tuple[int, bytes]]:
+        """The events of a file, up to the durable end: see `StoredFiles.events`. The file is held meanwhile.
+
+        `PositionPurged` for a file that is gone.
+        """
+        hold = self.references.hold(Reason.NAMED, "SHOW BINLOG EVENTS", file_no)
+        try:
+            if file_no not in self._extent.numbers:
+                raise PositionPurged("Could not find target log")
+            yield from self._reader.events(file_no, offset)
+        finally:
+            hold.release()
 
     def is_recent(self, start: Position) -> bool:
         durable = self._extent.durable

@@ -7,21 +7,29 @@ and behind a large group, and at the end of a file; so readers that came by diff
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from binlog_protocol.events.checksum import CHECKSUM_SIZE
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader, split_events
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, strip_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import (
+    HEADER_SIZE,
+    TYPE_OFFSET,
+    EventHeader,
+    split_events,
+)
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.classic.binlog import FileHead, read_head
+from binlog_storage.classic.binlog import FileHead, read_head, with_flag_cleared
 from binlog_storage.classic.directory import BinlogDirectory
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from binlog_storage.classic.event_reader import Bytes
+from binlog_storage.classic.event_reader import Bytes, EventReader
 from binlog_storage.classic.file_indexes import FileIndexes, GrowingIndex
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.gtid_index import BadIndex, IndexedPlace, IndexReader
@@ -36,10 +44,11 @@ from binlog_storage.engine import (
     Position,
     StartPoint,
 )
-from binlog_storage.errors import FileMissing, PositionPurged
+from binlog_storage.errors import FileMissing, PositionPurged, UnknownBinlog
 from binlog_storage.intake.source import UnfinishedGroup
 
 _CUT_BYTES: Final = 256 << 10
+_REACHED_BYTES: Final = 16 << 20  # of a file that are read again for the start of a dump
 _PIECE_BYTES: Final = 16 << 10  # of a large group
 _HEADS_MAX: Final = 1024
 _NEAR_BYTES: Final = 1 << 20  # that are read so as to believe a record of an index
@@ -65,6 +74,50 @@ class FileGroup(NamedTuple):
     is_large: bool = False
 
 
+class _FileRun(NamedTuple):
+    """Groups that were read at once, and where they lie. To be used before the next item is read.
+
+    ends_of: tells where each of them ends.
+    """
+
+    run: GroupRun
+    begin: int
+    end: int
+    ends_of: Callable[[GroupRun], list[int]]
+
+    def ends(self) -> list[int]:
+        """Where each ends."""
+        return self.ends_of(self.run)
+
+    def groups(self, large_bytes: int) -> Iterator[FileGroup]:
+        """Each for itself."""
+        begin = self.begin
+        for index, end in enumerate(self.ends()):
+            payload = self.run.payload(index)
+            if len(payload) > large_bytes:
+                head = next(split_events(payload))
+                yield FileGroup(self.run.gtid(index), head, begin, end, True)
+            else:
+                yield FileGroup(self.run.gtid(index), payload, begin, end)
+            begin = end
+
+
+class StoredBatch(NamedTuple):
+    """Events of one file as they lie there, from offset `begin` on. The next batch begins at `end`.
+
+    cuts: where in `data` each group ends, and whatever stands between two of them.
+    checksum_algorithm: of the events.
+    large: instead of data, one group that is not in memory. Its pieces have no checksums, but their end positions.
+    """
+
+    begin: int
+    end: Position
+    data: bytes
+    cuts: list[int]
+    checksum_algorithm: int
+    large: LargeGroup | None = None
+
+
 class StoredFiles:
     """Reads one store; from any thread.
 
@@ -81,12 +134,18 @@ class StoredFiles:
         self._heads: dict[int, FileHead] = {}
         self._whole: set[int] = set()  # files of which the end was seen, and is one
         self._followed: set[tuple[int, int]] = set()  # files that begin where the one before ends
+        self._ends: dict[int, int] = {}  # of the last events of files that were read to their end
 
     def forget(self) -> None:
         """Other files have the same numbers: RESET MASTER."""
         self._heads.clear()
         self._whole.clear()
         self._followed.clear()
+        self._ends.clear()
+
+    def forget_head(self, number: int) -> None:
+        """Another one has taken its place: a start marker."""
+        self._heads.pop(number, None)
 
     def head(self, number: int) -> FileHead:
         """The head of a file. Raises `PositionPurged` for one that is gone, `StorageError`."""
@@ -111,6 +170,17 @@ class StoredFiles:
         self, number: int, offset: int, limit: int | None, large_bytes: int
     ) -> Generator[FileGroup]:
         """The groups of a file from an event on, up to `limit` or its end."""
+        with contextlib.closing(self._runs(number, offset, limit, large_bytes)) as runs:
+            for item in runs:
+                if isinstance(item, FileGroup):
+                    yield item
+                else:
+                    yield from item.groups(large_bytes)
+
+    def _runs(
+        self, number: int, offset: int, limit: int | None, large_bytes: int
+    ) -> Generator[FileGroup | _FileRun]:
+        """The same, groups that were read at once as one."""
         algorithm = 0
         if offset != FILE_START:
             algorithm = self.head(number).description.checksum_algorithm
@@ -125,18 +195,12 @@ class StoredFiles:
         )
         with contextlib.closing(found):
             if offset >= found.size:
+                if limit is None:
+                    self._ends[number] = offset
                 return
             for item in found.items():
                 if isinstance(item, GroupRun):
-                    begin = found.end
-                    for index, end in enumerate(found.ends_of(item)):
-                        payload = item.payload(index)
-                        if len(payload) > large_bytes:
-                            head = next(split_events(payload))
-                            yield FileGroup(item.gtid(index), head, begin, end, True)
-                        else:
-                            yield FileGroup(item.gtid(index), payload, begin, end)
-                        begin = end
+                    yield _FileRun(item, found.end, found.offset, found.ends_of)
                     continue
                 is_large = item.rest is not None
                 if item.rest is not None:
@@ -144,13 +208,20 @@ class StoredFiles:
                         for _ in item.rest:
                             pass
                     except UnfinishedGroup:
-                        return
+                        break
                 yield FileGroup(item.gtid, item.payload, item.offset, found.offset, is_large)
-            if limit is None and found.closed_at is not None:
-                self._whole.add(number)
+            if limit is None:
+                self._ends[number] = found.end
+                if found.closed_at is not None:
+                    self._whole.add(number)
 
-    def pieces(self, number: int, begin: int, end: int) -> Iterator[bytes]:
-        """The bytes of a group in normal form, in small pieces. Raises `DamagedBinlog`, `PositionPurged`."""
+    def pieces(
+        self, number: int, begin: int, end: int, *, keep_ends: bool = False
+    ) -> Iterator[bytes]:
+        """The bytes of a group in normal form, in small pieces; `keep_ends`: with the end positions that it has.
+
+        Raises `DamagedBinlog`, `PositionPurged`.
+        """
         algorithm = self.head(number).description.checksum_algorithm
         path = Path(self._directory.name(number))
         with contextlib.closing(self._open(number)) as file:
@@ -164,8 +235,8 @@ class StoredFiles:
                 summed = zlib.crc32(header)
                 place = at + HEADER_SIZE
                 tail = CHECKSUM_SIZE if algorithm else 0
-                plain = EventHeader.parse(header)._replace(length=length - tail, end_position=0)
-                yield plain.build()
+                plain = EventHeader.parse(header)._replace(length=length - tail)
+                yield (plain if keep_ends else plain._replace(end_position=0)).build()
                 left -= tail
                 while left:
                     piece = file.pread(min(_PIECE_BYTES, left), place)
@@ -196,32 +267,160 @@ class StoredFiles:
             ) from None
         return numbers[at + 1] if at + 1 < len(numbers) else None
 
-    def read_placed(self, start: Position, large_bytes: int) -> PlacedBatch:
-        """See `EngineReader.read_placed`."""
+    def _batch(
+        self, start: Position, large_bytes: int, *, runs: bool = False
+    ) -> tuple[list[FileGroup], Position, FileGroup | None]:
+        """The groups of the batch from `start` on, its end, and the large group that is the batch.
+
+        `runs`: the groups that are read at once are left out of it, but for its end.
+        """
         extent = self._extent()
         if start >= extent.durable:
-            return PlacedBatch(start, start, [])
+            return [], start, None
         number = start.file_no
         following = self._following(number, extent)
         cut = (start.offset // _CUT_BYTES + 1) * _CUT_BYTES
-        found: list[PlacedGroup] = []
+        found: list[FileGroup] = []
         limit = self._limit(number, extent)
-        with contextlib.closing(self.groups(number, start.offset, limit, large_bytes)) as groups:
-            for group in groups:
-                end = Position(number, group.end)
-                if group.is_large:
-                    if found:
-                        return PlacedBatch(start, Position(number, group.begin), found)
-                    return PlacedBatch(start, end, [], self._large(number, group))
-                found.append(PlacedGroup(group.payload, end))
-                if group.end >= cut:
-                    return PlacedBatch(start, end, found)
+        last = start.offset
+        groups = self._runs(number, start.offset, limit, large_bytes)
+        with contextlib.closing(groups):
+            for item in groups:
+                if isinstance(item, _FileRun) and runs and large_bytes >= _CUT_BYTES:
+                    last = item.end
+                    if last >= cut:
+                        ends = item.ends()
+                        last = ends[bisect.bisect_left(ends, cut)]
+                        return found, Position(number, last), None
+                    continue
+                some = [item] if isinstance(item, FileGroup) else item.groups(large_bytes)
+                for group in some:
+                    end = Position(number, group.end)
+                    if group.is_large:
+                        if last > start.offset:
+                            return found, Position(number, group.begin), None
+                        return found, end, group
+                    found.append(group)
+                    last = group.end
+                    if last >= cut:
+                        return found, end, None
         if following is None:
-            return PlacedBatch(start, extent.durable, found)
+            return found, extent.durable, None
         pair = number, following
         if (number not in self._whole or following != number + 1) and pair not in self._followed:
             self._require_followed(*pair)
-        return PlacedBatch(start, Position(following, FILE_START), found)
+        return found, Position(following, FILE_START), None
+
+    def read_placed(self, start: Position, large_bytes: int) -> PlacedBatch:
+        """See `EngineReader.read_placed`."""
+        found, end, large = self._batch(start, large_bytes)
+        if large is not None:
+            return PlacedBatch(start, end, [], self._large(start.file_no, large))
+        number = start.file_no
+        return PlacedBatch(
+            start, end, [PlacedGroup(g.payload, Position(number, g.end)) for g in found]
+        )
+
+    def read_stored(
+        self, start: Position, large_bytes: int, *, with_cuts: bool = True
+    ) -> StoredBatch:
+        """The events of a batch of `read_placed` as they lie in the file, and those that stand between its groups, but
+        for the head of the file: see `head`. A start marker, which is a part of it, is a batch of its own.
+
+        `with_cuts`: whether the caller needs them, which take a step for each group.
+        """
+        found, end, large = self._batch(start, large_bytes, runs=not with_cuts)
+        number = start.file_no
+        head = self.head(number)
+        algorithm = head.description.checksum_algorithm
+        if found and found[0].gtid is None:
+            end = Position(number, found[0].end)
+            event = with_flag_cleared(self._bytes(number, found[0].begin, end.offset))
+            return StoredBatch(found[0].begin, end, event, [len(event)], algorithm)
+        begin = max(start.offset, head.end)
+        if large is not None and large.begin <= begin:
+            whole = self._stored_pieces(number, large.payload, large.begin, large.end)
+            return StoredBatch(begin, end, b"", [], algorithm, whole)
+        if large is not None:
+            end = Position(number, large.begin)
+        stop = end.offset if end.file_no == number else self._ends[number]
+        cuts: list[int] = []
+        last = begin
+        for group in found if with_cuts else ():
+            if group.begin > last:
+                cuts.append(group.begin - begin)
+            last = group.end
+            cuts.append(last - begin)
+        if stop > last:
+            cuts.append(stop - begin)
+        return StoredBatch(begin, end, self._bytes(number, begin, stop), cuts, algorithm)
+
+    def _bytes(self, number: int, begin: int, end: int) -> bytes:
+        with contextlib.closing(self._open(number)) as file:
+            parts = []
+            while begin < end:
+                data = file.pread(end - begin, begin)
+                if not data:
+                    path = Path(self._directory.name(number))
+                    raise DamagedBinlog(path, begin, "the file has become shorter")
+                parts.append(data)
+                begin += len(data)
+            return b"".join(parts)
+
+    def _stored_pieces(self, number: int, head: bytes, begin: int, end: int) -> LargeGroup:
+        """The events of a group from one of them on, to be read piece by piece: without checksums, with their ends."""
+        return LargeGroup(
+            head,
+            Position(number, end),
+            lambda: self.pieces(number, begin, end, keep_ends=True),
+        )
+
+    def from_event(self, place: Position, large_bytes: int) -> tuple[Position, LargeGroup | None]:
+        """Where to read on for whoever has all in front of an event: there; or behind the group that the event is in,
+        and the rest of that group.
+
+        Raises `UnknownBinlog` if no event begins at the place.
+        """
+        found = self.locate(place, large_bytes)
+        if found.border:
+            return place, None
+        if found.group is not None and found.begin < place:
+            begin, end = found.begin.offset, found.after.offset
+            with contextlib.closing(self._open(place.file_no)) as file:
+                while begin < place.offset:
+                    begin += EventHeader.parse(file.pread(HEADER_SIZE, begin)).length
+            if begin == place.offset:
+                return found.after, self._stored_pieces(place.file_no, b"", begin, end)
+        else:
+            with contextlib.suppress(DamagedBinlog):
+                for _ in self.events(place.file_no, place.offset):
+                    return place, None
+        raise UnknownBinlog(f"no event begins at {place.offset}")
+
+    def events(self, number: int, offset: int) -> Iterator[tuple[int, bytes]]:
+        """The events of a file from one of them on, each with its offset: without checksums, with their ends.
+
+        Raises `DamagedBinlog` where none begins.
+        """
+        extent = self._extent()
+        self._following(number, extent)
+        head = self.head(number)
+        limit = self._limit(number, extent)
+        if limit is not None:
+            limit = max(limit, head.end)
+        algorithm = head.description.checksum_algorithm
+        path = Path(self._directory.name(number))
+        with EventReader(path, offset, file=self._open(number), size=limit) as reader:
+            at = offset
+            try:
+                for event in reader:
+                    if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
+                        yield at, with_flag_cleared(event)
+                    else:
+                        yield at, strip_checksum(event, algorithm)
+                    at = reader.offset
+            except ProtocolError as error:
+                raise DamagedBinlog(path, at, str(error)) from None
 
     def _require_followed(self, number: int, following: int) -> None:
         """Raises `DamagedBinlog` if the next file begins with other groups before it than this one ends with.
@@ -394,6 +593,26 @@ class StoredFiles:
             if self.head(number).state.is_before(position):
                 return self._start_in(number, position, extent)
         raise PositionPurged
+
+    def reached(self, place: Position, position: SlavePosition) -> list[tuple[int, BinlogState]]:
+        """The ends of those groups of a file, in front of a place in it, that a position names; each with the GTIDs
+        that the file has up to there. Of a place far behind the beginning that one alone, which takes no reading.
+        """
+        if place.offset <= FILE_START:
+            return []
+        if place.offset > _REACHED_BYTES:
+            before = set(self.head(place.file_no).gtids)
+            gtids = [g for g in self.state_at(place).entries() if g not in before]
+            return [(place.offset, BinlogState(gtids))]
+        seen = BinlogState()
+        found = []
+        for group in self.groups(place.file_no, FILE_START, place.offset, _CUT_BYTES):
+            if group.gtid is None:
+                continue
+            seen.update(group.gtid)
+            if group.gtid == position.get(group.gtid.domain_id):
+                found.append((group.end, seen.copy()))
+        return found
 
     def _start_in(self, number: int, position: SlavePosition, extent: Extent) -> StartPoint:
         begin, state = self._near(number, extent, lambda offset, state: state.is_before(position))

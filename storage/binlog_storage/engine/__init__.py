@@ -285,6 +285,16 @@ class EngineReader(OpenBinlog, Protocol):
     large_group_bytes: int
     """Groups above this size are read as a `LargeGroup`. At least 32 KiB: what is on two pages is in memory anyway."""
 
+    @property
+    def file_start(self) -> int:
+        """The offset at which a file begins for readers: `Position(file_no, file_start)`."""
+
+    def file_name(self, number: int) -> str:
+        """The name of a file, which need not exist."""
+
+    def file_number(self, name: str) -> int | None:
+        """The number in a name as `file_name` makes it; None for any other name."""
+
     def first_start(self) -> StartPoint:
         """The first place from which everything can be read: behind groups of which purge has left a half.
 

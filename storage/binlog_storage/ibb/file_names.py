@@ -27,3 +27,14 @@ def file_number(name: str) -> int | None:
 def file_numbers(names: Iterable[str]) -> list[int]:
     """All file numbers among `names`, ascending."""
     return sorted(number for name in names if (number := file_number(name)) is not None)
+
+
+def no_files(names: Iterable[str]) -> str:
+    """What to say of a directory with these names that has no `.ibb` file."""
+    index = next((name for name in sorted(names) if name.endswith(".index")), None)
+    if index is None:
+        return "holds no binlog-NNNNNN.ibb"
+    return (
+        f"holds no binlog-NNNNNN.ibb, but traditional binlog files, which {index} names: `binlog-server events` shows "
+        "them, `binlog-server convert` makes an .ibb store of them, and a server over them is read as any server"
+    )

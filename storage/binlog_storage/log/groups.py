@@ -24,7 +24,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from binlog_storage.ibb.chunk import Position, Record, RecordType
-from binlog_storage.ibb.file_names import file_name, file_number
+from binlog_storage.ibb.file_names import file_name, file_number, no_files
 from binlog_storage.ibb.page import PAGE_SIZE, is_zero
 from binlog_storage.ibb.records import RecordReader
 from binlog_storage.log.first_file import lost_files_of
@@ -100,7 +100,7 @@ class OfflineBinlog:
         """All files of a store. Raises `NotAStore`, `DiskError`."""
         binlog = cls(ReadOnlyDisk(directory))
         if not binlog.pages.numbers:
-            raise NotAStore(f"{directory} holds no binlog-NNNNNN.ibb")
+            raise NotAStore(f"{directory} {no_files(ReadOnlyDisk(directory).names())}")
         return binlog
 
     @classmethod

@@ -47,6 +47,7 @@ from binlog_storage.errors import (
     UnknownBinlog,
     XaStateError,
 )
+from binlog_storage.ibb.file_names import file_name, file_number
 
 BATCH_GROUPS = 8  # batches end at multiples of this, so that readers meet
 PIECE_BYTES = 1000  # of a large group
@@ -282,6 +283,14 @@ class MemoryEngine:
         return self.references.hold_for_reader(
             name, lambda: 0, dump=dump, slot=slot, ended_by=ended_by, holder=holder, wait=wait
         )
+
+    file_start = 0
+
+    def file_name(self, number: int) -> str:
+        return file_name(number)
+
+    def file_number(self, name: str) -> int | None:
+        return file_number(name)
 
     def files(self) -> list[BinlogFile]:
         """See `BinlogEngine`. One, of the size of what is durable."""

@@ -62,7 +62,7 @@ def world() -> World:
 
 def test_holds_from_its_position_on(world: World) -> None:
     lease = world.leases.create("etl", "0-1-1", None, None)
-    assert lease.first_file == file_name(1)
+    assert file_name(lease.from_file) == file_name(1)
     assert world.first_left() == 1
     plan = world.engine.purge_to(3)
     assert plan.why == "it is held by the lease 'etl'"
@@ -90,11 +90,11 @@ def test_alter_moves_forward_and_renews(world: World) -> None:
     world.leases.create("etl", "0-1-1", 1500.0, 10**9)
     world.now = 1400.0
     moved = world.leases.alter("etl", "0-1-2", None, None)
-    assert (moved.first_file, moved.position) == (file_name(2), "0-1-2")
+    assert (file_name(moved.from_file), moved.position) == (file_name(2), "0-1-2")
     assert (moved.created, moved.until, moved.max_bytes) == (1000.0, 1500.0, 10**9)
     assert world.first_left() == 2
     renewed = world.leases.alter("etl", None, 2500.0, None)
-    assert (renewed.first_file, renewed.until) == (file_name(2), 2500.0)
+    assert (file_name(renewed.from_file), renewed.until) == (file_name(2), 2500.0)
     world.now = 2400.0
     world.restart()
     assert world.leases.all() == [renewed]
@@ -105,7 +105,7 @@ def test_alter_moves_forward_and_renews(world: World) -> None:
 def test_alter_of_one_without_a_position(world: World) -> None:
     """Its first file was the oldest one when it was made; it stays that."""
     world.leases.create("etl", None, None, None)
-    assert world.leases.alter("etl", None, 2000.0, None).first_file == file_name(0)
+    assert world.leases.alter("etl", None, 2000.0, None).from_file == 0
     assert world.first_left() == 0
 
 
@@ -262,7 +262,7 @@ def test_who_lets_files_go_is_not_refused_on_a_full_disk(world: World) -> None:
         with pytest.raises(DiskFull):
             world.leases.create("new", None, None, None)
         before = Leases(world.engine, OfflineFacts(world.disk.after_crash()), lambda: world.now)
-        assert [(lease.name, lease.first_file) for lease in before.all()] == [
+        assert [(lease.name, file_name(lease.from_file)) for lease in before.all()] == [
             ("backup", file_name(1)),
             ("etl", file_name(1)),
         ]
@@ -272,7 +272,7 @@ def test_who_lets_files_go_is_not_refused_on_a_full_disk(world: World) -> None:
         assert len(told) == 2
     world.leases.expire()
     world.restart()
-    assert [(lease.name, lease.first_file) for lease in world.leases.all()] == [
+    assert [(lease.name, file_name(lease.from_file)) for lease in world.leases.all()] == [
         ("etl", file_name(2))
     ]
 

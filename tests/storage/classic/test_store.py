@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from binlog_protocol.events.checksum import append_checksum
+from binlog_protocol.events.checksum import append_checksum, normal_form
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import FLAG_IN_USE, build_event
+from binlog_protocol.events.header import FLAG_IN_USE, build_event, split_events
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.errors import DamagedBinlog
@@ -647,3 +647,41 @@ def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises((PositionPurged, FileMissing)):
         engine.read(Position(1, FILE_START))
     engine.close()
+
+
+# --- events as they lie in the files ---
+
+
+def test_events_as_they_lie_there() -> None:
+    """The batches of both kinds end where those of groups do, and together they are the files but for the heads."""
+    disk = MemoryDisk()
+    options = ClassicOptions(max_binlog_size=1 << 20)
+    with closing(opened(disk, options)) as engine:
+        append_all(engine, simple(3000, size=300))
+        engine.flush()
+        engine.append(marker(5).payload, None)
+        append_all(engine, [group(Gtid(0, 1, 3001), 400), group(Gtid(0, 1, 3002), 70_000)])
+        engine.large_group_bytes = 1 << 16
+        engine.sync()
+        found: dict[int, bytes] = {}
+        at = engine.first_start().position
+        while at < engine.durable_end:
+            placed, batch = engine.read_placed(at), engine.read_stored(at)
+            if batch.large is not None:
+                assert placed.large is not None
+                whole = b"".join(batch.large.pieces())
+                assert [normal_form(e, 0) for e in split_events(whole)] == list(
+                    split_events(b"".join(placed.large.pieces()))
+                )
+            assert engine.read_stored(at, with_cuts=False)[:3] == batch[:3]
+            assert batch.cuts == sorted(set(batch.cuts))
+            assert (batch.cuts[-1] if batch.cuts else 0) == len(batch.data)
+            begin = disk.contents()[engine.file_name(at.file_no)][batch.begin :]
+            if batch.begin != FILE_START:
+                assert begin.startswith(batch.data)
+            found[at.file_no] = found.get(at.file_no, b"") + batch.data
+            at = batch.end
+        assert len(found) > 1
+        for number in list(found)[:-1]:
+            whole = disk.contents()[engine.file_name(number)]
+            assert whole[engine.head(number).end :] == found[number]

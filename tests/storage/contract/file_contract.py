@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
-from binlog_storage.engine import BinlogEngine, Xid
+from binlog_storage.engine import BinlogEngine, Position, Xid
 from binlog_storage.errors import (
     BinlogInUse,
     BinlogInUseByTransaction,
@@ -74,6 +74,25 @@ class FileContract:
         for payload, gtid in simple(60, size=8000):
             engine.append(payload, gtid)
             assert engine.written_end.file_no in [file.number for file in engine.files()]
+        engine.close()
+
+    def test_names_and_beginnings(self, bench: Bench) -> None:
+        """Each name leads back to its number; in front of a file's beginning lies what its state says."""
+        engine = bench.open()
+        states: dict[int, BinlogState] = {}
+        for gtid in (Gtid(0, 1, 1), Gtid(0, 1, 2), Gtid(1, 1, 1)):
+            states.setdefault(engine.written_end.file_no, engine.binlog_state())
+            engine.append(group(gtid).payload, gtid)
+            engine.flush()
+        for number, state in states.items():
+            assert engine.file_number(engine.file_name(number)) == number
+            place = Position(number, engine.file_start)
+            assert engine.state_at(place) == state
+            assert engine.locate(place).border
+        names = [engine.file_name(number) for number, _ in engine.files()]
+        assert names == sorted(set(names))
+        for other in ("", "x", f"{names[0]}0x", names[0].upper(), f"./{names[0]}"):
+            assert engine.file_number(other) is None
         engine.close()
 
     def test_flush_makes_everything_durable(self, bench: Bench) -> None:

@@ -1,0 +1,267 @@
+"""A server over traditional binlog files: what it sends, beside what the MariaDB sends that wrote the files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pymysql
+import pytest
+from binlog_protocol.events.event_type import EventType
+
+from tests.integration.load import assert_equal, insert, load
+from tests.integration.raw_client import RawClient
+from tests.kit.backends import VERSIONS, Backend
+from tests.kit.fixtures import MakeMariaDB, MakeRelay
+from tests.kit.local import LocalMariaDB
+from tests.kit.mariadb import UPSTREAM, MariaDB, Source
+from tests.kit.server import BinlogServer
+
+BASE = "upstream-bin"
+ROOT = {"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
+
+
+class Pair(NamedTuple):
+    """A MariaDB, and our server over a copy of its binlog."""
+
+    real: LocalMariaDB
+    ours: BinlogServer
+
+
+def copied(server: LocalMariaDB, to: Path) -> Path:
+    """The binlog files of a server, in a directory of their own."""
+    to.mkdir()
+    for path in server.datadir.glob(f"{BASE}.*"):
+        shutil.copy(path, to)
+    return to
+
+
+def history(server: LocalMariaDB) -> None:
+    """Files that ended by FLUSH, by an orderly stop, by kill -9; two domains; DDL, rows, statements, a larger group."""
+    server.make_table()
+    insert(server, 3)
+    server.q("FLUSH BINARY LOGS")
+    server.script(
+        "SET SESSION gtid_domain_id=3",
+        "INSERT INTO d.t (a) VALUES ('x')",
+        "SET SESSION gtid_domain_id=0",
+        "SET SESSION binlog_format=STATEMENT",
+        "INSERT INTO d.t (a) VALUES ('y')",
+        "SET SESSION binlog_format=ROW",
+        "INSERT INTO d.t (a) SELECT REPEAT('z', 190) FROM d.seq_1_to_2000",
+        "XA START 'a'",
+        "INSERT INTO d.t (a) VALUES ('xa')",
+        "XA END 'a'",
+        "XA PREPARE 'a'",
+        "XA COMMIT 'a'",
+        "SET SESSION skip_replication=1",
+        "INSERT INTO d.t (a) VALUES ('skipped')",
+    )
+    server.restart()
+    insert(server, 2)
+    server.kill()
+    server.start()
+    insert(server, 4)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    backend = Backend("local", request.param)
+    backend.require()
+    # With an index a dump of 11.8 begins inside its file; without one as that of 10.11, and as ours.
+    flags = ["--binlog-gtid-index=OFF"] if request.param != "10.11" else []
+    real = backend.new("traditional", [*UPSTREAM, *flags], server_id=1)
+    assert isinstance(real, LocalMariaDB)
+    real.start()
+    real.create_account()
+    history(real)
+    directory = copied(real, tmp_path_factory.mktemp("traditional") / "copy")
+    ours = BinlogServer(directory=directory, users=ROOT)
+    ours.options = {"server_id": 1}
+    ours.start()
+    yield Pair(real, ours)
+    ours.discard()
+    real.discard()
+
+
+def dumped(source: Source, position: str | None, *settings: str, **place: Any) -> list[bytes]:
+    with RawClient(source) as client:
+        for sql in settings:
+            client.query(sql)
+        return list(client.dump(position, **place))
+
+
+def shown(events: list[bytes]) -> list[str]:
+    """Lines that can be compared by eye."""
+    return [f"{EventType(event[4]).name} {event.hex()}" for event in events]
+
+
+def domains(position: str | None) -> list[str]:
+    """In no order: MariaDB's is that of a hash table."""
+    return sorted((position or "NULL").split(","))
+
+
+def test_by_gtid(pair: Pair) -> None:
+    """From each position that a replica may have."""
+    positions = [""]
+    for row in pair.real.q("SHOW BINARY LOGS"):
+        for event in pair.real.q(f"SHOW BINLOG EVENTS IN '{row['Log_name']}'"):
+            at = f"SELECT BINLOG_GTID_POS('{row['Log_name']}', {event['Pos']}) AS p"
+            positions.append(pair.real.q(at)[0]["p"])
+            assert domains(pair.ours.q(at)[0]["p"]) == domains(positions[-1]), at
+    for position in dict.fromkeys(positions):
+        assert shown(dumped(pair.ours, position)) == shown(dumped(pair.real, position)), position
+
+
+def test_by_file_and_position(pair: Pair) -> None:
+    for row in pair.real.q("SHOW BINARY LOGS"):
+        name = row["Log_name"]
+        for event in pair.real.q(f"SHOW BINLOG EVENTS IN '{name}'"):
+            place = {"file": name, "at": event["Pos"]}
+            assert shown(dumped(pair.ours, None, **place)) == shown(
+                dumped(pair.real, None, **place)
+            ), place
+
+
+def test_shows(pair: Pair) -> None:
+    statements = [
+        "SHOW BINARY LOGS",
+        "SHOW MASTER STATUS",
+        "SHOW BINLOG EVENTS",
+        "SHOW BINLOG EVENTS LIMIT 2, 5",
+        "SELECT @@log_bin_basename REGEXP '/upstream-bin$', @@log_bin_index REGEXP '/upstream-bin.index$'",
+        "SELECT @@binlog_checksum, @@log_bin",
+        "SHOW VARIABLES LIKE 'binlog_storage_engine'",
+        f"SELECT BINLOG_GTID_POS('{BASE}.000001', 100)",
+        f"SELECT BINLOG_GTID_POS('{BASE}.000009', 4)",
+        f"SELECT BINLOG_GTID_POS('{BASE}.000001', 10000000)",
+        "SELECT BINLOG_GTID_POS('', 4)",
+        "SHOW BINLOG EVENTS IN 'other.000001'",
+    ]
+    for row in pair.real.q("SHOW BINARY LOGS"):
+        statements.append(f"SHOW BINLOG EVENTS IN '{row['Log_name']}'")
+        statements.append(f"SHOW BINLOG EVENTS IN '{row['Log_name']}' FROM 256")
+        statements.append(f"SHOW BINLOG EVENTS IN '{row['Log_name']}' FROM 300 LIMIT 1")
+    for sql in statements:
+        found = []
+        for server in (pair.real, pair.ours):
+            try:
+                found.append(
+                    [[v for k, v in r.items() if k != "Gtid_Binlog_Pos"] for r in server.q(sql)]
+                )
+            except pymysql.MySQLError as error:
+                found.append(list(error.args))
+        assert found[1] == found[0], sql
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Of the servers at both ends."""
+    chosen: str = request.param
+    return chosen
+
+
+TRADITIONAL: dict[str, Any] = {
+    "binlog_storage_engine": "",
+    "log_bin": "relay-bin",
+    "max_binlog_size": 65536,
+}
+
+
+@pytest.mark.each_version
+def test_a_relay(
+    backend: object,
+    make_relay: MakeRelay,
+    make_replica: MakeMariaDB,
+) -> None:
+    """Replicas by GTID and by file end equal: over rotations, a restart, kill -9, XA, and a group of 6 MiB."""
+    upstream, server = make_relay(**TRADITIONAL, users=ROOT, replica_slot_seconds=0)
+    by_gtid = make_replica().follow(server)
+    by_file = make_replica().follow(server, gtid="no")
+    insert(upstream, 400, size=190)
+    assert_equal(upstream, by_gtid, by_file)
+    assert place(by_gtid) == place(by_file) == end(server)
+    assert place(by_file)[0] > "relay-bin.000001"
+    upstream.script(
+        "USE d",
+        "XA START 'a'",
+        "INSERT INTO t (a) VALUES ('xa')",
+        "XA END 'a'",
+        "XA PREPARE 'a'",
+        "XA COMMIT 'a'",
+        "INSERT INTO t (a) SELECT REPEAT('z', 190) FROM seq_1_to_30000",
+        "CREATE TEMPORARY TABLE e AS SELECT 1 AS a",
+    )
+    with load(upstream) as running:
+        running.wait_more(20)
+        server.restart()
+        running.wait_more(20)
+        server.kill()
+        server.start()
+        running.wait_more(20)
+        by_file.q("STOP SLAVE")
+        running.wait_more(20)
+        server.q("FLUSH BINARY LOGS")
+        by_file.q("START SLAVE")
+    assert_equal(upstream, by_gtid, by_file)
+    assert place(by_gtid) == place(by_file) == end(server)
+    files = [row["Log_name"] for row in server.q("SHOW BINARY LOGS")]
+    server.q(f"PURGE BINARY LOGS TO '{files[-1]}'")
+    assert server.q("SHOW BINARY LOGS")[0]["Log_name"] == files[-1]
+    insert(upstream, 5)
+    assert_equal(upstream, by_gtid, by_file)
+    for replica in (by_gtid, by_file):
+        assert replica.replica_status()["Last_IO_Errno"] == 0
+
+
+def place(replica: MariaDB) -> tuple[Any, Any]:
+    status = replica.replica_status()
+    return status["Master_Log_File"], status["Read_Master_Log_Pos"]
+
+
+def end(server: BinlogServer) -> tuple[Any, Any]:
+    (status,) = server.q("SHOW MASTER STATUS")
+    return status["File"], status["Position"]
+
+
+def test_semi_sync_and_a_mariadb_in_its_place(
+    version: str,
+    make_relay: MakeRelay,
+    make_replica: MakeMariaDB,
+    make_upstream: MakeMariaDB,
+) -> None:
+    """Acknowledged by a replica of the relay, to an upstream that waits; then a MariaDB goes on in the directory."""
+    upstream, server = make_relay(
+        "--rpl-semi-sync-master-enabled=ON",
+        version=version,
+        **TRADITIONAL,
+        users=ROOT,
+        rpl_semi_sync_slave_enabled=True,
+        rpl_semi_sync_slave_wait_for_slave_count=1,
+        rpl_semi_sync_master_enabled=True,
+    )
+    replica = make_replica("--rpl-semi-sync-slave-enabled=ON", version=version).follow(server)
+    upstream.q("SET GLOBAL rpl_semi_sync_master_timeout=20000")
+    upstream.wait(
+        "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'", lambda rows: rows[0]["Value"] == "1"
+    )
+    insert(upstream, 20)
+    yes = upstream.q("SHOW STATUS LIKE 'Rpl_semi_sync_master_yes_tx'")
+    assert int(yes[0]["Value"]) >= 20
+    assert_equal(upstream, replica)
+    state = upstream.gtid_binlog_state
+    server.stop()
+    successor = make_upstream("--log-bin=relay-bin", backend=Backend("local", version), start=False)
+    assert isinstance(successor, LocalMariaDB)
+    successor.start()
+    successor.stop()
+    for path in successor.datadir.glob("relay-bin.*"):
+        path.unlink()
+    for path in server.directory.glob("relay-bin.*"):
+        shutil.copy(path, successor.datadir)
+    successor.start()
+    assert domains(successor.gtid_binlog_state) == domains(state)
