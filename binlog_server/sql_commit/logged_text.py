@@ -13,6 +13,7 @@ strings                'text' in the client's character set
 blobs                  _binary'bytes', so that they are no text whatever stands in them
 dates and times        TIMESTAMP'2024-02-29 01:02:03.5', DATE'..', TIME'..'
 NULL; of a bulk        NULL; DEFAULT, IGNORE
+counts of a LIMIT      the digits of any value's number
 =====================  ===========================================================================================
 
 In a character set in which a backslash may be the second byte of a character, strings are _sjis X'..', as the bytes
@@ -26,6 +27,7 @@ import math
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Final, TypeVar
 
 from binlog_protocol.errors import (
@@ -64,6 +66,11 @@ _WORD: Final = frozenset(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$.@'\"`"
 ) | frozenset(range(0x80, 0x100))
 
+# What stands in front of the count of a LIMIT.
+_COUNT: Final = re.compile(rb"\b(?:LIMIT|OFFSET|LIMIT\s+(?:\?|[0-9]+)\s*,)\s*\Z", re.IGNORECASE)
+_COUNT_BYTES: Final = 64  # in which it is sought
+_INTEGER: Final = re.compile(r"\s*([-+]?[0-9]{1,18})")
+
 T = TypeVar("T")
 Text = bytes | bytearray
 Reading = Generator[None, None, tuple[Text, list[bytes]]]
@@ -100,7 +107,8 @@ class Template:
         filled = bytearray()
         with memoryview(self.text) as view:
             at = 0
-            for number, (place, parameter) in enumerate(zip(self.places, parameters, strict=True)):
+            for number, (place, given) in enumerate(zip(self.places, parameters, strict=True)):
+                parameter = _count(given) if self._is_count(place) else given
                 filled += view[at:place]
                 at = place + 1
                 begin = len(filled)
@@ -127,12 +135,18 @@ class Template:
             return None
         pieces, at = [], 0
         for place in self.places:
+            if self._is_count(place):
+                return None
             pieces.append(bytes(self.text[at:place]))
             at = place + 1
         pieces.append(bytes(self.text[at:]))
         beside = [piece[-1:] for piece in pieces[:-1]] + [piece[:1] for piece in pieces[1:]]
         is_plain = not any(byte and (byte[0] in _WORD or byte == b"-") for byte in beside)
         return pieces if is_plain else None
+
+    def _is_count(self, place: int) -> bool:
+        """Whether a question mark is the count of a LIMIT: no text may stand there."""
+        return _COUNT.search(bytes(self.text[max(0, place - _COUNT_BYTES) : place])) is not None
 
     @staticmethod
     def plainly(pieces: Sequence[bytes], values: Sequence[int | bytes | None]) -> bytes:
@@ -186,6 +200,30 @@ class Template:
                 piece = piece.replace(b"'", b"''")
             yield piece
         yield b"'"
+
+
+def _count(parameter: Parameter) -> Parameter:
+    """A parameter as the count of a LIMIT: the number of any value, as MariaDB takes it; 0 of NULL.
+
+    Raises `WrongArguments` (1210) for a negative one.
+    """
+    value = parameter.value
+    if isinstance(value, Indicator):
+        return parameter
+    if isinstance(value, float):
+        number = round(value) if math.isfinite(value) else 0
+    elif isinstance(value, bytes | bytearray | memoryview):
+        found = _INTEGER.match(bytes(value[:_COUNT_BYTES]).decode("latin-1"))
+        number = int(found[1]) if found else 0
+    elif isinstance(value, str) and parameter.type in DECIMALS:
+        number = int(Decimal(value).to_integral_value(ROUND_HALF_UP))
+    elif isinstance(value, str):
+        number = int(re.sub("[^0-9]", "", value.partition(".")[0]) or 0)
+    else:
+        number = value or 0
+    if number < 0:
+        raise WrongArguments("mysqld_stmt_execute")
+    return Parameter(ColumnType.LONGLONG, number)
 
 
 def result_of(steps: Generator[None, None, T]) -> T:

@@ -56,6 +56,35 @@ def test_literals(parameter: Parameter, literal: bytes) -> None:
     assert logged(b"INSERT INTO t VALUES (?)", parameter) == b"INSERT INTO t VALUES (%b)" % literal
 
 
+COUNTS = [  # as an 11.8 takes them
+    (string(b"2"), b"2"),
+    (string(b" 2abc"), b"2"),
+    (string(b"abc"), b"0"),
+    (string(b"1.9"), b"1"),
+    (Parameter(ColumnType.BLOB, b"02"), b"2"),
+    (Parameter(ColumnType.NEWDECIMAL, "1.5"), b"2"),
+    (Parameter(ColumnType.DOUBLE, 2.5), b"2"),
+    (Parameter(ColumnType.NULL, None), b"0"),
+    (Parameter(ColumnType.DATE, "2024-01-02"), b"20240102"),
+    (Parameter(ColumnType.LONG, 7), b"7"),
+]
+
+
+@pytest.mark.parametrize(("parameter", "count"), COUNTS)
+def test_counts_of_a_limit(parameter: Parameter, count: bytes) -> None:
+    """Many programs send all as text; a replica stops at LIMIT '2'."""
+    text = string(b"x")
+    assert logged(b"DELETE FROM t WHERE a=? limit ?", text, parameter) == (
+        b"DELETE FROM t WHERE a='x' limit %b" % count
+    )
+    assert logged(b"INSERT t SELECT 1 FROM u LIMIT ? , ? OFFSET?", *[parameter] * 3) == (
+        b"INSERT t SELECT 1 FROM u LIMIT %b , %b OFFSET %b" % (count, count, count)
+    )
+    assert result_of(template_of(b"DELETE FROM t LIMIT ?", DEFAULT)).plain_pieces() is None
+    with pytest.raises(ServerError, match="1210"):
+        logged(b"DELETE FROM t LIMIT ?", string(b"-1"))
+
+
 def test_other_modes_and_character_sets() -> None:
     text = string(b"a'\\\n")
     assert logged(b"SET @a=?", text, under=NO_ESCAPES) == b"SET @a='a''\\\n'"
