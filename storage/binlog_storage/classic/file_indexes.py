@@ -351,7 +351,8 @@ class FileIndexes:
             return False
         number, age = min(self._missed), self._age
         try:
-            index = build(number)
+            # The last file has none here if its head could not be read: it still grows.
+            index = None if number in self._numbers()[-1:] else build(number)
             if index is not None:
                 self._publish(number, age, index)
         except StorageError as error:

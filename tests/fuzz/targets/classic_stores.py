@@ -7,10 +7,14 @@ may be missing: nothing beside such files says how much of them was durable.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import logging
 import random
+import tempfile
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import Gtid, SlavePosition
@@ -38,9 +42,11 @@ _PLACES: Final = (Gtid(0, 1, 2), Gtid(1, 1, 21), _NEXT)
 _XID: Final = Xid(1, b"waiting")
 
 
-def _written(*, closed: bool) -> tuple[dict[str, bytes], list[bytes]]:
+def _written(
+    *, closed: bool, options: ClassicOptions = _OPTIONS
+) -> tuple[dict[str, bytes], list[bytes]]:
     disk = MemoryDisk()
-    engine = ClassicEngine(disk, _OPTIONS, clock=lambda: 1e9)
+    engine = ClassicEngine(disk, options, clock=lambda: 1e9)
     made = []
     for number in range(1, 31):
         gtid = Gtid(number % 2, 1, number)
@@ -67,15 +73,23 @@ class ClassicStores:
         self._bases: list[tuple[dict[str, bytes], list[bytes]]] = []
 
     def open(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        keys = Path(self._folder.name, "keys")
+        keys.write_text("1;" + "0f" * 16)
+        self._keyed = dataclasses.replace(
+            _OPTIONS, encrypt_binlog=True, file_key_management_filename=str(keys)
+        )
         if not self._bases:
-            self._bases = [_written(closed=True), _written(closed=False)]
+            kinds = itertools.product((_OPTIONS, self._keyed), (True, False))
+            self._bases = [_written(closed=closed, options=kind) for kind, closed in kinds]
         logging.getLogger("binlog_storage.classic").setLevel(logging.CRITICAL)
 
     def close(self) -> None:
         logging.getLogger("binlog_storage.classic").setLevel(logging.NOTSET)
+        self._folder.cleanup()
 
     def make(self, rng: random.Random) -> bytes:
-        which = rng.randrange(2)
+        which = rng.randrange(4)
         contents = self._bases[which][0]
         parts = [bytes([which])]
         for _ in range(rng.choice((1, 1, 2))):
@@ -85,13 +99,15 @@ class ClassicStores:
 
     def run(self, data: bytes) -> None:
         how, *damages = frames.split(data) or [b""]
-        original, groups = self._bases[how[0] % 2 if how else 0]
+        which = how[0] % 4 if how else 0
+        original, groups = self._bases[which]
         contents = dict(original)
         names = sorted(contents)
         for damage in damages:
             if damage:
                 contents[names[damage[0] % len(names)]] = damage[1:]
-        _check(contents, groups, last_whole=_last_is(contents, original))
+        options = self._keyed if which > 1 else _OPTIONS
+        _check(contents, groups, options, last_whole=_last_is(contents, original))
 
 
 def _last_is(contents: Mapping[str, bytes], original: Mapping[str, bytes]) -> bool:
@@ -100,10 +116,16 @@ def _last_is(contents: Mapping[str, bytes], original: Mapping[str, bytes]) -> bo
     return all(contents[name] == original[name] for name in (last, "binlog.index"))
 
 
-def _check(contents: Mapping[str, bytes], groups: list[bytes], *, last_whole: bool) -> None:
+def _check(
+    contents: Mapping[str, bytes],
+    groups: list[bytes],
+    options: ClassicOptions,
+    *,
+    last_whole: bool,
+) -> None:
     disk = MemoryDisk(contents)
     try:
-        engine = ClassicEngine(disk, _OPTIONS)
+        engine = ClassicEngine(disk, options)
     except StorageError:
         return
     with contextlib.closing(engine):
@@ -126,7 +148,7 @@ def _check(contents: Mapping[str, bytes], groups: list[bytes], *, last_whole: bo
         if read_from(engine, begin) != [more]:
             raise Wrong("what was written behind damage is not read back")
     disk = MemoryDisk(disk.contents())
-    with contextlib.closing(ClassicEngine(disk, _OPTIONS)) as engine:
+    with contextlib.closing(ClassicEngine(disk, options)) as engine:
         if found is not None:
             again = read_from(engine, engine.first_start().position)
             if again != [*found, more]:

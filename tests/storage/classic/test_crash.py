@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -347,6 +348,21 @@ def test_scripts(name: str, rng: random.Random) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_in_full(name: str, rng: random.Random) -> None:
     check_all(play(SCRIPTS[name]), MANY, rng)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_of_encrypted_files(
+    name: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("1;" + "0f" * 32)
+    options = dataclasses.replace(
+        OPTIONS, encrypt_binlog=True, file_key_management_filename=str(keys)
+    )
+    monkeypatch.setitem(globals(), "OPTIONS", options)
+    check_all(play(SCRIPTS[name]), FEW, rng)
 
 
 def random_history(rng: random.Random, steps: int) -> Callable[[Scene], None]:
