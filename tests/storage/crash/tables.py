@@ -349,7 +349,8 @@ def step(history: TableHistory, rng: random.Random) -> None:
 
 
 def _change_any(history: TableHistory, rng: random.Random) -> None:
-    if history.open:
+    # Without room it would wait for a snapshot, in the thread that makes one.
+    if history.open and history.engine.wait_for_room(0):
         history.change(rng.choice(history.open), 1, rng.choice(KEYS), b"meanwhile")
 
 
