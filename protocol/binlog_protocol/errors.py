@@ -116,6 +116,9 @@ class RemoteError(Exception):
 
 # The list, by numbers, with MariaDB's names. A text without a MariaDB version beside it is that of 10.11 and 11.8.
 
+# EE_LOCAL_TMP_SPACE_FULL, EE_GLOBAL_TMP_SPACE_FULL
+LocalTmpSpaceFull = ErrorKind(41, "Local temporary space limit reached")
+GlobalTmpSpaceFull = ErrorKind(42, "Global temporary space limit reached")
 # HA_ERR_UNSUPPORTED of InnoDB: a warning
 SnapshotIgnored = ErrorKind(
     138, "InnoDB: WITH CONSISTENT SNAPSHOT is ignored at READ UNCOMMITTED isolation level."
@@ -146,8 +149,6 @@ ErrorOnWrite = ErrorKind(1026, "Error writing file 'binlog': {reason}")
 # ER_CON_COUNT_ERROR
 TooManyConnections = ErrorKind(1040, "Too many connections", "08004", fatal=True)
 # ER_OUT_OF_RESOURCES
-LocalTmpSpaceFull = ErrorKind(41, "Local temporary space limit reached")
-GlobalTmpSpaceFull = ErrorKind(42, "Global temporary space limit reached")
 OutOfResources = ErrorKind(
     1041,
     "Out of memory; what all sessions hold is more than max_total_session_mem_used={limit} bytes",
@@ -265,6 +266,8 @@ KillDenied = ErrorKind(1095, "You are not owner of thread {connection_id}")
 NoTablesUsed = ErrorKind(1096, "No tables used")
 # ER_TOO_BIG_SET
 TooManyLabels = ErrorKind(1097, "Too many strings for column {column} and SET")
+# ER_NO_UNIQUE_LOGFILE
+NoUniqueLogFile = ErrorKind(1098, "Can't generate a unique log-filename {name}.(1-999)")
 # ER_TABLE_NOT_LOCKED_FOR_WRITE
 TableNotLockedForWrite = ErrorKind(
     1099, "Table '{table}' was locked with a READ lock and can't be updated"
@@ -719,13 +722,13 @@ DuplicateIndex = ErrorKind(
 )
 # ER_MALFORMED_PACKET: a command whose body is cut short
 MalformedPacket = ErrorKind(1835, "Malformed communication packet")
-# ER_DATA_OVERFLOW: a warning
-DataOverflow = ErrorKind(
-    1916, "Got overflow when converting '{value}' to {kind}. Value truncated", "22003"
-)
 # ER_GENERATED_COLUMN_FUNCTION_IS_NOT_ALLOWED
 FunctionNotAllowed = ErrorKind(
     1901, "Function or expression '{function}' cannot be used in the {clause} clause of `{name}`"
+)
+# ER_DATA_OVERFLOW: a warning
+DataOverflow = ErrorKind(
+    1916, "Got overflow when converting '{value}' to {kind}. Value truncated", "22003"
 )
 # ER_CONNECTION_KILLED: by KILL, while a statement was being answered
 ConnectionKilled = ErrorKind(1927, "Connection was killed", "70100", fatal=True)
@@ -829,7 +832,5 @@ EngineBinlogNeedsGtid = ErrorKind(
 EngineBinlogUnavailable = ErrorKind(
     4247, "{feature} is not available when --binlog-storage-engine is enabled"
 )
-# ER_NO_UNIQUE_LOGFILE
-NoUniqueLogFile = ErrorKind(1098, "Can't generate a unique log-filename {name}.(1-999)")
 # ER_BINLOG_CANNOT_READ_STATE
 BinlogStateUnreadable = ErrorKind(4250, "Error reading GTID state from the binlog")

@@ -123,6 +123,9 @@ INTENDED = [
     Intended("SELECT VERSION()", own_values, "our version"),
     Intended("SHOW MASTER STATUS", one_more_column, "other files; the GTID is the only address"),
     Intended("SHOW BINLOG STATUS", one_more_column, "other files; the GTID is the only address"),
+    Intended(
+        "SHOW BINARY LOG STATUS", a_result_set, "that of 11.8.9, which recorded ones were not"
+    ),
     Intended("SHOW BINARY LOGS", own_rows, "other files"),
     Intended("SHOW MASTER LOGS", own_rows, "other files"),
     Intended("SHOW SLAVE HOSTS", own_rows, "other replicas"),

@@ -27,7 +27,7 @@ def engine() -> SlowEngine:
 async def serving(
     monkeypatch: pytest.MonkeyPatch, engine: SlowEngine, port: int, **options: Any
 ) -> asyncio.Task[int]:
-    monkeypatch.setattr(serve, "StoreDirectory", lambda *_, **__: MemoryDirectory(engine))
+    monkeypatch.setattr(serve.StoreDirectory, "of", lambda *_, **__: MemoryDirectory(engine))
     users = {USER: Account(PASSWORD, frozenset({"BINLOG REPLAY"}))}
     config = Config(Path("/nowhere"), listen_port=port, users=users, **options)
 

@@ -299,7 +299,7 @@ def test_a_header_of_another_file() -> None:
 
 
 def test_a_record_that_none_wrote() -> None:
-    disk = scene(AGAIN + b"\x7f")
+    disk = scene(AGAIN + b"\xef")
     with pytest.raises(CorruptRedo, match="unknown kind"):
         apply(disk)
 
