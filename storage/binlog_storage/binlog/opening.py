@@ -247,9 +247,13 @@ def go_on_with(
     if resize:
         redo.close()
         redo = _resized(disk, redo, options, lock, end)
-    redo.begin(end)
-    if facts is not None and facts.get(REDO_KEY) is None:
-        facts.set(REDO_KEY, redo.uuid.hex())
+    try:
+        redo.begin(end)
+        if facts is not None and facts.get(REDO_KEY) is None:
+            facts.set(REDO_KEY, redo.uuid.hex())
+    except BaseException:
+        redo.close()  # who gave the old one closes that
+        raise
     return redo
 
 

@@ -14,6 +14,7 @@ from binlog_server.accounts.users import Account
 from binlog_server.cli import serve
 from binlog_server.process.signals import Signals
 from binlog_server.settings.config import Config
+from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.engines import SlowEngine
 from tests.binlog_server.lab import PASSWORD, USER, Client, MemoryDirectory, within
 from tests.kit import ports
@@ -27,7 +28,7 @@ def engine() -> SlowEngine:
 async def serving(
     monkeypatch: pytest.MonkeyPatch, engine: SlowEngine, port: int, **options: Any
 ) -> asyncio.Task[int]:
-    monkeypatch.setattr(serve.StoreDirectory, "of", lambda *_, **__: MemoryDirectory(engine))
+    monkeypatch.setattr(StoreDirectory, "of", lambda *_, **__: MemoryDirectory(engine))
     users = {USER: Account(PASSWORD, frozenset({"BINLOG REPLAY"}))}
     config = Config(Path("/nowhere"), listen_port=port, users=users, **options)
 
