@@ -64,7 +64,7 @@ from binlog_storage.tables.facts import (
 )
 from binlog_storage.tables.participants import RowKeeper
 from binlog_storage.tables.rebuild import Rebuild
-from binlog_storage.tables.records import SMALL_BYTES
+from binlog_storage.tables.records import SMALL_BYTES, is_commit
 from binlog_storage.tables.store import TableStep
 
 _RESERVE: Final = 64 << 10  # of the log, for small records of steps that cannot wait any more
@@ -259,6 +259,8 @@ class RowLog:
             self._append(tables_record(record))
         else:
             self._append_behind(record, end)
+        if is_commit(record):  # what is appended from now on must not be there without it
+            self.group_lsn = self.redo.lsn
 
     def log_with(self, record: bytes, end: Position) -> None:
         """The same, with a group that ends there: before it is written. Under the append lock."""

@@ -101,6 +101,11 @@ def encode_state(record: SetState) -> bytes:
     return head if record.xid is None else head + record.xid.encode()
 
 
+def is_commit(record: bytes) -> bool:
+    """Whether these are the END of a transaction that commits, and nothing else."""
+    return record[0] == _ENDED and record[-1] == 1
+
+
 def encode_end(trx: int, *, committed: bool) -> bytes:
     """An END record."""
     return _END.pack(_ENDED, trx, committed)

@@ -176,6 +176,19 @@ def test_a_binlog_that_has_lost_what_was_durable_is_refused() -> None:
         assert len(rows(engine)) == 3
 
 
+def test_groups_are_behind_the_commits_without_groups_in_front_of_them() -> None:
+    """With sql_log_bin=0, or of facts: what a power cut leaves of the file has no group without them."""
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    t = engine.tables.begin()
+    t.put(T, b"a", b"1")
+    t.commit()
+    engine.append(*group(Gtid(0, 1, 1), 200))
+    engine.write_log()
+    redo = engine._row_log.redo  # type: ignore[union-attr]
+    assert redo.durable_lsn == redo.lsn
+
+
 def test_facts_are_behind_the_groups_in_front_of_them() -> None:
     disk = MemoryDisk()
     engine = with_table(disk)
