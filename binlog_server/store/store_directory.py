@@ -15,7 +15,7 @@ from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.directory import bases, belongs
 from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.options import ClassicOptions
-from binlog_storage.classic.spool import CACHE_PREFIX
+from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
@@ -298,7 +298,8 @@ def _require_ours(path: Path, names: Iterable[str]) -> None:
         name
         for name in found
         if file_number(name) is None
-        and not name.startswith((CACHE_PREFIX, XA_PREFIX))
+        and name != CACHE_FOLDER
+        and not name.startswith(XA_PREFIX)
         and not any(belongs(name, base) for base in binlogs)
     )
     if foreign:

@@ -23,6 +23,10 @@ class FileMissing(DiskError):
     """There is no file of that name."""
 
 
+class OtherFileSystem(DiskError):
+    """A file cannot have its new name, which lies in another file system."""
+
+
 class TooManyOpenFiles(DiskError):
     """This process, or the system, has no descriptor left. Nothing was done: it may be tried again."""
 

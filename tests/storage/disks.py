@@ -67,6 +67,7 @@ class BreakableDisk:
         self._disk = disk
         self.broken = False
         self.names = disk.names
+        self.make_folder = disk.make_folder
         self.lock = disk.lock
         self.modified = disk.modified
         self.size = disk.size

@@ -21,6 +21,7 @@ from binlog_storage.classic.key_file import read_keys
 
 FILE_BYTES_MIN: Final = 4096
 FILE_BYTES_MAX: Final = 1 << 30
+LARGE_COMMIT_BYTES: Final = 128 << 20
 _BASE: Final = re.compile(r"[^/\0\n\r.][^/\0\n\r]{0,200}")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
@@ -31,6 +32,7 @@ class ClassicOptions:
 
     log_bin: the base name of the files.
     max_binlog_size: a file that has reached it is followed by another.
+    binlog_large_commit_threshold: the file of an open group of so many bytes becomes a binlog file at its commit.
     binlog_checksum: of files made from now on, as `ChecksumAlgorithm`.
     server_id, server_version: in the events of the files themselves; MariaDB reads no file whose version is none.
     binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
@@ -60,6 +62,7 @@ class ClassicOptions:
     innodb_log_buffer_size: int = LOG_BUFFER_SIZE_DEFAULT
     innodb_force_recovery: int = 0
     undo_at_start: int = UNDO_BACKGROUND
+    binlog_large_commit_threshold: int = LARGE_COMMIT_BYTES
     binlog_gtid_index: bool = True
     binlog_gtid_index_page_size: int = 4096
     binlog_gtid_index_span_min: int = 65536

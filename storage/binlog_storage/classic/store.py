@@ -14,6 +14,10 @@ index names the new one; the old one's flag is cleared; `~rec~` goes. Before the
 behind that it is the last file. A start marker is the format description of its file, with a time of creation, as
 MariaDB's are: in a file without groups it takes the place of the one that is there.
 
+A large group: its cache file is written to its end and synced, without a lock; then a new file begins, but what takes
+its name is the cache file, its head and GTID event written into what was reserved for them. When the index names it,
+the group is durable.
+
 A purge: `~rec~` names the files, the index forgets them, they are deleted, `~rec~` goes: a crash leaves them all, or
 opening deletes the rest. RESET MASTER makes the new first file under another name before anything goes.
 
@@ -30,10 +34,10 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import FLAG_IN_USE
@@ -53,7 +57,7 @@ from binlog_storage.classic.file_indexes import FileIndexes, remove_unfinished
 from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.classic.row_log import RowDeciding, RowLog
-from binlog_storage.classic.spool import CACHE_PREFIX, Spool, remove_spools
+from binlog_storage.classic.spool import CACHE_FOLDER, CacheFile, Mark, Spool, prepare_folder
 from binlog_storage.classic.stored_files import Extent, StoredBatch, StoredFiles
 from binlog_storage.classic.writing import (
     FILE_START,
@@ -61,6 +65,7 @@ from binlog_storage.classic.writing import (
     description_laid_out,
     file_head,
     group_laid_out,
+    padded,
     pieces_laid_out,
     rotate_event,
     stop_event,
@@ -95,6 +100,7 @@ from binlog_storage.errors import (
     FileMissing,
     NoRoom,
     NotAStore,
+    OtherFileSystem,
     PositionPurged,
     StorageError,
     StoreFailed,
@@ -124,6 +130,10 @@ _RECENT_BYTES: Final = 8 << 20
 _LONG_WAIT_S: Final = 0.5
 _NO_FILE: Final = 1 << 62  # of holds that keep no file: open groups do not lie in the binlog here
 _LIMITS_S: Final = 60.0
+_GTID_ROOM: Final = (
+    2048  # reserved for a GTID event, and for GTIDs that the list has more until the commit
+)
+_BLOCK_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
@@ -149,6 +159,13 @@ class _Current:
     def sealed(self, data: bytes, begin: int) -> bytes:
         """Events as they lie in the file from an offset on."""
         return data if self.cipher is None else self.cipher.sealed(data, begin)
+
+
+class _NewFile(NamedTuple):
+    """How the next file gets its name: `make` gives it, and the end of what is in it; `unmake` undoes that."""
+
+    make: Callable[[], tuple[File, int]]
+    unmake: Callable[[File], None]
 
 
 class ClassicEngine:
@@ -256,7 +273,7 @@ class ClassicEngine:
         self._index = directory.read_index()
         directory.work_off_note(self._index)
         self._finish_reset()
-        remove_spools(self._disk)
+        prepare_folder(self._disk)
         remove_unfinished(directory, self._disk.names())
         self._xa = PreparedFiles(self._disk, self._sealing, directory.keys)
         if not self._index:
@@ -326,7 +343,7 @@ class ClassicEngine:
     def _begin_file(self, state: BinlogState, before: tuple[int, ...]) -> None:
         """Make the next file, with nothing to close."""
         number = self._directory.next_number(self._disk.names())
-        file, end = self._named_file(number, state, self._description())
+        file, end = self._named_file(number, self._empty_file(number, state, self._description()))
         self._directory.end_note()
         self._enter(number, file, end, (*before, number))
 
@@ -379,13 +396,9 @@ class ClassicEngine:
         return int(self._clock()) & 0xFFFFFFFF
 
     def _named_file(
-        self,
-        number: int,
-        state: BinlogState,
-        description: FormatDescription,
-        old: _Current | None = None,
+        self, number: int, new: _NewFile, old: _Current | None = None
     ) -> tuple[File, int]:
-        """A new file, durable, and named by the index; it is noted still. Returns the end of its head.
+        """A new file, durable, and named by the index; it is noted still. Returns the end of what is in it.
 
         `old`: the file before, which gets its ROTATE event in front of the index: a torn one is cut off at a start, if
         its file is still the last.
@@ -395,37 +408,50 @@ class ClassicEngine:
             try:
                 directory.note([number])
                 self._indexes.clear(number)
-                file, end = self._new_file(directory.name(number), number, state, description)
+                file, end = new.make()
                 try:
                     self._disk.fsync_dir()
                     if old is not None:
                         self._write_last(old, number)
                     directory.write_index([*self._index, number])
                 except BaseException:
-                    file.close()
-                    self._disk.unlink(directory.name(number))
-                    if old is not None:
-                        old.file.truncate(old.end)
+                    with self._failing():
+                        new.unmake(file)
+                        if old is not None:
+                            old.file.truncate(old.end)
                     raise
-            except (DiskFull, TooManyOpenFiles):
+            except (DiskFull, TooManyOpenFiles, OtherFileSystem):
                 with contextlib.suppress(DiskError):
                     directory.end_note()
                 raise
             self._index.append(number)
         return file, end
 
-    def _new_file(
-        self, name: str, number: int, state: BinlogState, description: FormatDescription
-    ) -> tuple[File, int]:
-        """A file with its head, synced. Returns the end of the head."""
+    def _empty_file(
+        self, number: int, state: BinlogState, description: FormatDescription
+    ) -> _NewFile:
+        name = self._directory.name(number)
+
+        def unmake(file: File) -> None:
+            file.close()
+            self._disk.unlink(name)
+
+        return _NewFile(lambda: self._new_file(name, number, state, description), unmake)
+
+    def _head(self, number: int, state: BinlogState, description: FormatDescription) -> bytes:
         algorithm = self._options.binlog_checksum
         checkpoint = self._directory.name(self._checkpoint or number)
         sealing, start = self._sealing, b""
         if sealing is not None:
             start = sealing.start_event(description.server_id, description.timestamp)
         head = file_head(description, state.entries(), checkpoint, algorithm, start)
-        if sealing is not None:
-            head = sealing.sealed_head(head)
+        return head if sealing is None else sealing.sealed_head(head)
+
+    def _new_file(
+        self, name: str, number: int, state: BinlogState, description: FormatDescription
+    ) -> tuple[File, int]:
+        """A file with its head, synced. Returns the end of the head."""
+        head = self._head(number, state, description)
         file = self._disk.open(name, create=True)
         try:
             file.pwrite(head, 0)
@@ -437,12 +463,20 @@ class ClassicEngine:
             raise
         return file, len(head)
 
-    def _enter(self, number: int, file: File, end: int, numbers: tuple[int, ...]) -> None:
-        """Go on in a new file, which has only its head."""
+    def _enter(
+        self,
+        number: int,
+        file: File,
+        end: int,
+        numbers: tuple[int, ...],
+        logical_end: int = FILE_START,
+    ) -> None:
+        """Go on in a new file. `logical_end`: where readers stop; it has only its head, if that is `FILE_START`."""
         algorithm = self._options.binlog_checksum
         cipher = self._cipher_of(number, file)
-        self._current = _Current(number, file, algorithm, cipher, end, end, FILE_START, True)
-        self._extent = Extent(numbers, Position(number, FILE_START))
+        is_empty = logical_end == FILE_START
+        self._current = _Current(number, file, algorithm, cipher, end, end, logical_end, is_empty)
+        self._extent = Extent(numbers, Position(number, logical_end))
         self._rotation_due = False
         self._indexes.begin(number, self._reader.head)
 
@@ -574,10 +608,16 @@ class ClassicEngine:
 
     def new_spool(self) -> Spool:
         """For an open group."""
-        name = lambda: f"{CACHE_PREFIX}{next(self._spools)}"  # noqa: E731
-        if self._sealing is None:
-            return Spool(self._disk, name)
-        return Spool(self._disk, name, CountedFile.temporary)
+        algorithm = self._options.binlog_checksum
+        encrypted = None if self._sealing is None else CountedFile.temporary
+        return Spool(self._disk, algorithm, self._new_cache_file, encrypted)
+
+    def _new_cache_file(self) -> CacheFile:
+        """With room for the head of the next file as it would be now, and a little more."""
+        with self._lock:
+            head = self._head(self._current.number + 1, self._state, self._description())
+        reserved = -(-(len(head) + _GTID_ROOM) // _BLOCK_BYTES) * _BLOCK_BYTES
+        return CacheFile(f"{CACHE_FOLDER}/ML_{next(self._spools)}", reserved)
 
     def require_sound(self) -> None:
         """Raises `StoreFailed` after a failure."""
@@ -587,40 +627,133 @@ class ClassicEngine:
         """Add to an open group; waits for room. Raises `WaitGivenUp`."""
         self._patiently(lambda: spool.add(data), given_up)
 
-    def append_pieces(
+    def append_spools(
         self,
-        pieces: Callable[[], Iterator[bytes]],
+        gtid_event: bytes,
         gtid: Gtid,
+        spools: Sequence[Spool],
         age: int | None,
-        given_up: Callable[[], bool] = lambda: False,
-        committing: PreparedFile | None = None,
+        given_up: Callable[[], bool],
         ending: Callable[[], TableStep] | None = None,
     ) -> Position:
-        """Append a group that may be too large for memory: it is copied into the file while all other appends wait.
+        """Append the group of a GTID event and what these hold. A large one is durable when it returns.
 
-        `ending`: under the locks, the end of the transaction of tables that commits with it.
-
+        ending: under the locks, the end of the transaction of tables that commits with it: it is copied, however large.
         Raises `WaitGivenUp` if `given_up` returns True while the disk is full: nothing was appended.
         """
+        self._soundness.require_sound()
+        for spool in spools:
+            spool.require_whole()
+        if len(spools) == 1 and ending is None and self.may_rename(spools[0]):
+            end = self._rename(gtid_event, gtid, spools[0], age, given_up)
+            if end is not None:
+                return end
+
+        def pieces(current: _Current) -> Iterator[bytes]:
+            return _spooled(gtid_event, spools, current)
+
+        self._wait_while_full()
+        self._rotate_if_due()
+        if all(spool.is_in_memory for spool in spools):
+            with self._lock:
+                if ending is not None:
+                    assert self._row_log is not None
+                    self._row_log.admit(STEP_BYTES)
+                self._admit(age)
+                step = None if ending is None else ending()
+                current = self._current
+                data = current.sealed(b"".join(pieces(current)), current.end)
+                self._buffer += data
+                end = self._note_group(len(data), gtid)
+                self._log_step(step, end)
+            self._write_if_much()
+            return end
 
         def appended() -> Position:
             self._admit_step(with_tables=ending is not None)
             with self._writing, self._lock:
                 self._admit(age)
                 step = None if ending is None else ending()
-                return self._copy(pieces, gtid, committing, step)
+                return self._copy(pieces, gtid, step=step)
 
-        self._rotate_if_due()
         return self._patiently(appended, given_up)
+
+    def may_rename(self, spool: Spool) -> bool:
+        """Whether its file is to become the next binlog file."""
+        return (
+            spool.is_one_file
+            and self._sealing is None
+            and spool.body_size >= self._options.binlog_large_commit_threshold
+            and spool.checksum_algorithm == self._options.binlog_checksum
+        )
+
+    def seal(self, spool: Spool, given_up: Callable[[], bool]) -> int:
+        """See `Spool.seal`; waits for room. Raises `WaitGivenUp`."""
+        return self._patiently(spool.seal, given_up)
+
+    def _rename(
+        self,
+        gtid_event: bytes,
+        gtid: Gtid,
+        spool: Spool,
+        age: int | None,
+        given_up: Callable[[], bool],
+    ) -> Position | None:
+        """Let the file of a large group be the next binlog file. None if it has to be copied."""
+        end = self.seal(spool, given_up)
+
+        def renamed() -> Position | None:
+            with self._syncing, self._writing, self._lock:
+                self._admit(age)
+                return self._adopt(spool, gtid_event, gtid, end)
+
+        try:
+            place = self._patiently(renamed, given_up)
+        except OtherFileSystem as error:
+            log.warning("%s: the group is copied", error)
+            return None
+        if place is not None:
+            self._soundness.wake()
+        return place
+
+    def _adopt(self, spool: Spool, gtid_event: bytes, gtid: Gtid, end: int) -> Position | None:
+        """The same, under the locks of syncs, writes, appends. The file is durable but for what is reserved."""
+        disk, number = self._disk, self._directory.next_number(self._disk.names())
+        name, description = self._directory.name(number), self._description()
+        head = self._head(number, self._state, description)
+        algorithm = spool.checksum_algorithm
+        event = padded(gtid_event, len(head), spool.reserved, algorithm)
+        if event is None or algorithm != self._options.binlog_checksum:
+            log.info(
+                "Could not rename binlog cache to binlog: required %d bytes, reserved are %d",
+                len(head) + len(gtid_event),
+                spool.reserved,
+            )
+            return None
+
+        def make() -> tuple[File, int]:
+            spool.file.pwrite(head + event, 0)
+            spool.file.fdatasync()
+            disk.rename(spool.name, name)
+            return spool.file, end
+
+        new = _NewFile(make, lambda file: disk.rename(name, spool.name))
+        self._next_file(self._state, description, new, logical_end=end)
+        spool.give_file()
+        place = self._note_group(0, gtid)  # it is in the file already
+        self._bytes_written += end - len(head)
+        self._group_commits += 1
+        log.info("Renamed binlog cache to binlog %s", name)
+        return place
 
     def _copy(
         self,
-        pieces: Callable[[], Iterator[bytes]],
+        pieces: Callable[[_Current], Iterator[bytes]],
         gtid: Gtid,
-        committing: PreparedFile | None,
-        step: TableStep | None,
+        committing: PreparedFile | None = None,
+        step: TableStep | None = None,
     ) -> Position:
-        """Under the locks of writes and appends.
+        """Append a group as it is laid out at the end of a file. Under the locks of writes and appends.
 
         With rows the last piece is written behind a sync of the redo log: until then the file has zeros there.
         """
@@ -632,7 +765,7 @@ class ClassicEngine:
         if committing is not None:
             self._xa.note(committing, Commitment(Position(current.number, begin), gtid))
         try:
-            for data in pieces_laid_out(pieces(), begin, current.checksum_algorithm):
+            for data in pieces(current):
                 data = current.sealed(data, at)
                 if with_rows:
                     current.file.pwrite(last, last_at)
@@ -967,10 +1100,17 @@ class ClassicEngine:
         except DiskError as error:
             log.warning("%s", error)
 
-    def _next_file(self, state: BinlogState, description: FormatDescription) -> None:
+    def _next_file(
+        self,
+        state: BinlogState,
+        description: FormatDescription,
+        new: _NewFile | None = None,
+        logical_end: int = FILE_START,
+    ) -> None:
         """Go on in a new file, everything before it durable. Under the locks of syncs, writes, appends.
 
-        Raises `DiskFull`, `TooManyOpenFiles`: nothing was done.
+        new: that file, with a group in it up to `logical_end`; by default an empty one. Raises `DiskFull`,
+        `TooManyOpenFiles`, `OtherFileSystem`: nothing was done.
         """
         self._soundness.require_sound()
         self._sync()
@@ -980,14 +1120,15 @@ class ClassicEngine:
         try:
             # A start marker is written into it by its own: until then readers find nothing in it.
             plain = dataclasses.replace(description, created=0)
-            file, end = self._named_file(number, state, plain, old)
-        except (DiskFull, TooManyOpenFiles):
+            made = self._empty_file(number, state, plain) if new is None else new
+            file, end = self._named_file(number, made, old)
+        except (DiskFull, TooManyOpenFiles, OtherFileSystem):
             raise
         except DiskError as error:
             self._soundness.fail(error)
             raise
         with self._extending:
-            self._enter(number, file, end, (*self._extent.numbers, number))
+            self._enter(number, file, end, (*self._extent.numbers, number), logical_end)
         try:
             with contextlib.closing(old.file):
                 _clear_flag(old.file)
@@ -1040,7 +1181,7 @@ class ClassicEngine:
                     step = tables.preparing(xid, engines)
                     rows.log_tables(step.record)
                 self._sync()
-                self._keep(self._xa.add(xid, len(spool), spool.pieces()))
+                self._keep(self._xa.add(xid, len(spool), spool.plain()))
                 if step is not None:
                     step.done()
                 return self.written_end
@@ -1071,8 +1212,9 @@ class ClassicEngine:
                 prepared = self._prepared(xid)
                 self._xa.verify(prepared)
 
-                def pieces() -> Iterator[bytes]:
-                    return itertools.chain([gtid_event], self._xa.pieces(prepared))
+                def pieces(current: _Current) -> Iterator[bytes]:
+                    plain = itertools.chain([gtid_event], self._xa.pieces(prepared))
+                    return pieces_laid_out(plain, current.end, current.checksum_algorithm)
 
                 end = self._copy(pieces, gtid, prepared, step)
                 self._forget_prepared(prepared)
@@ -1641,8 +1783,29 @@ def _clear_flag(file: File) -> None:
     file.pwrite(bytes([flag & ~FLAG_IN_USE & 0xFF]), FLAG_AT)
 
 
+def _spooled(gtid_event: bytes, spools: Sequence[Spool], current: _Current) -> Iterator[bytes]:
+    """A group as it lies at the end of a file; for one that is encrypted, in pieces of whole events."""
+    begin, algorithm = current.end, current.checksum_algorithm
+    if current.cipher is not None or any(s.checksum_algorithm != algorithm for s in spools):
+        plain = itertools.chain([gtid_event], *(spool.plain() for spool in spools))
+        yield from pieces_laid_out(plain, begin, algorithm)
+        return
+    head = group_laid_out(gtid_event, begin, algorithm)
+    yield head
+    end = begin + len(head) + sum(spool.size for spool in spools)
+    for spool in spools:
+        is_last = spool is spools[-1]
+        if is_last:
+            spool.end_at(end)
+        yield from spool.body()
+        yield spool.last(end - len(spool.last(None)) if is_last else None)
+
+
 class ClassicGroup:
-    """See `GroupWriter`. Its events wait in two lists beside the binlog, and are copied into it at the commit."""
+    """See `GroupWriter`. Its events wait in two lists beside the binlog.
+
+    At the commit they are copied into it, or their file becomes the next binlog file.
+    """
 
     def __init__(self, engine: ClassicEngine, tables: JoinedTables | None = None) -> None:
         self._engine = engine
@@ -1671,11 +1834,16 @@ class ClassicGroup:
         return GroupMark(self._transactional.mark())
 
     def rewind(self, mark: GroupMark) -> None:
-        assert isinstance(mark.transactional, tuple)
+        assert isinstance(mark.transactional, Mark)
         self._transactional.rewind(mark.transactional)
 
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """See `GroupWriter`. There is nothing to do ahead."""
+        """See `GroupWriter`: the file of a large group is durable then."""
+        spool = self._statement if len(self._statement) else self._transactional
+        if self._tables is not None or (len(self._statement) and len(self._transactional)):
+            return
+        if self._engine.may_rename(spool):
+            self._engine.seal(spool, lambda: given_up() or self._given_up)
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         tables = self._tables
@@ -1694,20 +1862,10 @@ class ClassicGroup:
     ) -> Position:
         self._require_open()
 
-        def pieces() -> Iterator[bytes]:
-            return itertools.chain(
-                [gtid_event], self._statement.pieces(), self._transactional.pieces()
-            )
-
-        size = len(gtid_event) + len(self._statement) + len(self._transactional)
-        if size > _CACHE_BYTES:
-            end = self._engine.append_pieces(
-                pieces, gtid, age, lambda: self._given_up, ending=ending
-            )
-        elif ending is None:
-            end = self._engine.append(b"".join(pieces()), gtid, age)
-        else:
-            end = self._engine.append_ending(b"".join(pieces()), gtid, ending, age)
+        spools = [spool for spool in (self._statement, self._transactional) if len(spool)]
+        end = self._engine.append_spools(
+            gtid_event, gtid, spools, age, lambda: self._given_up, ending
+        )
         self.rollback()
         return end
 

@@ -225,30 +225,7 @@ class StoredFiles:
         algorithm = self.head(number).description.checksum_algorithm
         path = Path(self._directory.name(number))
         with contextlib.closing(self._open(number)) as file:
-            at = begin
-            while at < end:
-                header = file.pread(HEADER_SIZE, at)
-                length = EventHeader.parse(header).length
-                left = length - HEADER_SIZE
-                if left < (CHECKSUM_SIZE if algorithm else 0) or at + length > end:
-                    raise DamagedBinlog(path, at, f"an event of {length} bytes")
-                summed = zlib.crc32(header)
-                place = at + HEADER_SIZE
-                tail = CHECKSUM_SIZE if algorithm else 0
-                plain = EventHeader.parse(header)._replace(length=length - tail)
-                yield (plain if keep_ends else plain._replace(end_position=0)).build()
-                left -= tail
-                while left:
-                    piece = file.pread(min(_PIECE_BYTES, left), place)
-                    if not piece:
-                        raise DamagedBinlog(path, at, "the file has become shorter")
-                    summed = zlib.crc32(piece, summed)
-                    place += len(piece)
-                    left -= len(piece)
-                    yield piece
-                if tail and file.pread(tail, place) != summed.to_bytes(tail, "little"):
-                    raise DamagedBinlog(path, at, "the CRC-32 of an event is wrong")
-                at += length
+            yield from plain_pieces(file.pread, path, begin, end, algorithm, keep_ends=keep_ends)
 
     # --- batches ---
 
@@ -627,3 +604,49 @@ class StoredFiles:
             best = StartPoint(Position(number, group.end), best.state)
             best.state.update(group.gtid)
         return best
+
+
+def plain_pieces(
+    read: Callable[[int, int], bytes],
+    path: Path,
+    begin: int,
+    end: int,
+    algorithm: int,
+    *,
+    keep_ends: bool = False,
+) -> Iterator[bytes]:
+    """Events that are laid out from `begin` to `end`, in normal form, in small pieces. Raises `DamagedBinlog`.
+
+    read: as `File.pread`; it may give less than it is asked for.
+    """
+    at = begin
+    tail = CHECKSUM_SIZE if algorithm else 0
+    while at < end:
+        header = _all_of(read, HEADER_SIZE, at)
+        length = EventHeader.parse(header).length
+        left = length - HEADER_SIZE
+        if left < tail or at + length > end:
+            raise DamagedBinlog(path, at, f"an event of {length} bytes")
+        summed = zlib.crc32(header)
+        place = at + HEADER_SIZE
+        plain = EventHeader.parse(header)._replace(length=length - tail)
+        yield (plain if keep_ends else plain._replace(end_position=0)).build()
+        left -= tail
+        while left:
+            piece = read(min(_PIECE_BYTES, left), place)
+            if not piece:
+                raise DamagedBinlog(path, at, "the file has become shorter")
+            summed = zlib.crc32(piece, summed)
+            place += len(piece)
+            left -= len(piece)
+            yield piece
+        if tail and _all_of(read, tail, place) != summed.to_bytes(tail, "little"):
+            raise DamagedBinlog(path, at, "the CRC-32 of an event is wrong")
+        at += length
+
+
+def _all_of(read: Callable[[int, int], bytes], size: int, at: int) -> bytes:
+    data = read(size, at)
+    while len(data) < size and (more := read(size - len(data), at + len(data))):
+        data += more
+    return data

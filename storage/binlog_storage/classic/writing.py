@@ -4,8 +4,8 @@
 
 Each event ends with a CRC-32 if the file has checksums, and tells in its header where it ends in its file, modulo 2^32.
 The format description has a CRC-32 always, made as if the file were closed: its flag IN_USE is set as long as the file
-is written, and cleared without another CRC-32. MariaDB 11.8 writes 0 as the end of most events inside of groups; all of
-them, as here, with `binlog_legacy_event_pos`.
+is written, and cleared without another CRC-32. MariaDB 11.8 writes 0 as the end of all events inside of groups but the
+first and the last; here that is so in groups that were spilled while they were open.
 """
 
 from __future__ import annotations
@@ -48,15 +48,24 @@ assert LENGTH_OFFSET + 4 == END_POSITION_OFFSET
 assert FILE_START + FORMAT_DESCRIPTION_SIZE <= 512  # in the first sector, which a disk writes whole
 
 
-def laid_out(event: bytes, begin: int, checksum_algorithm: int) -> bytes:
-    """An event in normal form as it lies in a file from offset `begin` on."""
+def laid_out(event: bytes, begin: int | None, checksum_algorithm: int) -> bytes:
+    """An event in normal form as it lies in a file from offset `begin` on; None for 0 as its end."""
     length = len(event) + (CHECKSUM_SIZE if checksum_algorithm else 0)
-    data = (
-        event[:LENGTH_OFFSET]
-        + _LENGTH_AND_END.pack(length, begin + length & _U32)
-        + event[FLAGS_OFFSET:]
-    )
+    end = 0 if begin is None else begin + length & _U32
+    data = event[:LENGTH_OFFSET] + _LENGTH_AND_END.pack(length, end) + event[FLAGS_OFFSET:]
     return data + _CRC.pack(zlib.crc32(data)) if checksum_algorithm else data
+
+
+def padded(gtid_event: bytes, begin: int, end: int, checksum_algorithm: int) -> bytes | None:
+    """A GTID event in normal form as it fills a file from `begin` to `end`, with zeros.
+
+    None if it is longer, or if there are other events behind it.
+    """
+    size = end - begin - (CHECKSUM_SIZE if checksum_algorithm else 0)
+    if size < len(gtid_event) or len(next(split_events(gtid_event))) < len(gtid_event):
+        return None
+    event = gtid_event[:LENGTH_OFFSET] + _NAME_LENGTH.pack(size) + gtid_event[END_POSITION_OFFSET:]
+    return laid_out(event.ljust(size, b"\0"), begin, checksum_algorithm)
 
 
 def group_laid_out(payload: bytes, begin: int, checksum_algorithm: int) -> bytes:

@@ -2,7 +2,8 @@
 
 Everything that a store does to a disk goes through a `Disk`, which is one directory, and its `File`s. There are
 two: `OsDisk` here, and `MemoryDisk` in `memory_disk.py`, which forgets what was not synced when it is told to crash.
-Both pass the same contract tests. Names are plain file names inside the directory, never paths.
+Both pass the same contract tests. Names are plain file names inside the directory, or `folder/name` in a folder there
+that `make_folder` has made; no other paths.
 
 What a caller may rely on after a power cut, and no more: bytes of a file whose `fdatasync` returned; the existence,
 the name and the size of a file once `fsync_dir` returned as well.
@@ -24,7 +25,14 @@ from typing import Final, NamedTuple, Protocol
 
 from binlog_storage.disk.durable_files import sync_folder
 from binlog_storage.disk.local_path import local_path
-from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse, TooManyOpenFiles
+from binlog_storage.errors import (
+    DiskError,
+    DiskFull,
+    FileMissing,
+    OtherFileSystem,
+    StoreInUse,
+    TooManyOpenFiles,
+)
 
 _AGAIN_BYTES: Final = 1 << 20
 OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
@@ -69,8 +77,11 @@ class Disk(Protocol):
         there is one.
         """
 
-    def names(self) -> list[str]:
-        """All names in the directory, in no order."""
+    def names(self, folder: str = "") -> list[str]:
+        """All names in the directory, in no order; or in a folder of it, without that folder's name."""
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder in the directory, for its owner alone. One that is there is no error."""
 
     def modified(self, name: str) -> float:
         """Time of the last change of the file, seconds since 1970."""
@@ -79,13 +90,13 @@ class Disk(Protocol):
         """Length in bytes, without opening the file. Raises `FileMissing`."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new`."""
+        """Atomic; replaces `new`. Raises `OtherFileSystem` if the folder of one lies in another."""
 
     def unlink(self, name: str) -> None:
         """Remove; the name must exist."""
 
     def fsync_dir(self) -> None:
-        """Returns when names made, changed or removed so far are durable."""
+        """Returns when names made, changed or removed in the directory so far are durable; not those in folders."""
 
     def lock(self, name: str) -> None:
         """Take the directory for this process, or raise `StoreInUse`. Held until `close`.
@@ -128,6 +139,7 @@ _KINDS: Final[dict[int | None, type[DiskError]]] = {
     errno.ENOSPC: DiskFull,
     errno.EDQUOT: DiskFull,
     errno.ENOENT: FileMissing,
+    errno.EXDEV: OtherFileSystem,
     errno.EMFILE: TooManyOpenFiles,
     errno.ENFILE: TooManyOpenFiles,
 }
@@ -286,9 +298,15 @@ class OsDisk:
         with mapped("create" if create else "open", path):
             return OsFile(path, open_regular(path, flags))
 
-    def names(self) -> list[str]:
-        with mapped("list", self._directory):
-            return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
+    def names(self, folder: str = "") -> list[str]:
+        path = self._directory / folder
+        with mapped("list", path):
+            return os.listdir(path)  # noqa: PTH208 - names, not paths
+
+    def make_folder(self, name: str) -> None:
+        path = self._directory / name
+        with mapped("make directory", path):
+            path.mkdir(mode=0o700, exist_ok=True)
 
     def modified(self, name: str) -> float:
         with mapped("stat", self._directory / name):

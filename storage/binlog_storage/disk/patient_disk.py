@@ -336,7 +336,12 @@ class PatientDisk:
             content = self._contents[name] = _Content(name, self._below.open(name))
         return content
 
-    def names(self) -> list[str]:
+    def make_folder(self, name: str) -> None:
+        self._below.make_folder(name)
+
+    def names(self, folder: str = "") -> list[str]:
+        if folder:
+            return self._below.names(folder)
         if self._waiting:
             with self.lock_of_changes:
                 if self._waiting:
@@ -361,7 +366,9 @@ class PatientDisk:
             self._below.rename(old, new)
             return
         with self.lock_of_changes:
-            if old not in self.names():
+            if (
+                "/" not in old and old not in self.names()
+            ):  # of those in folders the one below knows
                 raise FileMissing(f"cannot rename {old}: No such file or directory")
             content = self._content(old)
             content.users += 1  # until it has its new name

@@ -136,7 +136,7 @@ class MemoryDisk:
     Faults, all off at the start:
         fail_at: the n-th change or sync, and all later ones, raise `DiskError`, until `kill` or `crash`.
         fault: called with (what, file name) before every operation, reads included; may raise. What is "read",
-            "write", "truncate", "allocate", "sync", "create", "rename", "unlink" or "sync directory".
+            "write", "truncate", "allocate", "sync", "create", "rename", "unlink", "make folder" or "sync directory".
         failed_sync_forgets: what a failed `fdatasync` should have written is lost at the next power cut, whatever the
             next `fdatasync` says. So does Linux.
         file_bytes_max: `allocate` of more raises `DiskFull`.
@@ -155,6 +155,7 @@ class MemoryDisk:
         self.times: dict[str, float] = {}  # for `modified`; 0 where nothing is set
         self._visible = {name: _Content(data) for name, data in (contents or {}).items()}
         self._durable = dict(self._visible)
+        self._folders: set[str] = set()
         self._unsynced_names: list[dict[str, _Content]] = []  # the directory after each change
         self._locked = False
 
@@ -189,14 +190,26 @@ class MemoryDisk:
             self.count("create", name)
             if name in self._visible:
                 raise DiskError(f"cannot create {name}: File exists")
+            if "/" in name and name.partition("/")[0] not in self._folders:
+                raise FileMissing(f"cannot create {name}: No such file or directory")
             self._visible[name] = _Content()
             self._changed()
         elif name not in self._visible:
             raise FileMissing(f"cannot open {name}: No such file or directory")
         return MemoryFile(self, name, self._visible[name])
 
-    def names(self) -> list[str]:
-        return list(self._visible)
+    def names(self, folder: str = "") -> list[str]:
+        if folder:
+            return [
+                name.removeprefix(f"{folder}/")
+                for name in self._visible
+                if name.startswith(f"{folder}/")
+            ]
+        return [name for name in self._visible if "/" not in name]
+
+    def make_folder(self, name: str) -> None:
+        self.count("make folder", name)
+        self._folders.add(name)
 
     def modified(self, name: str) -> float:
         return self.times.get(name, 0.0)

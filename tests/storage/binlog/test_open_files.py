@@ -157,9 +157,9 @@ class Scarce(MemoryDisk):
         self._take(f"open {name}")
         return super().open(name, create=create)
 
-    def names(self) -> list[str]:
+    def names(self, folder: str = "") -> list[str]:
         self._take("list")
-        return super().names()
+        return super().names(folder)
 
 
 def _bulk(engine: IbbEngine, gtid: Gtid) -> None:

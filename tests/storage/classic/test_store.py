@@ -18,6 +18,7 @@ from binlog_storage.classic.event_reader import EventReader
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
 from binlog_storage.disk.disk import OsDisk
@@ -171,14 +172,14 @@ def test_an_open_group_leaves_nothing() -> None:
     engine = opened(disk)
     writer = engine.begin()
     writer.spill(events(100_000, "a"))
-    assert [name for name in disk.names() if "cache" in name]
+    assert disk.names(CACHE_FOLDER) == ["ML_1"]
     disk.kill()
     engine = opened(disk)
-    assert not [name for name in disk.names() if "cache" in name]
+    assert not disk.names(CACHE_FOLDER)
     writer = engine.begin()
     writer.spill(events(2_000_000, "a") + COMMIT_EVENT)
     writer.commit(begin_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
-    assert not [name for name in disk.names() if "cache" in name]
+    assert not disk.names(CACHE_FOLDER)
     engine.sync()
     assert [len(p) for p in read_all(engine)] == [38 + 2_000_000 + 27]
     engine.close()

@@ -54,6 +54,7 @@ class Careless:
         self._directory = directory
         self._file = file
         self.names = disk.names
+        self.make_folder = disk.make_folder
         self.lock = disk.lock
         self.modified = disk.modified
         self.size = disk.size

@@ -128,6 +128,7 @@ class RecordingDisk:
         self.modified = disk.modified
         self.size = disk.size
         self.names = disk.names
+        self.make_folder = disk.make_folder
         self.close = disk.close
 
     def _new_inode(self, name: str) -> int:

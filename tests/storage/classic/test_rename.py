@@ -1,0 +1,362 @@
+"""Commit by rename: the cache file of a large group becomes a binlog file; and when it is copied instead."""
+
+from __future__ import annotations
+
+import errno
+import random
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.gtid import GtidEvent
+from binlog_protocol.events.header import EventHeader, split_events
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.classic.event_reader import EventReader
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.spool import CACHE_FOLDER
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine import Xid
+from binlog_storage.errors import DiskError, DiskFull, WaitGivenUp
+from binlog_storage.testing.memory_disk import MemoryDisk
+
+from tests.storage.classic.test_crash import without_padding
+from tests.storage.groups import (
+    COMMIT_EVENT,
+    append_all,
+    begin_event,
+    events,
+    gtid_event,
+    payloads,
+    read_all,
+    read_from,
+    simple,
+)
+
+RENAMING = ClassicOptions(binlog_large_commit_threshold=60_000)
+ONE = Gtid(0, 1, 11)
+ROWS = b"".join(events(700, f"{number}") for number in range(100))
+WHOLE = begin_event(ONE) + ROWS + COMMIT_EVENT
+SECOND = "binlog.000002"
+
+
+def commit(engine: ClassicEngine, *pieces: bytes, gtid: Gtid = ONE, statement: bytes = b"") -> None:
+    writer = engine.begin()
+    for piece in pieces:
+        writer.spill(piece)
+    if statement:
+        writer.spill(statement, statement=True)
+    writer.commit(begin_event(gtid), gtid)
+
+
+def headers(data: bytes) -> list[tuple[int, EventHeader]]:
+    """The events of a file, and where each begins."""
+    at, found = 4, []
+    while at < len(data):
+        header = EventHeader.parse(data[at : at + 19])
+        found.append((at, header))
+        at += header.length
+    return found
+
+
+def test_the_file_is_as_11_8_writes_it(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, RENAMING)
+    append_all(engine, simple(10))
+    commit(engine, ROWS, COMMIT_EVENT)
+    assert engine.durable_end == engine.written_end, "it is durable without a sync"
+    assert [file.number for file in engine.files()] == [1, 2]
+    assert not disk.names(CACHE_FOLDER)
+    data = disk.contents()[SECOND]
+    found = headers(data)
+    kinds = [header.type for _, header in found]
+    assert kinds == [15, 163, 161, 162, *[250] * 100, 16]
+    begin, gtid = found[3]
+    assert (begin + gtid.length) % 4096 == 0, "the GTID event fills what was reserved"
+    assert gtid.end_position == begin + gtid.length
+    assert {header.end_position for _, header in found[4:-1]} == {0}
+    assert found[-1][1].end_position == len(data)
+    (tmp_path / SECOND).write_bytes(data)
+    with EventReader(tmp_path / SECOND) as reader:  # and all checksums are right
+        assert len(list(reader)) == len(found)
+    append_all(engine, simple(1, first=12))
+    engine.sync()
+    engine.close()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        first, *_, large, last = read_all(engine)
+        assert (first, last) == (simple(1)[0].payload, simple(1, first=12)[0].payload)
+        event = next(split_events(large))
+        assert GtidEvent.parse(event).gtid == ONE
+        assert without_padding(large) == WHOLE
+        assert engine.binlog_state() == BinlogState([Gtid(0, 1, 12)])
+        start = engine.find_start(engine.binlog_state().position())
+        assert read_from(engine, start.position) == []
+        behind = engine.find_start(BinlogState([ONE]).position())
+        assert (behind.position.file_no, behind.position.offset) == (2, found[-1][1].end_position)
+        before = engine.find_start(BinlogState([Gtid(0, 1, 10)]).position())
+        assert len(read_from(engine, before.position)) == 2
+
+
+@pytest.mark.parametrize("cut", [1, 7, 19, 100, 4096, 66_000])
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_events_cut_anywhere(cut: int, algorithm: ChecksumAlgorithm) -> None:
+    """Long events are laid out as they come; the last one may be one."""
+    options = replace(RENAMING, binlog_checksum=algorithm)
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, options)) as engine:
+        data = events(90_000, "a") + events(30, "b") + events(70_000, "c") + COMMIT_EVENT
+        commit(engine, *(data[at : at + cut] for at in range(0, len(data), cut)))
+        more = events(30, "d") + events(70_000, "e") + COMMIT_EVENT
+        commit(engine, events(25, "s"), more, gtid=Gtid(0, 1, 12), statement=events(66_000, "f"))
+        alone = [
+            (Gtid(0, 1, number), events(size, "g")) for number, size in ((13, 70_000), (14, 65_600))
+        ]
+        for gtid, event in alone:
+            writer = engine.begin()
+            for at in range(0, len(event), cut):
+                writer.spill(event[at : at + cut])
+            writer.commit(gtid_event(gtid), gtid)
+            if gtid.seq_no == 13:
+                engine.set_option("binlog_large_commit_threshold", 1 << 30)
+        engine.sync()
+        found = [without_padding(payload) for payload in read_all(engine)]
+        assert found == [
+            begin_event(ONE) + data,
+            begin_event(Gtid(0, 1, 12)) + events(66_000, "f") + events(25, "s") + more,
+            *(gtid_event(gtid) + event for gtid, event in alone),
+        ]
+        assert [file.number for file in engine.files()] == [1, 2, 3]
+        name = engine.file_name(3)
+        last = headers(disk.contents()[name])[-3:]
+        assert [header.type for _, header in last] == [250, 162, 250]
+        assert all(header.end_position == at + header.length for at, header in last)
+
+
+def test_what_a_savepoint_takes_back_is_no_obstacle() -> None:
+    with closing(ClassicEngine(MemoryDisk(), RENAMING)) as engine:
+        writer = engine.begin()
+        writer.spill(ROWS)
+        mark = writer.mark()
+        writer.spill(events(40_000, "lost"))
+        writer.rewind(mark)
+        del mark
+        writer.spill(COMMIT_EVENT)
+        writer.commit(begin_event(ONE), ONE)
+        assert [without_padding(payload) for payload in read_all(engine)] == [WHOLE]
+        assert len(engine.files()) == 2
+
+
+def _both_lists(engine: ClassicEngine) -> None:
+    commit(engine, ROWS, COMMIT_EVENT, statement=events(40, "direct"))
+
+
+def _below(engine: ClassicEngine) -> None:
+    commit(engine, ROWS[:59_000], ROWS[59_000:59_500], COMMIT_EVENT)
+
+
+def _garbage(engine: ClassicEngine) -> None:
+    writer = engine.begin()
+    writer.spill(ROWS)
+    mark = writer.mark()
+    writer.spill(events(40_000, "lost"))
+    later = writer.mark()
+    writer.rewind(mark)
+    writer.spill(COMMIT_EVENT)
+    assert later  # somebody may go there still
+    writer.commit(begin_event(ONE), ONE)
+
+
+def _checksum(engine: ClassicEngine) -> None:
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    engine.set_option("binlog_checksum", ChecksumAlgorithm.NONE)
+    engine.flush()
+    writer.commit(begin_event(ONE), ONE)
+
+
+def _long_list(engine: ClassicEngine) -> None:
+    """The list of GTIDs has grown beyond what was reserved."""
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    for domain in range(1, 400):
+        append_all(engine, simple(1, domain=domain))
+    writer.commit(begin_event(ONE), ONE)
+
+
+@pytest.mark.parametrize("how", [_both_lists, _garbage, _checksum, _long_list])
+def test_copied_instead(how: object) -> None:
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert callable(how)
+        how(engine)
+        engine.sync()
+        groups = read_all(engine)
+        assert groups[-1].startswith(begin_event(ONE)), "not padded"
+        assert groups[-1].endswith(ROWS + COMMIT_EVENT)
+        assert not disk.names(CACHE_FOLDER)
+        algorithm = engine._current.checksum_algorithm
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert read_all(engine) == groups
+        assert algorithm == (how is not _checksum)
+
+
+def test_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount in the place of the folder: the group is copied, and nothing is left."""
+    rename = Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.parent.name == CACHE_FOLDER:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with closing(ClassicEngine(OsDisk(tmp_path), RENAMING)) as engine:
+        append_all(engine, simple(10))
+        commit(engine, ROWS, COMMIT_EVENT)
+        engine.sync()
+        assert read_all(engine) == [*payloads(simple(10)), WHOLE]
+        assert [file.number for file in engine.files()] == [1]
+        assert list((tmp_path / CACHE_FOLDER).iterdir()) == []
+        assert (tmp_path / CACHE_FOLDER).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_folder_at_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / CACHE_FOLDER
+    folder.mkdir()
+    for name in ("ML_1", "ML_140000000000", "other"):
+        (folder / name).write_bytes(b"x")
+    engine = ClassicEngine(OsDisk(tmp_path), RENAMING)
+    assert [path.name for path in folder.iterdir()] == ["other"]
+    assert f"other is in {CACHE_FOLDER}/, but it is not a binlog cache file" in caplog.text
+    (folder / "other").unlink()
+    folder.rmdir()
+    commit(engine, ROWS, COMMIT_EVENT)  # it is made again
+    assert len(engine.files()) == 2
+    engine.close()
+
+
+@pytest.mark.parametrize("fault", ["write", "sync", "rename", "sync directory", "create"])
+def test_a_full_disk_is_waited_for(fault: str, rng: random.Random) -> None:
+    """At any step of the rename, which leaves nothing then, and is done again."""
+    disk, waits = MemoryDisk(), 0
+
+    def wait(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        disk.fault = None
+
+    engine = ClassicEngine(disk, RENAMING, wait_for_room=wait)
+    append_all(engine, simple(10))
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    step = met = 0
+
+    def full(kind: str, name: str) -> None:
+        nonlocal met
+        if kind == fault:
+            met += 1
+            if met == step + 1:
+                raise DiskFull("cannot write: No space left on device (injected)")
+
+    numbers = []
+    while disk.fault is None and step < 12:
+        met, disk.fault, before = 0, full, waits
+        gtid = Gtid(0, 1, 11 + step)
+        writer.commit(begin_event(gtid), gtid)
+        numbers.append(gtid)
+        if waits == before:
+            break
+        step += 1
+        writer = engine.begin()
+        disk.fault = None
+        writer.spill(ROWS + COMMIT_EVENT)
+    disk.fault = None
+    assert step > 1
+    engine.sync()
+    groups = [without_padding(payload) for payload in read_all(engine)]
+    assert groups[10:] == [begin_event(gtid) + ROWS + COMMIT_EVENT for gtid in numbers]
+    engine.close()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert [without_padding(payload) for payload in read_all(engine)] == groups
+
+
+def test_what_was_given_up_is_nowhere() -> None:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, RENAMING, wait_for_room=lambda seconds: None)
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    disk.capacity = disk.used()
+    writer.give_up()
+    with pytest.raises(WaitGivenUp):
+        writer.commit(begin_event(ONE), ONE)
+    writer.rollback()
+    disk.capacity = 1 << 62
+    append_all(engine, simple(1))
+    engine.sync()
+    assert read_all(engine) == payloads(simple(1))
+    assert not disk.names(CACHE_FOLDER)
+    engine.close()
+
+
+def test_a_failing_disk_ends_the_store() -> None:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, RENAMING)
+    append_all(engine, simple(3))
+    engine.sync()
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    writer.settle()
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "rename":
+            raise DiskError("cannot rename: Input/output error (injected)")
+
+    disk.fault = fault
+    with pytest.raises(DiskError):
+        writer.commit(begin_event(ONE), ONE)
+    assert read_all(engine) == payloads(simple(3))
+    disk.fault = None
+    disk.kill()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert read_all(engine) == payloads(simple(3))
+
+
+def test_settled_ahead_it_is_synced_once() -> None:
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        writer = engine.begin()
+        writer.spill(ROWS + COMMIT_EVENT)
+        synced: list[str] = []
+        disk.fault = lambda kind, name: synced.append(name) if kind == "sync" else None
+        writer.settle()
+        assert synced == [f"{CACHE_FOLDER}/ML_1"]
+        writer.settle()
+        writer.commit(begin_event(ONE), ONE)
+        assert synced.count(f"{CACHE_FOLDER}/ML_1") == 2, "all of it, then what was reserved"
+        assert len(engine.files()) == 2
+
+
+def test_xa_is_prepared_from_a_cache_file() -> None:
+    with closing(ClassicEngine(MemoryDisk(), RENAMING)) as engine:
+        writer = engine.begin()
+        writer.spill(ROWS + events(70_000, "long") + COMMIT_EVENT)
+        name = Xid(1, b"x")
+        writer.prepare(name)
+        engine.commit_prepared(name, begin_event(ONE), ONE)
+        engine.sync()
+        whole = begin_event(ONE) + ROWS + events(70_000, "long") + COMMIT_EVENT
+        assert read_all(engine) == [whole]
+
+
+def test_what_are_no_events_is_refused() -> None:
+    with closing(ClassicEngine(MemoryDisk(), RENAMING)) as engine:
+        for piece in (b"lost" * 30_000, ROWS[:-1], events(90_000, "a")[:-1]):
+            writer = engine.begin()
+            writer.spill(piece)
+            with pytest.raises(ProtocolError):
+                writer.commit(begin_event(ONE), ONE)
+            writer.rollback()
+        assert read_all(engine) == []
