@@ -112,8 +112,12 @@ def start_ours(
     flush_log_at_trx_commit: int,
     local_tables: bool = False,
     engine: str = ENGINES[0],
+    **options: Any,
 ) -> Master:
-    """Our server on a new store in `directory`, until `stack` is closed. Raises `BenchmarkError`."""
+    """Our server on a new store in `directory`, until `stack` is closed. Raises `BenchmarkError`.
+
+    options: more of the configuration.
+    """
     grants = ROW_RIGHTS if local_tables else (RIGHT,)
     repl = Account()
     server = BinlogServer(
@@ -127,6 +131,7 @@ def start_ours(
         innodb_flush_log_at_trx_commit=flush_log_at_trx_commit,
         local_tables=local_tables,
         binlog_storage_engine=storage_engine(engine),
+        **options,
     )
     stack.callback(server.discard)
     try:

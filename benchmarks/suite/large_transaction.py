@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> Result:
                     path = stack.enter_context(work_directory(options.directory))
                     runs[name].append(measure(start(stack, path / name), options))
                 progress(f"{name}: {runs[name][-1]}")
-    ours, others = _summary(runs.pop("ours")), {n: _summary(found) for n, found in runs.items()}
+    ours, others = summary(runs.pop("ours")), {n: summary(found) for n, found in runs.items()}
     return {
         "p99_factor": ours["p99_factor"],
         "memory_growth_mib": ours["memory_growth_mib"],
@@ -139,8 +139,8 @@ def _latencies(seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians; of memory the most. And every repetition."""
+def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of repetitions: medians; of memory the most. And every repetition."""
 
     def middle(key: str, inner: str) -> float:
         return round(float(median(one[key][inner] for one in found)), 3)

@@ -43,7 +43,7 @@ from binlog_storage.binlog.options import (
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
 from binlog_storage.classic.encryption import ALGORITHMS
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
-from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
+from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import NotLocal, local_path
 
@@ -149,6 +149,7 @@ class Config:
     binlog_error_action: Annotated[str, Words(ERROR_ACTIONS)] = "READ_ONLY"
     binlog_checksum: Annotated[str, Words(tuple(ChecksumAlgorithm.__members__))] = "CRC32"
     max_binlog_total_size: Annotated[int, Number(0, U64_MAX)] = 0
+    binlog_large_commit_threshold: Annotated[int, Number(10 << 20, U64_MAX)] = LARGE_COMMIT_BYTES
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
     binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
     expire_logs_days: Annotated[float, Decimals(0, 99)] = (
@@ -272,6 +273,7 @@ class Config:
             self.innodb_log_buffer_size,
             self.innodb_force_recovery,
             ROLLBACKS[self.rollback_at_start],
+            self.binlog_large_commit_threshold,
             self.binlog_gtid_index,
             self.binlog_gtid_index_page_size,
             self.binlog_gtid_index_span_min,

@@ -657,6 +657,11 @@ _FILES: Final = (
         "max_binlog_total_size", set_global=_BINLOG, then=_tell_store("max_binlog_total_size")
     ),
     Variable(
+        "binlog_large_commit_threshold",
+        set_global=_SUPER,
+        then=_tell_store("binlog_large_commit_threshold"),
+    ),
+    Variable(
         "slave_connections_needed_for_purge",
         set_global=_BINLOG,
         then=_tell_store("slave_connections_needed_for_purge"),

@@ -1794,6 +1794,8 @@ class SessionTransaction:
             return False
         yield from self._until_room()
         rows = self._open.rows
+        if self._open.events.is_large:
+            yield from self._in_rows_thread(self._open.events.settle)
         if rows is None or not rows.trx.is_elsewhere:
             self._append()
             return True

@@ -586,6 +586,8 @@ class IbbEngine:
         return max(PAGES_MIN * PAGE_SIZE, 2 * self._appender.piece_bytes)
 
     def set_option(self, name: str, value: int) -> None:
+        if name not in {field.name for field in dataclasses.fields(StoreOptions)}:
+            return
         if name == "max_binlog_size" and value < self.max_binlog_size_min:
             raise ValueError(f"max_binlog_size must be at least {self.max_binlog_size_min} now")
         with self._append_lock:

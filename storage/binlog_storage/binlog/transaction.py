@@ -11,6 +11,7 @@ only the GTID event goes into the commit record; readers take the lists behind i
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -89,6 +90,8 @@ class Transaction:
         self._marked = 0  # of them, the first ones: what stands before them is spilled
         self._space = space
         self._taken = 0  # of it
+        self._lock = threading.Lock()  # of the two below
+        self._is_settling = self._has_ended = False
 
     @property
     def memory_bytes(self) -> int:
@@ -178,8 +181,28 @@ class Transaction:
         self._give_back()
         return end
 
+    def settle(self) -> None:
+        """Do ahead, in a thread, what takes long in the commit of a large transaction. Raises `StorageError`.
+
+        It may be rolled back meanwhile: it is, then, when this is done.
+        """
+        with self._lock:
+            self._is_settling = True
+        try:
+            self._spill_all()
+            self._group.settle(lambda: self._has_ended)
+        finally:
+            with self._lock:
+                self._is_settling = False
+            if self._has_ended:
+                self.rollback()
+
     def rollback(self) -> None:
         """Drop all events of the transaction."""
+        with self._lock:
+            self._has_ended = True
+            if self._is_settling:
+                return
         try:
             self._group.rollback()
         finally:

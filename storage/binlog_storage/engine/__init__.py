@@ -415,7 +415,8 @@ class EngineAdmin(OpenBinlog, Protocol):
 
     def set_option(self, name: str, value: int) -> None:
         """Change one of max_binlog_size, max_binlog_total_size, binlog_expire_logs_seconds (in seconds) and
-        slave_connections_needed_for_purge; the limits apply soon. ValueError for an impossible value.
+        slave_connections_needed_for_purge; the limits apply soon. ValueError for an impossible value. An option that
+        means nothing to the engine is ignored: binlog_large_commit_threshold, where no file is renamed.
         """
 
     def counters(self) -> Mapping[str, int]:

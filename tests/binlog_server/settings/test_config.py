@@ -167,6 +167,10 @@ WRONG_IN_FILE = [
     ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
     ("binlog_cache_size=100", "binlog_cache_size: 100 is not between"),
     ("binlog_stmt_cache_size='1M'", "binlog_stmt_cache_size: '1M' is not int"),
+    (
+        "binlog_large_commit_threshold=10485759",
+        "binlog_large_commit_threshold: 10485759 is not between 10485760 and",
+    ),
     ("max_binlog_total_size=-1", "max_binlog_total_size: -1 is not between"),
     ("max_binlog_total_size='1G'", "max_binlog_total_size: '1G' is not int"),
     (

@@ -14,6 +14,7 @@ from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import EventHeader, split_events
 from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.classic.event_reader import EventReader
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
@@ -359,4 +360,25 @@ def test_what_are_no_events_is_refused() -> None:
             with pytest.raises(ProtocolError):
                 writer.commit(begin_event(ONE), ONE)
             writer.rollback()
+        assert read_all(engine) == []
+
+
+def test_rolled_back_while_it_is_settled() -> None:
+    """The client goes while a thread writes the cache file: nobody closes it under the thread's hands."""
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        transaction = Transaction(engine)
+        transaction.write(ROWS)
+        there: list[list[str]] = []
+
+        def meanwhile(kind: str, name: str) -> None:
+            if kind == "sync":
+                transaction.rollback()
+                there.append(disk.names(CACHE_FOLDER))
+
+        disk.fault = meanwhile
+        transaction.settle()
+        disk.fault = None
+        assert there == [["ML_1"]]
+        assert not disk.names(CACHE_FOLDER)
         assert read_all(engine) == []
