@@ -27,7 +27,7 @@ VERSIONS: Final = ("11.8", "10.11")
 _NEVER: Final = 2**63 - 1
 
 
-def _ours(**options: int) -> Start:
+def _ours(**options: Any) -> Start:
     return lambda stack, path: start_ours(
         stack, path, flush_log_at_trx_commit=1, engine="classic", **options
     )

@@ -67,7 +67,7 @@ class _Reading:
     size: int = 0
 
 
-class Mark:
+class SpoolMark:
     """A place to go back to. It is one as long as somebody has it."""
 
     __slots__ = ("__weakref__", "ranges", "reading")
@@ -116,7 +116,7 @@ class Spool:
         self._in_file = 0  # without what is reserved
         self._ranges: list[tuple[int, int]] = []  # of what was laid out and not taken back
         self._reading = _Reading()
-        self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
+        self._marks: weakref.WeakSet[SpoolMark] = weakref.WeakSet()
         self._sealed = -1  # the size with which the file was
 
     def __len__(self) -> int:
@@ -246,13 +246,13 @@ class Spool:
 
     # --- going back ---
 
-    def mark(self) -> Mark:
+    def mark(self) -> SpoolMark:
         """What there is now."""
-        mark = Mark(tuple(self._ranges), replace(self._reading))
+        mark = SpoolMark(tuple(self._ranges), replace(self._reading))
         self._marks.add(mark)
         return mark
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: SpoolMark) -> None:
         """Go back to a mark."""
         self._sealed = -1
         self._ranges = list(mark.ranges)

@@ -57,7 +57,7 @@ from binlog_storage.classic.file_indexes import FileIndexes, remove_unfinished
 from binlog_storage.classic.opening import has_group, reaching, survey, take
 from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.classic.row_log import RowDeciding, RowLog
-from binlog_storage.classic.spool import CACHE_FOLDER, CacheFile, Mark, Spool, prepare_folder
+from binlog_storage.classic.spool import CACHE_FOLDER, CacheFile, Spool, SpoolMark, prepare_folder
 from binlog_storage.classic.stored_files import Extent, StoredBatch, StoredFiles
 from binlog_storage.classic.writing import (
     FILE_START,
@@ -1834,7 +1834,7 @@ class ClassicGroup:
         return GroupMark(self._transactional.mark())
 
     def rewind(self, mark: GroupMark) -> None:
-        assert isinstance(mark.transactional, Mark)
+        assert isinstance(mark.transactional, SpoolMark)
         self._transactional.rewind(mark.transactional)
 
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
