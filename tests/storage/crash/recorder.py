@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.disk.disk import Disk, File
+from binlog_storage.errors import FileMissing
 
 
 class Create(NamedTuple):
@@ -119,7 +122,10 @@ class RecordingDisk:
         self.before: Callable[[], None] | None = None
         self._inodes: dict[str, int] = {}
         self._next = 0
-        for name in disk.names():
+        names = disk.names()
+        with contextlib.suppress(FileMissing):
+            names += [f"{CACHE_FOLDER}/{name}" for name in disk.names(CACHE_FOLDER)]
+        for name in names:
             inode = self._new_inode(name)
             file = disk.open(name)
             self.initial[inode] = file.pread(file.size(), 0)
