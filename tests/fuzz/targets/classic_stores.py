@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.classic.gtid_index import BadIndex, IndexReader, IndexTree
 from binlog_storage.classic.options import ClassicOptions
@@ -55,7 +56,8 @@ def _written(
         engine.sync()
         made.append(payload)
     writer = engine.begin()
-    writer.spill(transaction(_NEXT, "COMMIT")[42:])
+    _, *rest = split_events(transaction(_NEXT, "INSERT INTO t VALUES (2)"))
+    writer.spill(b"".join(rest))
     writer.prepare(_XID)
     contents = disk.contents()
     engine.close()
