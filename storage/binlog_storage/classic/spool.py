@@ -340,11 +340,6 @@ class Spool:
     # --- as a binlog file ---
 
     @property
-    def is_in_memory(self) -> bool:
-        """Whether it has no file."""
-        return self._file is None
-
-    @property
     def is_one_file(self) -> bool:
         """Whether all of it lies in clear behind what is reserved in the file, or will when it is written."""
         if self._encrypted is not None:

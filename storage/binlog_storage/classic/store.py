@@ -648,26 +648,16 @@ class ClassicEngine:
             end = self._rename(gtid_event, gtid, spools[0], age, given_up)
             if end is not None:
                 return end
+        if len(gtid_event) + sum(map(len, spools)) <= _CACHE_BYTES:
+            payload = gtid_event + b"".join(itertools.chain(*(spool.plain() for spool in spools)))
+            if ending is None:
+                return self.append(payload, gtid, age)
+            return self.append_ending(payload, gtid, ending, age)
 
         def pieces(current: _Current) -> Iterator[bytes]:
             return _spooled(gtid_event, spools, current)
 
-        self._wait_while_full()
         self._rotate_if_due()
-        if all(spool.is_in_memory for spool in spools):
-            with self._lock:
-                if ending is not None:
-                    assert self._row_log is not None
-                    self._row_log.admit(STEP_BYTES)
-                self._admit(age)
-                step = None if ending is None else ending()
-                current = self._current
-                data = current.sealed(b"".join(pieces(current)), current.end)
-                self._buffer += data
-                end = self._note_group(len(data), gtid)
-                self._log_step(step, end)
-            self._write_if_much()
-            return end
 
         def appended() -> Position:
             self._admit_step(with_tables=ending is not None)
