@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -166,13 +167,11 @@ def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -
     assert convert(config, copy, tmp_path / "t").code == 0
 
     killed = tmp_path / "killed"
-    killed.mkdir()
     engine = ClassicEngine(OsDisk(tmp_path / "running"))
     for group in PARTS[0]:
         engine.append(*group)
     engine.sync()
-    for path in (tmp_path / "running").iterdir():
-        (killed / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(tmp_path / "running", killed)
     engine.close()
     ran = convert(config, killed, tmp_path / "u")
     assert (ran.code, "was not closed" in ran.err) == (0, True)

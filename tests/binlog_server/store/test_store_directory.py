@@ -218,7 +218,7 @@ def test_files_of_a_mariadb_alone_are_taken(tmp_path: Path) -> None:
     fill(made.engine, [Gtid(0, 1, n) for n in range(1, 10)])
     made.close()
     for path in tmp_path.iterdir():
-        if not path.name.startswith("binlog."):
+        if path.is_file() and not path.name.startswith("binlog."):
             path.unlink()
     for name in ("binlog.000001.idx", "binlog.state", "binlog.~rec~"):
         (tmp_path / name).touch()
