@@ -36,6 +36,7 @@ def test_lists_them() -> None:
         "latency",
         "recovery",
         "relay",
+        "rename",
         "rollback",
         "rows",
         "spark",
