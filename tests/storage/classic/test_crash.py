@@ -229,12 +229,10 @@ def renamed(scene: Scene) -> None:
     scene.told()
     scene.append()
     scene.append(5000)
-    scene.spilled(70_000)
+    scene.spilled(41_000)
     scene.told()
     scene.spilled(39_000)
     scene.sync()
-    scene.spilled(50_000)
-    scene.told()
 
 
 def xa(scene: Scene) -> None:
