@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -50,17 +50,8 @@ def run(options: argparse.Namespace) -> Result:
         starts["mariadbd"] = lambda stack, path: start_mariadbd(
             stack, install, path, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1"
         )
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in starts}
-    with contextlib.ExitStack() as outer:
-        outer.callback(rundir.remove_own)
-        machine = facts(outer.enter_context(work_directory(options.directory)))
-        for _ in range(options.repetitions):
-            for name, start in starts.items():
-                with contextlib.ExitStack() as stack:
-                    path = stack.enter_context(work_directory(options.directory))
-                    runs[name].append(measure(start(stack, path / name), options))
-                progress(f"{name}: {runs[name][-1]}")
-    ours, others = summary(runs.pop("ours")), {n: summary(found) for n, found in runs.items()}
+    others, machine = by_turns(starts, options)
+    ours = others.pop("ours")
     return {
         "p99_factor": ours["p99_factor"],
         "memory_growth_mib": ours["memory_growth_mib"],
@@ -73,6 +64,23 @@ def run(options: argparse.Namespace) -> Result:
         "repetitions": options.repetitions,
         "machine": machine,
     }
+
+
+def by_turns(
+    starts: Mapping[str, Start], options: argparse.Namespace
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The summaries of all repetitions by name, each server in its turn, and the machine. Raises `BenchmarkError`."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in starts}
+    with contextlib.ExitStack() as outer:
+        outer.callback(rundir.remove_own)
+        machine = facts(outer.enter_context(work_directory(options.directory)))
+        for _ in range(options.repetitions):
+            for name, start in starts.items():
+                with contextlib.ExitStack() as stack:
+                    path = stack.enter_context(work_directory(options.directory))
+                    runs[name].append(measure(start(stack, path / name), options))
+                progress(f"{name}: {runs[name][-1]}")
+    return {name: summary(of_one) for name, of_one in runs.items()}, machine
 
 
 def measure(master: Master, options: argparse.Namespace) -> dict[str, Any]:

@@ -8,18 +8,15 @@ the other copies.
 from __future__ import annotations
 
 import argparse
-import contextlib
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.big_writer import STATEMENT_BYTES
-from benchmarks.machine import facts, work_directory
 from benchmarks.masters import start_mariadbd, start_ours
-from benchmarks.registry import Benchmark, Result, progress
+from benchmarks.registry import Benchmark, Result
 from benchmarks.servers import mariadb_install
 from benchmarks.suite import large_transaction
-from benchmarks.suite.large_transaction import RATE, Start, measure, summary
-from tests.kit import rundir
+from benchmarks.suite.large_transaction import RATE, Start, by_turns
 
 BYTES: Final = 2 << 30
 REPETITIONS: Final = 1
@@ -45,17 +42,7 @@ def run(options: argparse.Namespace) -> Result:
     starts = {"rename": _ours(), "copy": _ours(binlog_large_commit_threshold=_NEVER)}
     if not options.no_mariadbd:
         starts |= {f"mariadbd_{version}": _mariadbd(version) for version in VERSIONS}
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in starts}
-    with contextlib.ExitStack() as outer:
-        outer.callback(rundir.remove_own)
-        machine = facts(outer.enter_context(work_directory(options.directory)))
-        for _ in range(options.repetitions):
-            for name, start in starts.items():
-                with contextlib.ExitStack() as stack:
-                    path = stack.enter_context(work_directory(options.directory))
-                    runs[name].append(measure(start(stack, path / name), options))
-                progress(f"{name}: {runs[name][-1]}")
-    found = {name: summary(of_one) for name, of_one in runs.items()}
+    found, machine = by_turns(starts, options)
     return {
         **{f"p99_factor_{name}": one["p99_factor"] for name, one in found.items()},
         **found,
