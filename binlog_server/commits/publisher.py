@@ -231,6 +231,7 @@ class Publisher:
         seq_no: int = 0,
         timestamp: int | None = None,
         standalone: bool = False,
+        with_rows: bool = False,
         is_direct: bool = False,
         is_transactional: bool = True,
         decision: Decision | None = None,
@@ -239,8 +240,9 @@ class Publisher:
         """Append the group, under the next number or `seq_no`. Raises `GtidOutOfOrder` (1950),
         `UnknownServerError` (1105) when there is none, `StorageError`.
 
-        `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself. `is_direct`:
-        it is one on a table without transactions. `is_transactional`: False for a transaction that has logged such.
+        `timestamp`: seconds since 1970, by default now. `standalone`: the one statement commits by itself. `with_rows`:
+        it makes a table with rows. `is_direct`: it is one on a table without transactions.
+        `is_transactional`: False for a transaction that has logged such.
         `decision`: other engines have prepared a part of it.
         `writes`: all that it changes, if that is known, and it is rows of tables with transactions.
         """
@@ -253,7 +255,9 @@ class Publisher:
         while True:
             self.announce()
             commit_id = domain.commit_ids.next(None if standalone else writes, gtid.seq_no)
-            if is_direct or not is_transactional:
+            if with_rows:
+                head = origin.begin_with_rows(gtid, now, is_direct=is_direct)
+            elif is_direct or not is_transactional:
                 head = origin.begin_untransactional(gtid, now)
             elif standalone:
                 head = origin.standalone_head(gtid, now)

@@ -38,6 +38,7 @@ from binlog_protocol.errors import (
     TableExists,
     TableNotLocked,
     TableNotLockedForWrite,
+    TableUsedTwice,
     UnknownDatabase,
     UnknownTable,
 )
@@ -53,7 +54,7 @@ from binlog_storage.tables.store import LockBusy
 
 from binlog_server.queries.catalog import SCHEMAS
 from binlog_server.queries.terms import STRICT_MODES
-from binlog_server.sql.inquiries import Tables, plain_asker, result_of
+from binlog_server.sql.inquiries import Tables, asker_of, plain_asker, result_of, tables_of
 from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
 from binlog_server.tables import held
 from binlog_server.tables.alteration import AlteredTable, CopiedRows, read_alteration
@@ -70,6 +71,7 @@ from binlog_server.tables.changes import (
 from binlog_server.tables.definitions import (
     SQLITE,
     Creation,
+    CreationOfQuery,
     Database,
     TableLike,
     create_database_text,
@@ -84,13 +86,15 @@ from binlog_server.tables.definitions import (
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import KeyTaken, insert_row, row_of
 from binlog_server.tables.paths import path_of
-from binlog_server.tables.rows import Reading, Shown
+from binlog_server.tables.query_columns import columns_of
+from binlog_server.tables.rows import HeldRows, Reading, Shown
 
 if TYPE_CHECKING:
     from binlog_protocol.groups.statement_group import Origin
     from binlog_storage.binlog.transaction import Savepoint, Transaction
     from binlog_storage.tables.store import LockWait, ReadView, TableTransaction
 
+    from binlog_server.queries.binding import GivenTable
     from binlog_server.queries.parsing import Question
     from binlog_server.queries.running import Checks
     from binlog_server.queries.terms import Asker
@@ -646,6 +650,7 @@ class DdlJob:
     A job that has nothing to do has no `text`. `missing` is error 1051 behind what was done.
     asker: of a job that computes values, whose time is that of the logged statement.
     info: the text in the OK packet.
+    selected: what CREATE TABLE ... SELECT inserts.
     """
 
     tables: HeldTables
@@ -657,6 +662,7 @@ class DdlJob:
     done: Callable[[], None] = lambda: None
     asker: Asker | None = None
     info: bytes = b""
+    selected: SelectedRows | None = None
 
     def run(self, trx: TableTransaction) -> LockWait | None:
         """Do it, or tell what is to be waited for, before `waited`. Raises `ServerError`, `StorageError`; the
@@ -759,6 +765,100 @@ def create_table(tables: HeldTables, wanted: Creation) -> DdlJob:
         job.done = lambda: tables.created(made)
 
     return DdlJob(tables, work)
+
+
+@dataclass(slots=True)
+class SelectedRows:
+    """The rows of CREATE TABLE ... SELECT.
+
+    asker, reading, given: as `look` has found them; the tables by schema and name as they are written.
+    table, columns: what was made, and the names of the columns that get the rows.
+    has_rows: there are any.
+    """
+
+    wanted: CreationOfQuery
+    question: Question
+    asker: Asker | None = None
+    reading: Reading | None = None
+    given: dict[tuple[str | None, str], GivenTable] = field(default_factory=dict)
+    table: HeldTable | None = None
+    columns: Sequence[str] = ()
+    has_rows: bool = False
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the group ends as one of tables without transactions: MariaDB logs one without rows so, too."""
+        return not self.has_rows or (self.table is not None and not self.table.is_transactional)
+
+    def look(self, session: SqlSession, tables: HeldTables, trx: TableTransaction) -> Asker:
+        """Take what the query needs of the server, on the loop. Raises `ServerError`."""
+        self.close()
+        if waits := self.question.functions & MAY_WAIT:
+            raise NotSupportedYet(f"{min(waits)}() in a statement that holds locks of rows")
+        self.asker = asker = asker_of(session, self.question, ())
+        self.reading = Reading(tables.store, trx)
+        self.given = dict(tables_of(session, self.question, asker, [self.reading]))
+        if self.wanted.replaces and any(
+            (one.database, one.name) == self.wanted.name for one in self._held
+        ):
+            raise TableUsedTwice(self.wanted.name.table, "CREATE")
+        return asker
+
+    @property
+    def _held(self) -> list[HeldTable]:
+        return [one.table for one in self.given.values() if isinstance(one, HeldRows)]
+
+    def close(self) -> None:
+        """No more reading."""
+        if self.reading is not None:
+            self.reading.close()
+
+    def make(self, tables: HeldTables, asker: Asker) -> HeldTable:
+        """The table, by the types of what is selected. Raises `ServerError`."""
+        from binlog_server.queries.binding import bind
+
+        asker.budget.begin(CHANGE_PROCESSOR_S)
+        plan = bind(self.question, asker.again(), lambda schema, name: self.given[schema, name])
+        read = [table.definition for table in self._held]
+        made, self.columns = self.wanted.table(columns_of(plan, read, asker.collation))
+        for column in made.columns:
+            require_on_update(column)
+        checks_of(HeldTable(0, made), asker)
+        if made.engine == SQLITE:
+            raise NotSupportedYet(f"CREATE TABLE ... SELECT with ENGINE={SQLITE}")
+        self.table = tables.new_table(made)
+        return self.table
+
+    def insertion(self) -> Question:
+        """The INSERT of the rows, parsed."""
+        from binlog_server.queries.parsing import change
+
+        verb = "REPLACE" if "REPLACE" in self.wanted.modifiers else "INSERT"
+        ignore = "IGNORE " * ("IGNORE" in self.wanted.modifiers)
+        names = ",".join(map(quoted_name, self.columns))
+        target = f"{verb} {ignore}INTO {_quoted(self.wanted.name)} ({names})"
+        return change(f"{target} {self.wanted.query}")
+
+
+def create_of_query(tables: HeldTables, selected: SelectedRows) -> DdlJob:
+    """CREATE TABLE ... SELECT: the table; its rows are inserted behind that, in the same transaction."""
+    wanted = selected.wanted
+
+    def work(job: DdlJob, trx: TableTransaction) -> None:
+        if not _lock_new(job, trx, wanted.name, wanted.if_not_exists, wanted.replaces):
+            return
+        assert job.asker is not None
+        made = selected.make(tables, job.asker)
+        held.add_table(trx, made)
+        first = wanted.options.first_number
+        if first > 1:
+            tables.note_number(made, first - 1)
+        job.text = create_text(
+            made.definition, database=True, next_number=first, replaces=wanted.replaces
+        )
+        job.done = lambda: tables.created(made)
+
+    return DdlJob(tables, work, selected=selected)
 
 
 def create_like(tables: HeldTables, wanted: TableLike) -> DdlJob:
@@ -1158,6 +1258,13 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
     made = read_table(
         text, database, collation_of, lambda column, literal: normal_default(column, literal, asker)
     )
+    if isinstance(made, CreationOfQuery):
+        from binlog_server.queries.parsing import question
+
+        require_on(session, "INSERT", name)
+        if made.replaces:
+            require_on(session, "DROP", name)
+        return create_of_query(tables, SelectedRows(made, question(made.query)))
     for column in made.table.columns:
         require_on_update(column)
     checks_of(HeldTable(0, made.table), asker)  # so that what cannot be computed is not made

@@ -35,6 +35,7 @@ from binlog_protocol.errors import (
     RecordHasChanged,
     ServerError,
     SnapshotIgnored,
+    TableChanged,
     TooLongIdentifier,
     UnknownServerError,
     UnknownXid,
@@ -98,6 +99,7 @@ from binlog_server.sql_commit.held_statements import (
     DdlKind,
     LockedTables,
     RowSide,
+    SelectedRows,
     Target,
     auto_increment_of,
     ddl_job,
@@ -136,6 +138,8 @@ if TYPE_CHECKING:
     from binlog_storage.tables.store import ReadView
 
     from binlog_server.queries.parsing import Question
+    from binlog_server.queries.terms import Asker
+    from binlog_server.sql.inquiries import Tables
 
 # Beginnings of statements that are surely DML; any other statement goes the long way.
 QUICK_WORDS: Final = frozenset(
@@ -1236,7 +1240,7 @@ class SessionTransaction:
         rows: RowSide,
     ) -> ChangeJob:
         """Raises `ServerError`: 1142, 1146, 1235."""
-        sql, settings = self._sql, self._settings
+        sql = self._sql
         table = self._tables.find(*target.table)
         require_for_change(sql, target, question)
         if self._locks is not None and target.verb != "SELECT":
@@ -1253,6 +1257,21 @@ class SessionTransaction:
         around = None if self._around is None else self._around.rows
         reading = Reading(self._tables.store, (around or rows).trx)
         others = tables_of(sql, question, asker, [reading], changed=changed_table(question))
+        return self._change_job(question, table, asker, reading, others, text, opened, rows)
+
+    def _change_job(
+        self,
+        question: Question,
+        table: HeldTable,
+        asker: Asker,
+        reading: Reading,
+        given: Tables,
+        text: bytes,
+        opened: OpenTransaction,
+        rows: RowSide,
+    ) -> ChangeJob:
+        """`given`: see `ChangeJob`; `text` is what is annotated."""
+        sql, settings = self._sql, self._settings
         now = self._publisher.now() if settings.timestamp is None else settings.timestamp
         modes = sql.variables.get("sql_mode", "").split(",")
         return ChangeJob(
@@ -1267,7 +1286,7 @@ class SessionTransaction:
             text,
             now,
             row_logging(sql.variables),
-            others,
+            given,
             auto_increment_of(sql.variables),
             "NO_AUTO_VALUE_ON_ZERO" in modes,
             self._unchanged_since(rows),
@@ -1342,21 +1361,26 @@ class SessionTransaction:
         yield from self._run_job(job, rows)
         for note in job.notes:
             self._sql.diagnostics.note(note)
-        if job.asker is not None:
+        selected = job.selected
+        if job.text:
+            of_database = ddl.names[0].database.encode()
+            now = None if job.asker is None else int(job.asker.now)
+            yield from self._write(
+                opened.events, job.text.encode(), [], of_database=of_database, now=now, is_ddl=True
+            )
+        answer = Answer(job.affected, info=job.info)
+        if job.text and selected is not None:
+            answer = yield from self._insert_selected(selected, opened, bytes(text))
+        elif job.asker is not None:
             keep_of_question(self._sql, job.asker)
         if not job.text:
             undone = self._rollback()
             if undone is not None:
                 yield undone
-            self._answer_behind(last, Answer(info=job.info))
+            self._answer_behind(last, answer)
             return
-        of_database = ddl.names[0].database.encode()
-        now = None if job.asker is None else int(job.asker.now)
-        yield from self._write(
-            opened.events, job.text.encode(), [], of_database=of_database, now=now, is_ddl=True
-        )
         yield from self._until_room()
-        self._append(standalone=True)
+        self._append(standalone=selected is None, of_table=selected)
         job.done()
         if ddl.kind is DdlKind.DROP_DATABASE and self._database == ddl.names[0].database:
             self._sql.database = b""
@@ -1364,18 +1388,56 @@ class SessionTransaction:
             self.refresh()
         missing = job.missing
         refuse = None if missing is None else lambda: self._client.refused(missing)
-        answer = Answer(job.affected, info=job.info)
         self._answer_when_committed(answer, go_on=refuse)
+
+    def _insert_selected(
+        self, selected: SelectedRows, opened: OpenTransaction, text: bytes
+    ) -> Generator[asyncio.Future[Any] | None, None, Answer]:
+        """Insert the rows of CREATE TABLE ... SELECT, behind the statement that makes the table."""
+        rows, asker, reading, table = opened.rows, selected.asker, selected.reading, selected.table
+        assert rows is not None
+        assert asker is not None
+        assert reading is not None
+        assert table is not None
+        try:
+            question = yield from self._in_rows_thread(selected.insertion)
+            given = {(table.database, table.name): HeldRows(table, reading, asker)}
+            job = self._change_job(
+                question, table, asker, reading, selected.given | given, text, opened, rows
+            )
+            found = yield from self._in_rows_thread(job.run)
+            if job.failure is not None:
+                raise job.failure
+            if not isinstance(found, Outcome):  # nobody else knows the table
+                raise TableChanged()
+            if opened.events.is_large:
+                yield from self._in_rows_thread(opened.events.settle)
+        except BaseException:
+            self._rollback()
+            raise
+        selected.has_rows = found.is_logged
+        self._forget_insert_id(job)
+        keep_of_question(self._sql, asker)
+        if found.generated:
+            self._note_generated(found.generated)
+        info = found.info("INSERT", self._sql.warning_count)
+        return Answer(found.affected, insert_id=found.insert_id, info=info)
 
     def _run_job(self, job: DdlJob, rows: RowSide) -> Steps:
         """Do the work of a job in the open transaction, which is rolled back if it fails."""
         try:
-            while (
-                wait := (yield from self._in_rows_thread(lambda: job.run(rows.trx)))
-            ) is not None:
+            while True:
+                if job.selected is not None:
+                    job.asker = job.selected.look(self._sql, self._tables, rows.trx)
+                    rows.cancel = job.asker.budget.cancel
+                wait = yield from self._in_rows_thread(lambda: job.run(rows.trx))
+                if wait is None:
+                    return
                 yield from lock_wait(wait, self._lock_wait_s)
                 yield from self._in_rows_thread(partial(job.waited, rows.trx, wait))
         except BaseException:
+            if job.selected is not None:
+                job.selected.close()
             self._rollback()
             raise
 
@@ -1816,9 +1878,15 @@ class SessionTransaction:
             finally:
                 await in_thread(lambda: tables.finish_two_phase(decision))
 
-    def _append(self, *, standalone: bool = False, decision: Decision | None = None) -> None:
-        """Append the open transaction as one group. `standalone`: it is DDL, without BEGIN and COMMIT. `decision`:
-        another engine has prepared a part of it.
+    def _append(
+        self,
+        *,
+        standalone: bool = False,
+        of_table: SelectedRows | None = None,
+        decision: Decision | None = None,
+    ) -> None:
+        """Append the open transaction as one group. `standalone`: it is DDL, without BEGIN and COMMIT. `of_table`: it
+        makes a table with these rows. `decision`: another engine has prepared a part of it.
 
         Raises `ServerError` if it may not be committed; it is rolled back then.
         """
@@ -1833,9 +1901,11 @@ class SessionTransaction:
                 seq_no=settings.seq_no,
                 timestamp=settings.timestamp,
                 standalone=standalone,
+                with_rows=of_table is not None,
+                is_direct=of_table is not None and of_table.is_direct,
                 is_transactional=not self._open.has_direct,
                 decision=decision,
-                writes=None if decision is not None else self._writes(self._open),
+                writes=None if decision or of_table else self._writes(self._open),
             )
         except ServerError as error:
             self._rollback()

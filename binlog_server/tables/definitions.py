@@ -17,6 +17,7 @@ from binlog_protocol.errors import (
     DuplicateConstraintName,
     FunctionNotAllowed,
     MultiplePrimaryKeys,
+    NoColumns,
     NoSuchKeyColumn,
     NotSupportedYet,
     PrimaryKeyRequired,
@@ -107,7 +108,7 @@ _NO_KEYS: Final = {
     "FULLTEXT": "FULLTEXT KEY, as MATCH is not here: declare a KEY over the beginning of the column, or none",
     "SPATIAL": "SPATIAL KEY, as there is no geometry here",
 }
-_OF_SELECT: Final = "CREATE TABLE ... SELECT: CREATE TABLE, then INSERT ... SELECT"
+_QUERY: Final = ("SELECT", "WITH")
 _NO_ATTRIBUTES: Final = {
     **dict.fromkeys(
         ("AS", "GENERATED"), "a generated column: set it in the statements that change rows"
@@ -138,6 +139,35 @@ class Creation:
     if_not_exists: bool
     first_number: int = 1
     replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreationOfQuery:
+    """What a CREATE TABLE ... SELECT says.
+
+    query: the text of the SELECT; `modifiers`: IGNORE, REPLACE in front of it.
+    """
+
+    name: TableName
+    said: Parts
+    collation: int
+    options: SaidOptions
+    if_not_exists: bool
+    replaces: bool
+    modifiers: frozenset[str]
+    query: str
+
+    def table(self, selected: Sequence[StoredColumn]) -> tuple[StoredTable, list[str]]:
+        """The table with the columns of the query, and the names of these in their order: said ones are as they are
+        said; those that the query does not have come first. Raises `ServerError` as `read_table`."""
+        said = {column.name.lower(): column for column in self.said.columns}
+        own = [said.get(column.name.lower(), column) for column in selected]
+        names = {column.name.lower() for column in own}
+        first = [column for key, column in said.items() if key not in names]
+        parts = replace(self.said, columns=[*first, *own], checks=list(self.said.checks))
+        options = self.options
+        made = made_table(self.name, parts, self.collation, options.comment, options.engine)
+        return made, [column.name for column in own]
 
 
 class TableLike(NamedTuple):
@@ -171,7 +201,7 @@ def read_database(text: str) -> tuple[Database, bool]:
 
 def read_table(
     text: str, database: str, collation_of: Callable[[str], int], normal: Normal
-) -> Creation:
+) -> Creation | CreationOfQuery:
     """CREATE TABLE.
 
     Args:
@@ -323,26 +353,70 @@ class DefinitionReader(TokenReader):
             raise NotUnderstood(self.shown())
         return TableLike(name, source, if_not_exists, replaces)
 
-    def table_created(self, collation_of: Callable[[str], int], normal: Normal) -> Creation:
+    def table_created(
+        self, collation_of: Callable[[str], int], normal: Normal
+    ) -> Creation | CreationOfQuery:
         name, if_not_exists, replaces = self._table_head()
         of_database = collation_of(name.database)
-        if not self.sign("("):
-            raise NotSupportedYet(_OF_SELECT)
-        begin = self.at
-        self._skip_brackets()
+        begin, is_listed = self.at, self.is_sign("(") and self._word_behind() not in _QUERY
+        if is_listed:
+            self.skip_one()
         options = self._table_options()
+        modifiers, query = self._query()
         collation = known_collation(options.of(of_database))
-        self.at = begin
         parts = Parts()
+        if is_listed:
+            self.at = begin
+            self.expect("(")
+            self._elements(parts, collation, normal)
+        if query is not None:
+            return CreationOfQuery(
+                name, parts, collation, options, if_not_exists, replaces, modifiers, query
+            )
+        if not parts.columns:
+            raise NoColumns()
+        made = made_table(name, parts, collation, options.comment, options.engine)
+        return Creation(made, if_not_exists, options.first_number, replaces)
+
+    def _elements(self, parts: Parts, collation: int, normal: Normal) -> None:
         while True:
             self._element(parts, collation, normal)
             if len(parts.columns) > COLUMNS_MAX:
                 raise TooManyColumns()
             if not self.sign(","):
                 self.expect(")")
-                break
-        made = made_table(name, parts, collation, options.comment, options.engine)
-        return Creation(made, if_not_exists, options.first_number, replaces)
+                return
+
+    def _is_at_query(self) -> bool:
+        word = self.word()
+        if word == "WITH":
+            return self._word_behind() != "SYSTEM"
+        return word in (*_QUERY, "AS", "IGNORE", "REPLACE") or self.is_sign("(")
+
+    def _query(self) -> tuple[frozenset[str], str | None]:
+        """The words in front of a SELECT behind a table's options, and its text, without brackets around it; None
+        without one."""
+        if self.is_at_end():
+            return frozenset(), None
+        modifiers = frozenset(word for word in ("IGNORE", "REPLACE") if self.accept(word))
+        self.accept("AS")
+        end = len(self.tokens)
+        while self.is_sign("(") and self._is_closed_by(end - 1):
+            self.at += 1
+            end -= 1
+        if self.word() not in _QUERY and not self.is_sign("("):
+            raise NotUnderstood(self.shown())
+        begin = self.tokens[self.at - 1].end
+        return modifiers, self._text[begin : self.tokens[end - 1].end]
+
+    def _is_closed_by(self, last: int) -> bool:
+        """Whether the bracket that is next is closed by that token."""
+        at = self.at
+        try:
+            self.skip_one()
+            return self.at == last + 1
+        finally:
+            self.at = at
 
     def _word_behind(self) -> str:
         behind = self.tokens[self.at + 1 : self.at + 2]
@@ -354,7 +428,7 @@ class DefinitionReader(TokenReader):
 
     def _table_options(self) -> SaidOptions:
         options = SaidOptions()
-        while not self.is_at_end():
+        while not (self.is_at_end() or self._is_at_query()):
             if not self.sign(","):
                 self.table_option(options)
         return options
@@ -376,8 +450,6 @@ class DefinitionReader(TokenReader):
                 options.first_number = max(1, self._number())
             case "ROW_FORMAT" if self.word() in ("DEFAULT", "DYNAMIC"):
                 self.at += 1
-            case "SELECT" | "AS" | "IGNORE" | "REPLACE":
-                raise NotSupportedYet(_OF_SELECT)
             case "":
                 self.at -= 1
                 raise NotUnderstood(self.shown())

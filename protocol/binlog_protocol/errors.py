@@ -258,6 +258,11 @@ CannotDropKey = ErrorKind(1091, "Can't DROP INDEX `{name}`; check that it exists
 CannotDropConstraint = ErrorKind(
     1091, "Can't DROP CONSTRAINT `{name}`; check that it exists", "42000"
 )
+# ER_UPDATE_TABLE_USED
+TableUsedTwice = ErrorKind(
+    1093,
+    "Table '{table}' is specified twice, both as a target for '{verb}' and as a separate source for data",
+)
 # ER_NO_SUCH_THREAD
 UnknownThread = ErrorKind(1094, "Unknown thread id: {connection_id}")
 # ER_KILL_DENIED_ERROR

@@ -2,6 +2,8 @@
 
     a transaction   GTID, QUERY for each statement (each with its INTVAR, RAND and USER_VAR before it), XID
     a standalone    GTID with STANDALONE, one QUERY: a statement that commits by itself, such as CREATE TABLE
+    a table with    GTID with DDL alone, QUERY that creates the table, row events, XID: CREATE TABLE ... SELECT. Without
+    its rows        rows, and of a table without transactions, QUERY `COMMIT` is in the place of XID
 
 The statement's bytes stay what they are; what they mean is in the status variables of its QUERY event.
 """
@@ -40,6 +42,9 @@ assert len(STATUS_VARIABLES) == 16
 
 _STANDALONE: Final = int(GtidFlags.STANDALONE | GtidFlags.ALLOW_PARALLEL | GtidFlags.DDL)
 _UNTRANSACTIONAL: Final = int(GtidFlags.ALLOW_PARALLEL)
+_WITH_ROWS: Final = int(GtidFlags.ALLOW_PARALLEL | GtidFlags.DDL)
+NO_ENGINE: Final = 255
+"""Engines of a group that goes through no two-phase commit."""
 _TRANSACTION: Final = int(GtidFlags.TRANSACTIONAL | GtidFlags.ALLOW_PARALLEL)
 
 
@@ -91,6 +96,11 @@ class Origin:
         """The GTID event of a group that a replica cannot roll back: see `tables.row_group`."""
         return self._gtid(gtid, _UNTRANSACTIONAL, timestamp)
 
+    def begin_with_rows(self, gtid: Gtid, timestamp: int, *, is_direct: bool) -> bytes:
+        """The GTID event of CREATE TABLE ... SELECT: the table and its rows. `is_direct`: it ends in `direct_end`."""
+        engines = NO_ENGINE if is_direct else None
+        return self._gtid(gtid, _WITH_ROWS, timestamp, extra_engines=engines)
+
     def direct_end(self, timestamp: int) -> bytes:
         """The event that ends a group of tables without transactions."""
         return QueryEvent(
@@ -113,10 +123,22 @@ class Origin:
         """The event that ends one that is prepared: its number, and so its xid, is not known yet."""
         return self.statement(b"COMMIT", timestamp)
 
-    def _gtid(self, gtid: Gtid, flags: int, timestamp: int, commit_id: int | None = None) -> bytes:
-        header_flags = FLAG_SUPPRESS_USE | self.header_flags
+    def _gtid(
+        self,
+        gtid: Gtid,
+        flags: int,
+        timestamp: int,
+        commit_id: int | None = None,
+        *,
+        extra_engines: int | None = None,
+    ) -> bytes:
         return GtidEvent(
-            gtid, flags, commit_id, timestamp=timestamp, header_flags=header_flags
+            gtid,
+            flags,
+            commit_id,
+            extra_engines=extra_engines,
+            timestamp=timestamp,
+            header_flags=FLAG_SUPPRESS_USE | self.header_flags,
         ).build()
 
 

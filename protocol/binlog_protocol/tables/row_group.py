@@ -34,13 +34,12 @@ from binlog_protocol.events.header import (
 from binlog_protocol.events.rows import ChangeKind, RowsEvent, RowsFlags
 from binlog_protocol.events.rows.rows_event import image_bytes
 from binlog_protocol.events.table_map import RowMetadata
-from binlog_protocol.groups.statement_group import Origin
+from binlog_protocol.groups.statement_group import NO_ENGINE, Origin
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.tables.row_format import RowFormat
 
 EVENT_SIZE_MAX: Final = 8192  # binlog_row_event_max_size
 _LARGE: Final = BLOB_TYPES | {ColumnType.GEOMETRY}
-_NO_ENGINE: Final = 255  # engines of a group that goes through no two-phase commit
 
 
 class RowImage(Enum):
@@ -316,7 +315,7 @@ class RowGroup:
         create: the CREATE TABLE written out. is_empty: no row was selected, `statements` are not looked at.
         """
         flags = GtidFlags.ALLOW_PARALLEL | GtidFlags.DDL
-        yield self._gtid(flags, extra_engines=_NO_ENGINE if is_empty else None)
+        yield self._gtid(flags, extra_engines=NO_ENGINE if is_empty else None)
         yield self.origin.statement(create, self.timestamp)
         if is_empty:
             yield self._commit_query()

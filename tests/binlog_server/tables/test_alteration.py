@@ -10,7 +10,7 @@ from binlog_protocol.errors import ServerError
 
 from binlog_server.tables.alteration import AlteredTable, CopiedRows, read_alteration
 from binlog_server.tables.cells import normal_default
-from binlog_server.tables.definitions import DEFAULT_COLLATION, create_text, read_table
+from binlog_server.tables.definitions import DEFAULT_COLLATION, Creation, create_text, read_table
 from binlog_server.tables.held import HeldTable
 from binlog_server.tables.rows import Shown
 from tests.binlog_server.tables.asking import asker
@@ -41,6 +41,7 @@ def held(text: str, number: int = 1024) -> HeldTable:
         lambda database: DEFAULT_COLLATION,
         lambda column, literal: normal_default(column, literal, session),
     )
+    assert isinstance(made, Creation)
     return HeldTable(number, made.table)
 
 

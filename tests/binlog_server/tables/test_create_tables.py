@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import split_events
 from binlog_protocol.events.query import QueryEvent
 from binlog_storage.tables.store import TableStore
@@ -146,3 +147,70 @@ async def test_a_check_holds_in_each_engine_and_as_prepared(lab: Lab) -> None:
         await client.query(f"PREPARE p FROM 'INSERT INTO {engine} VALUES (?, ?)'")
         await client.query("SET @a = 2, @b = 3")
         assert await errno(client, "EXECUTE p USING @a, @b") == 4025
+
+
+def groups(lab: Lab) -> list[list[str]]:
+    """The events of each group, by kind; GTID events with flags and engines, QUERY events with their first words."""
+    lab.engine.sync()
+    found = []
+    for payload in read_all(lab.engine):
+        told = []
+        for event in split_events(payload):
+            kind = EventType(event[4])
+            if kind is EventType.GTID:
+                gtid = GtidEvent.parse(event)
+                told.append(f"GTID {gtid.flags2:02x} {gtid.extra_engines}")
+            elif kind is EventType.QUERY:
+                told.append(QueryEvent.parse(event).text.decode().partition(" (")[0])
+            else:
+                told.append(kind.name)
+        found.append(told)
+    return found
+
+
+ROWS = ["ANNOTATE_ROWS", "TABLE_MAP", "WRITE_ROWS_V1"]
+
+
+async def test_a_table_and_the_rows_of_a_query_are_one_group(lab: Lab) -> None:
+    """GTID flags and ends are those of 10.11 and 11.8."""
+    root = await session(lab)
+    for text in (
+        "CREATE TABLE a (PRIMARY KEY (id)) SELECT * FROM t",
+        "CREATE OR REPLACE TABLE a (PRIMARY KEY (id)) AS SELECT id FROM t WHERE id>5",
+        "CREATE TABLE m (PRIMARY KEY (id)) ENGINE=MyISAM SELECT id FROM t",
+        "CREATE TABLE IF NOT EXISTS m (PRIMARY KEY (id)) SELECT id FROM t",  # it is there: nothing
+    ):
+        await root.query(text)
+    assert groups(lab)[-3:] == [
+        ["GTID 28 None", "CREATE TABLE `shop`.`a`", *ROWS, "XID"],
+        ["GTID 28 255", "CREATE OR REPLACE TABLE `shop`.`a`", "COMMIT"],
+        ["GTID 28 255", "CREATE TABLE `shop`.`m`", *ROWS, "COMMIT"],
+    ]
+    assert await root.query("SELECT * FROM m") == [["1"], ["2"]]
+
+
+async def test_a_query_that_fails_leaves_no_table(lab: Lab) -> None:
+    root = await session(lab)
+    before = groups(lab)
+    for text, number in (
+        ("CREATE TABLE a (PRIMARY KEY (n)) SELECT 1 AS n FROM t", 1062),
+        ("CREATE TABLE a (PRIMARY KEY (n)) ENGINE=MyISAM SELECT 1 AS n FROM t", 1062),
+        ("CREATE TABLE a (id INT PRIMARY KEY, CHECK (id<2)) SELECT id FROM t", 4025),
+        ("CREATE TABLE a (id INT PRIMARY KEY) SELECT nope FROM t", 1054),
+        ("CREATE TABLE a (id INT PRIMARY KEY) SELECT id FROM nope", 1146),
+        ("CREATE TABLE a SELECT id FROM t", 1173),
+        ("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY) SELECT id FROM t", 1093),
+        ("CREATE OR REPLACE TABLE t (PRIMARY KEY (n)) SELECT 7 AS n UNION ALL SELECT 7", 1062),
+        ("CREATE TABLE a (id INT PRIMARY KEY) SELECT SLEEP(1) AS id", 1235),
+        ("CREATE TABLE a (id INT PRIMARY KEY) ENGINE=SQLITE SELECT id FROM t", 1235),
+    ):
+        assert await errno(root, text) == number, text
+    assert await root.query("SHOW TABLES") == [["t"]]
+    assert await root.query("SELECT COUNT(*) FROM t") == [["2"]]
+    assert groups(lab) == before
+
+
+async def test_rights_of_a_table_of_a_query(lab: Lab) -> None:
+    maker = await session(lab, "maker")
+    assert await errno(maker, "CREATE TABLE a (PRIMARY KEY (id)) SELECT id FROM t") == 1142
+    assert await errno(maker, "CREATE TABLE a (PRIMARY KEY (id)) SELECT 1 AS id") == 0
