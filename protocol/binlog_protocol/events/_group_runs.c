@@ -98,20 +98,34 @@ make_crc_tables(void)
         }
 }
 
-/* The state of a CRC-32 of zlib behind some more bytes, 16 a step. */
+/* The state of a CRC-32 of zlib behind `width` more bytes, from 4 to 16. */
+static inline uint32_t
+crc32_step(uint32_t crc, const unsigned char *at, int width)
+{
+    uint32_t first = crc ^ load_u32(at);
+    uint32_t next = 0;
+    for (int i = 0; i < 4; i++)
+        next ^= crc_tables[width - 1 - i][first >> 8 * i & 0xFF];
+    for (int i = 4; i < width; i++)
+        next ^= crc_tables[width - 1 - i][at[i]];
+    return next;
+}
+
+/* The same behind any number of bytes. */
 static uint32_t
 crc32_by_tables(uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
-    while (size >= CRC_TABLES) {
-        uint32_t first = crc ^ load_u32(at);
-        uint32_t next = 0;
-        for (int i = 0; i < 4; i++)
-            next ^= crc_tables[15 - i][first >> 8 * i & 0xFF];
-        for (int i = 4; i < CRC_TABLES; i++)
-            next ^= crc_tables[15 - i][at[i]];
-        crc = next;
-        at += CRC_TABLES;
-        size -= CRC_TABLES;
+    for (; size >= CRC_TABLES; at += CRC_TABLES, size -= CRC_TABLES)
+        crc = crc32_step(crc, at, CRC_TABLES);
+    if (size >= 8) {
+        crc = crc32_step(crc, at, 8);
+        at += 8;
+        size -= 8;
+    }
+    if (size >= 4) {
+        crc = crc32_step(crc, at, 4);
+        at += 4;
+        size -= 4;
     }
     while (size-- > 0)
         crc = crc >> 8 ^ crc_tables[0][(crc ^ *at++) & 0xFF];
@@ -176,20 +190,23 @@ static int has_multiplication;
 /* So many bytes are read twice while they are near the processor. */
 #define BLOCK 16384
 
-/* Copies, and returns the CRC-32 of zlib. */
+/* Copies, if there is an `out`, and returns the CRC-32 of zlib. */
 static uint32_t
 copy_with_crc32(unsigned char *out, const unsigned char *at, Py_ssize_t size)
 {
     uint32_t crc = 0xFFFFFFFFu;
     while (has_multiplication && size >= MULTIPLIED_MIN) {
         Py_ssize_t some = size > BLOCK ? BLOCK : size - size % 16;
-        memcpy(out, at, (size_t)some);
+        if (out != NULL) {
+            memcpy(out, at, (size_t)some);
+            out += some;
+        }
         crc = crc32_by_multiplication(crc, at, some);
-        out += some;
         at += some;
         size -= some;
     }
-    memcpy(out, at, (size_t)size);
+    if (out != NULL)
+        memcpy(out, at, (size_t)size);
     return ~crc32_by_tables(crc, at, size);
 }
 
@@ -458,7 +475,7 @@ typedef struct {
     const unsigned char *stop;
     int checksums, semi_sync, bare;
     const unsigned char *roles;
-    /* what was taken */
+    /* what was taken; of groups that are only passed, their number */
     unsigned char *out;
     Py_ssize_t out_size;
     uint64_t *ends, *seq_nos;
@@ -492,7 +509,7 @@ find_event(const Run *run, const Place *place, Py_ssize_t *length, int *ack_want
     return status + status_size;
 }
 
-/* The event at a place, without checksum, to `out`. Returns its role; NOT_HERE if it is not plain. */
+/* The event at a place, without checksum, to `out`, if there is one. Returns its role; NOT_HERE if it is not plain. */
 static enum role
 take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
 {
@@ -509,12 +526,15 @@ take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
     if (role == NOT_HERE || load_u16(event + FLAGS_AT) & FLAG_ARTIFICIAL
         || !is_whole((enum form)(meaning >> ROLE_BITS), event, kept))
         return NOT_HERE;
-    if (!run->checksums)
+    if (run->checksums) {
+        if (copy_with_crc32(out, event, kept) != load_u32(event + kept))
+            return NOT_HERE;
+    } else if (out != NULL)
         memcpy(out, event, (size_t)kept);
-    else if (copy_with_crc32(out, event, kept) != load_u32(event + kept))
-        return NOT_HERE;
-    store_u32(out + LENGTH_AT, (uint32_t)kept);
-    store_u32(out + END_AT, 0);
+    if (out != NULL) {
+        store_u32(out + LENGTH_AT, (uint32_t)kept);
+        store_u32(out + END_AT, 0);
+    }
     *size = kept;
     uint64_t end_position = place->end_position = load_u32(event + END_AT);
     place->at = event + length;
@@ -527,26 +547,30 @@ take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
     return role;
 }
 
-/* One whole group to the end of what was taken. False, and nothing is taken, if there is none that is plain. */
+/* One whole group to the end of what was taken. False, and nothing is taken, if there is none that is plain. Without an
+ * `out` bare groups are only passed, of whatever domain and server. */
 static int
 take_group(Run *run)
 {
     Place place = run->place;
-    unsigned char *event = run->out + run->out_size;
+    unsigned char *out = run->out == NULL ? NULL : run->out + run->out_size;
+    const unsigned char *event = out == NULL ? place.at : out;
     Py_ssize_t size;
 
-    if (take_event(run, &place, event, &size) != GTID)
+    if (take_event(run, &place, out, &size) != GTID)
         return 0;
     uint32_t server = load_u32(event + SERVER_AT), domain = load_u32(event + GTID_DOMAIN_AT);
     uint64_t seq_no = load_u64(event + GTID_SEQ_AT);
     int standalone = event[GTID_FLAGS_AT] & STANDALONE;
-    if (run->count
+    if (out != NULL && run->count
         && (server != run->server || domain != run->domain || seq_no <= run->seq_nos[run->count - 1]))
         return 0;
     uint32_t timestamp = load_u32(event);
     for (;;) {
-        event += size;
-        enum role role = take_event(run, &place, event, &size);
+        if (out != NULL)
+            out += size;
+        event = out == NULL ? place.at : out;
+        enum role role = take_event(run, &place, out, &size);
         if (role == NOT_HERE || role == GTID)
             return 0;
         int ended = role == COMMIT;
@@ -558,7 +582,11 @@ take_group(Run *run)
             break;
     }
     run->place = place;
-    run->out_size = event + size - run->out;
+    if (out == NULL) {
+        run->count++;
+        return 1;
+    }
+    run->out_size = out + size - run->out;
     run->ends[run->count] = (uint64_t)run->out_size;
     run->end_positions[run->count] = place.end_position;
     run->seq_nos[run->count++] = seq_no;
@@ -669,6 +697,39 @@ done:
     return end_call(&call, result);
 }
 
+PyDoc_STRVAR(pass_groups_doc,
+"pass_groups(buffer, at, stop, enough, checksums, roles)\n--\n\n"
+"See `group_runs.pass_bare_groups`: new at.");
+
+static PyObject *
+pass_groups(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer buffer, roles;
+    Py_ssize_t at, stop, enough;
+    Run run = {.bare = 1};
+    PyObject *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y*nnnpy*:pass_groups", &buffer, &at, &stop, &enough, &run.checksums, &roles))
+        return NULL;
+    if (roles.len != 256 || at < 0 || at > stop || stop > buffer.len)
+        PyErr_SetString(PyExc_IndexError, "no such place in the buffer, or no 256 roles");
+    else {
+        const unsigned char *begin = buffer.buf;
+        run.place.at = begin + at;
+        run.stop = begin + stop;
+        run.roles = roles.buf;
+        PyThreadState *unlocked = stop - at >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+        while (run.place.at - begin < enough && take_group(&run))
+            ;
+        if (unlocked != NULL)
+            PyEval_RestoreThread(unlocked);
+        result = PyLong_FromSsize_t(run.place.at - begin);
+    }
+    PyBuffer_Release(&buffer);
+    PyBuffer_Release(&roles);
+    return result;
+}
+
 PyDoc_STRVAR(take_part_doc,
 "take_part(buffer, at, stop, seq, checksums, roles, semi_sync)\n--\n\n"
 "See `group_runs.take_part`: (new at, new seq, events, count, advance, floor, ack_wanted), or None.");
@@ -731,6 +792,7 @@ is_sound(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"is_sound", is_sound, METH_VARARGS, is_sound_doc},
+    {"pass_groups", pass_groups, METH_VARARGS, pass_groups_doc},
     {"take_part", take_part, METH_VARARGS, take_part_doc},
     {"take_run", take_run, METH_VARARGS, take_run_doc},
     {NULL, NULL, 0, NULL},

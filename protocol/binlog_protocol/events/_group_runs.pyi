@@ -17,4 +17,12 @@ def take_run(
     semi_sync: bool,
     bare: bool = ...,
 ) -> tuple[int, int, bytearray, bytes, bytes, int, int, int, int, int, int] | None: ...
+def pass_groups(
+    buffer: bytes | bytearray | memoryview,
+    at: int,
+    stop: int,
+    enough: int,
+    checksums: int,
+    roles: bytes,
+) -> int: ...
 def is_sound(event: bytes, roles: bytes) -> bool: ...

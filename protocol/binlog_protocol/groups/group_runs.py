@@ -137,6 +137,19 @@ def take_bare_run(buffer: Buffer, at: int, stop: int, checksum_algorithm: int) -
     )
 
 
+def pass_bare_groups(
+    buffer: bytes | Buffer, at: int, stop: int, enough: int, checksum_algorithm: int
+) -> int:
+    """Behind the first plain group in `buffer[at:stop]` that ends at `enough` or later; without one behind the last.
+
+    As `take_bare_run`, but nothing is taken, and the groups may be of any domains and servers.
+    """
+    if not HAS_C:
+        return at
+    passed: int = _group_runs.pass_groups(buffer, at, stop, enough, checksum_algorithm, C_TABLE)
+    return passed
+
+
 def _taken(found: Any) -> TakenRun | None:
     if found is None:
         return None

@@ -23,7 +23,7 @@ from binlog_protocol.events.header import (
     EventHeader,
     split_events,
 )
-from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.group_runs import GroupRun, pass_bare_groups
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.classic.binlog import FileHead, read_head, with_flag_cleared
@@ -47,7 +47,8 @@ from binlog_storage.engine import (
 from binlog_storage.errors import FileMissing, PositionPurged, UnknownBinlog
 from binlog_storage.intake.source import UnfinishedGroup
 
-_CUT_BYTES: Final = 256 << 10
+_CUT_BYTES: Final = 1024 << 10
+_OVER_BYTES: Final = 16 << 10  # read behind a cut for the end of the group there
 _REACHED_BYTES: Final = 16 << 20  # of a file that are read again for the start of a dump
 _PIECE_BYTES: Final = 16 << 10  # of a large group
 _HEADS_MAX: Final = 1024
@@ -256,7 +257,7 @@ class StoredFiles:
             return [], start, None
         number = start.file_no
         following = self._following(number, extent)
-        cut = (start.offset // _CUT_BYTES + 1) * _CUT_BYTES
+        cut = _cut_behind(start.offset)
         found: list[FileGroup] = []
         limit = self._limit(number, extent)
         last = start.offset
@@ -306,6 +307,10 @@ class StoredFiles:
 
         `with_cuts`: whether the caller needs them, which take a step for each group.
         """
+        if not with_cuts:
+            plain = self._plain_batch(start, large_bytes)
+            if plain is not None:
+                return plain
         found, end, large = self._batch(start, large_bytes, runs=not with_cuts)
         number = start.file_no
         head = self.head(number)
@@ -331,6 +336,28 @@ class StoredFiles:
         if stop > last:
             cuts.append(stop - begin)
         return StoredBatch(begin, end, self._bytes(number, begin, stop), cuts, algorithm)
+
+    def _plain_batch(self, start: Position, large_bytes: int) -> StoredBatch | None:
+        """The batch from `start` on, read once, if nothing but plain groups are in it; None for any other."""
+        extent = self._extent()
+        number = start.file_no
+        if start >= extent.durable or number not in extent.numbers:
+            return None
+        head = self.head(number)
+        algorithm = head.description.checksum_algorithm
+        limit = self._limit(number, extent)
+        cut = _cut_behind(start.offset)
+        stop = cut + _OVER_BYTES if limit is None else min(cut + _OVER_BYTES, limit)
+        size = stop - start.offset
+        if start.offset < head.end or size > large_bytes:
+            return None
+        with contextlib.closing(self._open(number)) as file:
+            data = file.pread(size, start.offset)
+        size = pass_bare_groups(data, 0, len(data), cut - start.offset, algorithm)
+        end = Position(number, start.offset + size)
+        if end.offset < cut and end != extent.durable:
+            return None
+        return StoredBatch(start.offset, end, data[:size], [], algorithm)
 
     def _bytes(self, number: int, begin: int, end: int) -> bytes:
         with contextlib.closing(self._open(number)) as file:
@@ -604,6 +631,10 @@ class StoredFiles:
             best = StartPoint(Position(number, group.end), best.state)
             best.state.update(group.gtid)
         return best
+
+
+def _cut_behind(offset: int) -> int:
+    return (offset // _CUT_BYTES + 1) * _CUT_BYTES
 
 
 def plain_pieces(
