@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -89,6 +89,19 @@ class _FileRun(NamedTuple):
     def ends(self) -> list[int]:
         """Where each ends."""
         return self.ends_of(self.run)
+
+    @property
+    def gtid(self) -> Gtid:
+        """The last GTID: what the run does to a binlog state, for its groups are of one domain and server."""
+        return self.run.last
+
+    def end_of(self, gtid: Gtid) -> int | None:
+        """Where the group with a GTID ends; None if it is not one of them."""
+        run = self.run
+        index = bisect.bisect_left(run.seq_nos, gtid.seq_no)
+        if index < len(run) and run.gtid(index) == gtid:
+            return self.ends()[index]
+        return None
 
     def groups(self, large_bytes: int) -> Iterator[FileGroup]:
         """Each for itself."""
@@ -433,9 +446,7 @@ class StoredFiles:
         where a file may be missing. A domain that the next file does not know was deleted.
         """
         state = self.head(number).state
-        for group in self.groups(number, FILE_START, None, _CUT_BYTES):
-            if group.gtid is not None:
-                state.update(group.gtid)
+        self._learn(state, number, FILE_START, None)
         begins = self.head(following).state
         for domain in begins.domains():
             if begins.last(domain) != state.last(domain):
@@ -518,12 +529,8 @@ class StoredFiles:
         self, number: int, begin: int, state: BinlogState, end: int | None
     ) -> BinlogState:
         """The state at the end of a file, or at `end`, which is the end of a group. Raises `BadIndex`."""
-        at = begin
         try:
-            for group in self.groups(number, begin, end, _CUT_BYTES):
-                at = group.end
-                if group.gtid is not None:
-                    state.update(group.gtid)
+            at = self._learn(state, number, begin, end)
         except (DamagedBinlog, UnreadableBinlog) as error:
             raise BadIndex(str(error)) from None
         if end is not None and at != end:
@@ -580,10 +587,17 @@ class StoredFiles:
         begin, state = self._near(
             place.file_no, extent, lambda offset, state: offset <= place.offset
         )
-        for group in self.groups(place.file_no, begin, place.offset, _CUT_BYTES):
-            if group.gtid is not None:
-                state.update(group.gtid)
+        self._learn(state, place.file_no, begin, place.offset)
         return state
+
+    def _learn(self, state: BinlogState, number: int, begin: int, end: int | None) -> int:
+        """Update a state by the groups of a part of a file. Returns where the last of them ends."""
+        at = begin
+        for item in self._runs(number, begin, end, _CUT_BYTES):
+            at = item.end
+            if item.gtid is not None:
+                state.update(item.gtid)
+        return at
 
     def first_start(self) -> StartPoint:
         """See `EngineReader.first_start`."""
@@ -610,27 +624,44 @@ class StoredFiles:
             return [(place.offset, BinlogState(gtids))]
         seen = BinlogState()
         found = []
-        for group in self.groups(place.file_no, FILE_START, place.offset, _CUT_BYTES):
-            if group.gtid is None:
+        for item in self._runs(place.file_no, FILE_START, place.offset, _CUT_BYTES):
+            if item.gtid is None:
                 continue
-            seen.update(group.gtid)
-            if group.gtid == position.get(group.gtid.domain_id):
-                found.append((group.end, seen.copy()))
+            named = position.get(item.gtid.domain_id)
+            if isinstance(item, FileGroup):
+                end = item.end if item.gtid == named else None
+            else:
+                end = None if named is None else item.end_of(named)
+            if end is not None and named is not None:
+                there = seen.copy()
+                there.update(named)
+                found.append((end, there))
+            seen.update(item.gtid)
         return found
 
     def _start_in(self, number: int, position: SlavePosition, extent: Extent) -> StartPoint:
         begin, state = self._near(number, extent, lambda offset, state: state.is_before(position))
-        best = StartPoint(Position(number, begin), state.copy())
-        limit = self._limit(number, extent)
-        for group in self.groups(number, begin, limit, _CUT_BYTES):
-            if group.gtid is None:
-                continue
-            state.update(group.gtid)
-            if not state.is_before(position):
-                break
-            best = StartPoint(Position(number, group.end), best.state)
-            best.state.update(group.gtid)
+        best = StartPoint(Position(number, begin), state)
+        for item in self._runs(number, begin, self._limit(number, extent), _CUT_BYTES):
+            parts: Iterable[FileGroup | _FileRun] = [item]
+            if isinstance(item, _FileRun) and not _behind(best.state, item).is_before(position):
+                parts = item.groups(_CUT_BYTES)
+            for part in parts:
+                if part.gtid is None:
+                    continue
+                state = _behind(best.state, part)
+                if not state.is_before(position):
+                    return best
+                best = StartPoint(Position(number, part.end), state)
         return best
+
+
+def _behind(state: BinlogState, part: FileGroup | _FileRun) -> BinlogState:
+    """The binlog state behind some groups."""
+    behind = state.copy()
+    if part.gtid is not None:
+        behind.update(part.gtid)
+    return behind
 
 
 def _cut_behind(offset: int) -> int:

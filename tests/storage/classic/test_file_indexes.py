@@ -83,14 +83,14 @@ def without(disk: MemoryDisk, *names: str) -> MemoryDisk:
 def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of what searches have read of binlog files."""
     found: list[int] = []
-    groups = StoredFiles.groups
+    runs = StoredFiles._runs
 
     def counted(self: StoredFiles, number: int, *args: object) -> object:
-        for one in groups(self, number, *args):  # type: ignore[arg-type]
+        for one in runs(self, number, *args):  # type: ignore[arg-type]
             found.append(one.end - one.begin)
             yield one
 
-    monkeypatch.setattr(StoredFiles, "groups", counted)
+    monkeypatch.setattr(StoredFiles, "_runs", counted)
     return found
 
 
