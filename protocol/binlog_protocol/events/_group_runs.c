@@ -1,4 +1,5 @@
-/* Whole groups out of the packets of a dump stream, in C. Optional: see `group_runs.py`, which says what a run is.
+/* Whole groups out of the packets of a dump stream, in C, and events into a binlog file (`lay_out`). Optional: see
+ * `group_runs.py`, which says what a run is, and `checksum.py`.
  *
  * Nothing here raises for what came. Whatever is not as plain as nearly everything is (a group that is not whole yet,
  * a packet out of sequence, a wrong checksum, an event that is none of a group, or one that is cut short) ends the run in
@@ -768,6 +769,58 @@ take_part(PyObject *Py_UNUSED(module), PyObject *args)
     return end_call(&call, result);
 }
 
+PyDoc_STRVAR(lay_out_doc,
+"lay_out(payload, begin, checksums)\n--\n\n"
+"See `checksum.laid_out_events`; None: ask the twin.");
+
+static PyObject *
+lay_out(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer payload;
+    unsigned long long end;
+    int checksums;
+    PyObject *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y*Kp:lay_out", &payload, &end, &checksums))
+        return NULL;
+    const unsigned char *begin = payload.buf, *stop = begin + payload.len, *at = begin;
+    Py_ssize_t events = 0, added = checksums ? CRC_SIZE : 0;
+    while (stop - at >= HEADER_SIZE) {
+        uint32_t length = load_u32(at + LENGTH_AT);
+        if (length < HEADER_SIZE || length > (uint64_t)(stop - at))
+            break;
+        at += length;
+        events++;
+    }
+    if (at != stop) {
+        result = Py_None;
+        Py_INCREF(result);
+        goto done;
+    }
+    result = PyBytes_FromStringAndSize(NULL, payload.len + events * added);
+    if (result == NULL)
+        goto done;
+    unsigned char *out = (unsigned char *)PyBytes_AsString(result); /* nobody else knows it yet */
+    PyThreadState *unlocked = payload.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    for (at = begin; at < stop;) {
+        Py_ssize_t length = (Py_ssize_t)load_u32(at + LENGTH_AT);
+        end += (uint64_t)(length + added);
+        memcpy(out, at, (size_t)length);
+        store_u32(out + LENGTH_AT, (uint32_t)(length + added));
+        store_u32(out + END_AT, (uint32_t)end);
+        if (checksums)
+            store_u32(out + length, copy_with_crc32(NULL, out, length));
+        out += length + added;
+        at += length;
+    }
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+
+done:
+    PyBuffer_Release(&payload);
+    return result;
+}
+
 PyDoc_STRVAR(is_sound_doc,
 "is_sound(event, roles)\n--\n\n"
 "See `vocabulary.is_sound`.");
@@ -792,6 +845,7 @@ is_sound(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"is_sound", is_sound, METH_VARARGS, is_sound_doc},
+    {"lay_out", lay_out, METH_VARARGS, lay_out_doc},
     {"pass_groups", pass_groups, METH_VARARGS, pass_groups_doc},
     {"take_part", take_part, METH_VARARGS, take_part_doc},
     {"take_run", take_run, METH_VARARGS, take_run_doc},

@@ -21,9 +21,18 @@ from binlog_protocol.events.header import (
     HEADER_SIZE,
     LENGTH_OFFSET,
     TYPE_OFFSET,
+    split_events,
 )
 
+try:
+    from binlog_protocol.events import _group_runs
+except ImportError:
+    HAS_C = False
+else:
+    HAS_C = True
+
 CHECKSUM_SIZE: Final = 4
+_U32: Final = 0xFFFFFFFF
 
 # The CRC-32 of any bytes followed by their own CRC-32, little endian: one pass and no slice.
 _CRC_RESIDUE: Final = 0x2144DF1C
@@ -110,3 +119,25 @@ def normal_form(event: bytes | bytearray, algorithm: int) -> bytes:
         verify_checksum(event)
         length -= CHECKSUM_SIZE
     return event[:LENGTH_OFFSET] + _LENGTH_AND_END.pack(length, 0) + event[FLAGS_OFFSET:length]
+
+
+def laid_out(event: bytes, begin: int | None, algorithm: int) -> bytes:
+    """An event in normal form as it lies in a binlog file from offset `begin` on; None for 0 as its end."""
+    length = len(event) + (CHECKSUM_SIZE if algorithm else 0)
+    end = 0 if begin is None else begin + length & _U32
+    data = event[:LENGTH_OFFSET] + _LENGTH_AND_END.pack(length, end) + event[FLAGS_OFFSET:]
+    return data + _CRC.pack(zlib.crc32(data)) if algorithm else data
+
+
+def laid_out_plainly(payload: bytes, begin: int, algorithm: int) -> bytes:
+    """All events of a payload in normal form, one behind the other, as `laid_out`. Raises `ProtocolError`."""
+    data = bytearray()
+    for event in split_events(payload):
+        data += laid_out(event, begin + len(data), algorithm)
+    return bytes(data)
+
+
+def laid_out_events(payload: bytes, begin: int, algorithm: int) -> bytes:
+    """The same; in C where there is C."""
+    made = _group_runs.lay_out(payload, begin, algorithm) if HAS_C else None
+    return laid_out_plainly(payload, begin, algorithm) if made is None else made

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import CHECKSUM_SIZE
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, laid_out
 from binlog_protocol.events.header import (
     END_POSITION_OFFSET,
     FLAGS_OFFSET,
@@ -29,7 +29,6 @@ from binlog_protocol.events.header import (
 from binlog_protocol.limits import EVENT_BYTES_MAX
 
 from binlog_storage.classic.stored_files import plain_pieces
-from binlog_storage.classic.writing import laid_out
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.errors import DiskFull, FileMissing
 

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from binlog_protocol.events.checksum import laid_out_events
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.groups.group_runs import GroupRun
@@ -64,7 +65,6 @@ from binlog_storage.classic.writing import (
     FLAG_AT,
     description_laid_out,
     file_head,
-    group_laid_out,
     padded,
     pieces_laid_out,
     rotate_event,
@@ -504,7 +504,7 @@ class ClassicEngine:
     def _put(self, payload: bytes, gtid: Gtid) -> Position:
         """A group, in memory. Under the append lock."""
         current = self._current
-        data = group_laid_out(payload, current.end, current.checksum_algorithm)
+        data = laid_out_events(payload, current.end, current.checksum_algorithm)
         data = current.sealed(data, current.end)
         self._buffer += data
         return self._note_group(len(data), gtid)

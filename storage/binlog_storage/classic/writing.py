@@ -11,12 +11,11 @@ first and the last; here that is so in groups that were spilled while they were 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from binlog_protocol.events.checksum import CHECKSUM_SIZE
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, laid_out
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FORMAT_DESCRIPTION_SIZE, FormatDescription
 from binlog_protocol.events.gtid_list import GtidList
@@ -37,23 +36,11 @@ from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 FILE_START: Final = len(CLASSIC_MAGIC)
 FLAG_AT: Final = FILE_START + FLAGS_OFFSET
 """The byte of a file that has the flag IN_USE."""
-_U32: Final = 0xFFFFFFFF
-_LENGTH_AND_END: Final = struct.Struct("<II")
 _NAME_LENGTH: Final = struct.Struct("<I")
-_CRC: Final = struct.Struct("<I")
 _PIECE_BYTES: Final = 1 << 20
 
-assert LENGTH_OFFSET + _LENGTH_AND_END.size == FLAGS_OFFSET
 assert LENGTH_OFFSET + 4 == END_POSITION_OFFSET
 assert FILE_START + FORMAT_DESCRIPTION_SIZE <= 512  # in the first sector, which a disk writes whole
-
-
-def laid_out(event: bytes, begin: int | None, checksum_algorithm: int) -> bytes:
-    """An event in normal form as it lies in a file from offset `begin` on; None for 0 as its end."""
-    length = len(event) + (CHECKSUM_SIZE if checksum_algorithm else 0)
-    end = 0 if begin is None else begin + length & _U32
-    data = event[:LENGTH_OFFSET] + _LENGTH_AND_END.pack(length, end) + event[FLAGS_OFFSET:]
-    return data + _CRC.pack(zlib.crc32(data)) if checksum_algorithm else data
 
 
 def padded(gtid_event: bytes, begin: int, end: int, checksum_algorithm: int) -> bytes | None:
@@ -68,18 +55,12 @@ def padded(gtid_event: bytes, begin: int, end: int, checksum_algorithm: int) -> 
     return laid_out(event.ljust(size, b"\0"), begin, checksum_algorithm)
 
 
-def group_laid_out(payload: bytes, begin: int, checksum_algorithm: int) -> bytes:
-    """A group in normal form as it lies in a file. Raises `ProtocolError` for what are no events."""
-    data = bytearray()
-    for event in split_events(payload):
-        data += laid_out(event, begin + len(data), checksum_algorithm)
-    return bytes(data)
-
-
 def pieces_laid_out(
     pieces: Iterable[bytes], begin: int, checksum_algorithm: int
 ) -> Iterator[bytes]:
-    """The same of a group that comes in pieces, in pieces of at least a mebibyte, but for the last one."""
+    """A group in normal form that comes in pieces as it lies in a file, in pieces of at least a mebibyte, but for the
+    last one.
+    """
     data = bytearray()
     for event in split_pieces(pieces):
         data += laid_out(event, begin + len(data), checksum_algorithm)

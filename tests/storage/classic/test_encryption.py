@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from binlog_protocol.events.checksum import laid_out
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import build_event
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -26,7 +27,6 @@ from binlog_storage.classic.key_file import read_keys
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
-from binlog_storage.classic.writing import laid_out
 from binlog_storage.engine import Xid
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given, settings

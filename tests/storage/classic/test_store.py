@@ -11,6 +11,7 @@ import pytest
 from binlog_protocol.events.checksum import append_checksum, normal_form
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_IN_USE, build_event, split_events
+from binlog_protocol.groups import group_runs
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.errors import DamagedBinlog
@@ -651,6 +652,41 @@ def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
 
 
 # --- events as they lie in the files ---
+
+
+def test_batches_are_the_same_without_the_loop_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of plain groups, of others between them, and up to damage."""
+    disk = MemoryDisk()
+    groups = [group(Gtid(i % 3 // 2, 1 + i % 5 // 4, i), 700 + i % 7) for i in range(1, 4000)]
+    with closing(opened(disk, ClassicOptions(max_binlog_size=1 << 24))) as engine:
+        append_all(engine, groups[:3000])
+        engine.sync()
+        engine.append(marker(5).payload, None)
+        append_all(engine, groups[3000:])
+        engine.sync()
+
+        def batches() -> list[object]:
+            found: list[object] = []
+            at = engine.first_start().position
+            try:
+                while at < engine.durable_end:
+                    batch = engine.read_stored(at, with_cuts=False)
+                    found.append(batch)
+                    at = batch.end
+            except DamagedBinlog as error:
+                found.append(str(error))
+            return found
+
+        for damaged in (False, True):
+            if damaged:
+                with closing(disk.open(engine.file_name(1))) as file:
+                    file.pwrite(b"?", engine.files()[0].size * 3 // 4)
+            in_c = batches()
+            with monkeypatch.context() as patch:
+                patch.setattr(group_runs, "HAS_C", False)
+                assert batches() == in_c
+            assert len(in_c) > 1
+            assert isinstance(in_c[-1], str) == damaged
 
 
 def test_events_as_they_lie_there() -> None:

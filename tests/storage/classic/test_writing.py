@@ -6,13 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from binlog_protocol.events.checksum import strip_checksum
+from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.checksum import (
+    laid_out,
+    laid_out_events,
+    laid_out_plainly,
+    strip_checksum,
+)
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import (
     FLAG_IN_USE,
     HEADER_SIZE,
+    LENGTH_OFFSET,
     TYPE_OFFSET,
     EventHeader,
 )
@@ -22,8 +29,6 @@ from binlog_storage.classic.writing import (
     FILE_START,
     FLAG_AT,
     file_head,
-    group_laid_out,
-    laid_out,
     pieces_laid_out,
     rotate_event,
     stop_event,
@@ -101,7 +106,8 @@ def test_whole_files(path: Path) -> None:
                     pending += plain
                     if pending not in normal:
                         continue
-                    made = group_laid_out(pending, len(again), algorithm)
+                    made = laid_out_events(pending, len(again), algorithm)
+                    assert made == laid_out_plainly(pending, len(again), algorithm)
                     in_pieces = pieces_laid_out(
                         (pending[at : at + 7] for at in range(0, len(pending), 7)),
                         len(again),
@@ -117,8 +123,20 @@ def test_whole_files(path: Path) -> None:
 def test_ends_are_told_modulo_4_gib() -> None:
     event = binlog_files.standalone(binlog_files.simple(1)[0].gtid or (0, 0, 0)).payload  # type: ignore[arg-type]
     begin = (1 << 32) - 10
-    first = group_laid_out(event, begin, 1)
+    first = laid_out_events(event, begin, 1)
     assert EventHeader.parse(first).end_position == EventHeader.parse(first).length - 10
+
+
+@pytest.mark.parametrize("lie", [0, 18, 1 << 20])
+def test_an_impossible_length_is_refused(lie: int) -> None:
+    """By the loop in C as by its twin."""
+    payload = bytearray(binlog_files.simple(1)[0].payload)
+    payload[LENGTH_OFFSET : LENGTH_OFFSET + 4] = lie.to_bytes(4, "little")
+    for lay_out in (laid_out_events, laid_out_plainly):
+        for broken in (bytes(payload), bytes(payload[:18])):
+            with pytest.raises(ProtocolError):
+                lay_out(broken, 4, 1)
+        assert lay_out(b"", 4, 1) == b""
 
 
 def test_a_head_without_groups_before_it() -> None:
