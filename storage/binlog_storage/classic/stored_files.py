@@ -346,7 +346,7 @@ class StoredFiles:
                 cuts.append(group.begin - begin)
             last = group.end
             cuts.append(last - begin)
-        if stop > last:
+        if with_cuts and stop > last:
             cuts.append(stop - begin)
         return StoredBatch(begin, end, self._bytes(number, begin, stop), cuts, algorithm)
 
