@@ -81,6 +81,10 @@ class NotAStore(StorageError):
     """The directory holds something else than a binlog store, and is left as it is."""
 
 
+class BackupRefused(StorageError):
+    """A backup cannot be made, or is not what it should be; the text says what to do."""
+
+
 class StoreInUse(StorageError):
     """Another process has the directory open."""
 

@@ -27,6 +27,7 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.binlog.appender import Appender, ChangeAtOnce, OpenGroup
+from binlog_storage.binlog.backup import IbbBackup
 from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.durability import Durability
@@ -63,9 +64,11 @@ from binlog_storage.engine import (
     Stalled,
     StartPoint,
 )
+from binlog_storage.engine.backup import Wanted
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
+    BackupRefused,
     BinlogHasGtids,
     CorruptBinlog,
     DiskError,
@@ -140,6 +143,7 @@ class IbbEngine:
         self._options = options or StoreOptions()
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
+        self._file_facts = facts
         self._closing = False
         self._look: threading.Thread | None = None
         self._append_lock = threading.Lock()
@@ -594,6 +598,29 @@ class IbbEngine:
             options = dataclasses.replace(self._options, **{name: value})
             self._options = self._writer.options = self.keeper.options = options
         self.keeper.caretaker.poke()
+
+    def backup(self, wanted: Wanted) -> IbbBackup:
+        """See `BackupEngine`. Raises `BackupRefused` for a store that this cannot copy as a whole."""
+        if self.row_keeper is not None and self.row_keeper.exists:
+            raise BackupRefused(
+                f"there are tables with ENGINE={self.row_keeper.name}: their file is not backed up yet. Stop the "
+                "server and copy its directory, or drop them"
+            )
+        self._late.require_written()
+        return IbbBackup(
+            wanted,
+            self._disk,
+            self._append_lock,
+            self._pages,
+            self._writer,
+            self._durability,
+            self._flusher,
+            self._snapshots,
+            self.references,
+            self._full,
+            self._file_facts,
+            self.find_start,
+        )
 
     def groups_of_file(
         self, file_no: int | None = None, offset: int = 0

@@ -103,10 +103,14 @@ class StateStore:
             self._values = values
 
     def _save(self, values: dict[str, Any]) -> None:
-        body = json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
-        data = f"{_MAGIC} {google_crc32c.value(body):08x}\n".encode() + body
         with replaced(self._disk, STATE_NAME) as file:
-            file.pwrite(data, 0)
+            file.pwrite(facts_file(values), 0)
+
+
+def facts_file(values: Mapping[str, Any]) -> bytes:
+    """The file with these facts."""
+    body = json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
+    return f"{_MAGIC} {google_crc32c.value(body):08x}\n".encode() + body
 
 
 def read_facts(disk: ReadableDisk) -> dict[str, Any]:

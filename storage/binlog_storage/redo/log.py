@@ -20,7 +20,7 @@ from typing import Protocol
 
 from binlog_storage.disk.disk import Disk, File, replaced, write_again
 from binlog_storage.disk.durations import Durations
-from binlog_storage.errors import DiskError
+from binlog_storage.errors import DiskError, StorageError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.redo.format import (
     BEGUN,
@@ -208,6 +208,18 @@ class RedoLog:
     def room_when_empty(self) -> int:
         """The least `room` right behind a checkpoint, where a note may stand already; in bytes."""
         return self.capacity - 2 * _NOTE_BYTES
+
+    def copied(self, lsn: int, end: int) -> bytes:
+        """The durable bytes of the log from one LSN to another; both are ends of mini-transactions.
+
+        Raises `StorageError` if the ring was used again meanwhile, of which only a checkpoint that stays keeps it.
+        """
+        at, size = lsn % self.capacity, end - lsn
+        first = min(size, self.capacity - at)
+        data = self._file.pread(first, RING_AT + at) + self._file.pread(size - first, RING_AT)
+        if self.lsn > lsn + self.capacity:
+            raise StorageError(f"{REDO_NAME} was used again from LSN {lsn} on while it was copied")
+        return data
 
     @property
     def is_full(self) -> bool:

@@ -180,6 +180,25 @@ def _write_trx(writer: _Writer, trx: OpenTrx) -> None:
         writer.put(head, node.key, node.before or b"")
 
 
+def with_uuid(head: bytes, uuid: bytes) -> bytes:
+    """The first bytes of a snapshot as of another redo log; the log is the same up to its uuid. Raises `CorruptTables`."""
+    _require_head(head)
+    magic, _, lsn, epoch, number = _HEADER.unpack_from(head)
+    fields = _HEADER.pack(magic, uuid, lsn, epoch, number)
+    fields += _CRC.pack(google_crc32c.value(fields))
+    return fields + head[len(fields) :]
+
+
+def _require_head(head: bytes) -> None:
+    """Raises `CorruptTables`."""
+    if head[:16] != _MAGIC:
+        raise CorruptTables(
+            f"{TABLES_NAME} does not begin as one does, but with {head[:16]!r}{_ADVICE}"
+        )
+    if _CRC.unpack_from(head, _HEADER.size)[0] != google_crc32c.value(head[: _HEADER.size]):
+        raise CorruptTables(f"the checksum of the header of {TABLES_NAME} is wrong{_ADVICE}")
+
+
 class SnapshotFacts(NamedTuple):
     """What a snapshot says of itself.
 
@@ -264,12 +283,7 @@ def _walk(disk: ReadableDisk, tables: dict[int, Table] | None) -> _Found:
 
 def _walk_file(file: ReadableFile, tables: dict[int, Table] | None) -> _Found:
     head = file.pread(_HEADER.size + _CRC.size, 0)
-    if head[:16] != _MAGIC:
-        raise CorruptTables(
-            f"{TABLES_NAME} does not begin as one does, but with {head[:16]!r}{_ADVICE}"
-        )
-    if _CRC.unpack_from(head, _HEADER.size)[0] != google_crc32c.value(head[: _HEADER.size]):
-        raise CorruptTables(f"the checksum of the header of {TABLES_NAME} is wrong{_ADVICE}")
+    _require_head(head)
     _, uuid, lsn, epoch, number = _HEADER.unpack_from(head)
     rows = 0
     chains: list[tuple[Trx, list[tuple[bytes, bytes]]]] = []

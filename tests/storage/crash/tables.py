@@ -342,7 +342,7 @@ def step(history: TableHistory, rng: random.Random) -> None:
     elif what < 0.29 and (prepared := list(history.stands[-1].prepared)):
         history.complete(rng.choice(prepared), commit=rng.random() < 0.5)
     elif history.open:
-        _step_of(history, rng.choice(history.open), rng)
+        step_of(history, rng.choice(history.open), rng)
     else:
         row = None if rng.random() < 0.3 else b"at once %d" % rng.randrange(1000)
         history.change_at_once(rng.choice([1, 2]), rng.choice(KEYS), row, rng.choice([200, 2500]))
@@ -354,7 +354,7 @@ def _change_any(history: TableHistory, rng: random.Random) -> None:
         history.change(rng.choice(history.open), 1, rng.choice(KEYS), b"meanwhile")
 
 
-def _step_of(history: TableHistory, running: Running, rng: random.Random) -> None:
+def step_of(history: TableHistory, running: Running, rng: random.Random) -> None:
     what = rng.random()
     table = rng.choice([1, 1, 2, history.third])
     if what < 0.6:

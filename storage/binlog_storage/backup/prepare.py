@@ -1,0 +1,208 @@
+"""Makes a store of a backup: `binlog-server prepare`. An incremental one is put onto an earlier one first.
+
+    1  the stage `APPLYING` is noted          the same command again, with the same incremental backup
+    2  files of the incremental are put there the same
+    3  its manifest takes the place           `prepare` without it, too, goes on
+    4  the stage `PREPARING` is noted         `prepare` again
+    5  the store is opened: the redo is applied up to the point and the tables are made, as behind a crash; it is
+       closed, with a redo log of its own     the same: recovery can be repeated
+    6  the stage `PREPARED` is noted          nothing: it is a store
+
+Behind each step is what a crash then leaves, and what goes on from there. Nothing is undone here: what was open at the
+point is rolled back by the first start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from binlog_protocol.gtid import BinlogState
+
+from binlog_storage.disk.disk import Disk, File, replaced
+from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.engine import EngineAdmin
+from binlog_storage.engine.backup import (
+    APPLYING,
+    COPYING,
+    PREPARED,
+    PREPARING,
+    WHOLE,
+    Manifest,
+    Since,
+    read_manifest,
+    write_manifest,
+)
+from binlog_storage.errors import BackupRefused, NotAStore
+from binlog_storage.ibb.file_header import FileHeader
+from binlog_storage.ibb.file_names import file_name, file_number, file_numbers
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.publication import PUBLICATION_NAME
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+class Opener(Protocol):
+    """Opens the store of a directory, with its recovery and without background work."""
+
+    def __call__(self, manifest: Manifest) -> EngineAdmin: ...
+
+
+def prepare(
+    disk: Disk,
+    where: str,
+    opened: Opener,
+    *,
+    skip_binlog: bool = False,
+    incremental: ReadableDisk | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Manifest:
+    """Make a store of the backup in this directory. Returns its manifest.
+
+    Args:
+        where: the name of the directory, for errors.
+        skip_binlog: as it was given to the backup.
+        incremental: the later backup that is put onto it.
+        progress: is told what is done now.
+
+    Raises `BackupRefused`, `NotAStore`; what opening a store raises.
+    """
+    manifest = _require_whole(disk, where)
+    if incremental is not None:
+        progress("applying the incremental backup")
+        manifest = _applied(disk, where, manifest, incremental)
+    elif manifest.stage == APPLYING:
+        raise BackupRefused(
+            f"{where}: an incremental backup was being put onto it. Give it again, by --incremental-dir"
+        )
+    if manifest.since is not None:
+        raise BackupRefused(
+            f"{where} is an incremental backup: give the one that it goes on from, and this one by --incremental-dir"
+        )
+    if manifest.skip_binlog != skip_binlog:
+        raise BackupRefused(
+            f"{where} was made {'with' if manifest.skip_binlog else 'without'} --skip-binlog: give prepare the same"
+        )
+    if manifest.stage == PREPARED:
+        return manifest
+    if manifest.stage == WHOLE:
+        _require_files(disk, where, manifest)
+        write_manifest(disk, manifest.at(PREPARING))
+    progress("applying the redo log")
+    engine = opened(manifest)
+    try:
+        if manifest.skip_binlog:
+            engine.reset(BinlogState.parse(manifest.state))
+    finally:
+        engine.close()
+    prepared = dataclasses.replace(manifest, stage=PREPARED, sizes={})
+    write_manifest(disk, prepared)
+    return prepared
+
+
+def _require_whole(disk: ReadableDisk, where: str) -> Manifest:
+    manifest = read_manifest(disk)
+    if manifest is None:
+        raise NotAStore(
+            f"{where} is no backup of binlog-server: there is no manifest in it. A store that a server has opened "
+            "is none any more"
+        )
+    if manifest.stage == COPYING:
+        raise BackupRefused(
+            f"{where} is not whole: its copy was interrupted. Delete it, and make another one"
+        )
+    return manifest
+
+
+def _require_files(disk: ReadableDisk, where: str, manifest: Manifest) -> None:
+    """Raises `BackupRefused` unless all files are there as they were copied."""
+    names = set(disk.names())
+    for name, size in manifest.sizes.items():
+        if name not in names:
+            raise BackupRefused(f"{where} is not whole: {name} is missing. Make another backup")
+        if disk.size(name) != size:
+            raise BackupRefused(
+                f"{where} is not whole: {name} has {disk.size(name)} bytes instead of {size}. Make another backup"
+            )
+
+
+# --- an incremental one ---
+
+
+def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Manifest:
+    """Put a later backup onto an earlier one. Returns the manifest of both together."""
+    later = _require_whole(source, "the incremental backup")
+    since = later.since
+    if since is None:
+        raise BackupRefused("the incremental backup is a full one: prepare it by itself")
+    if later.stage != WHOLE:
+        raise BackupRefused("the incremental backup was changed since it was made: it cannot be used")
+    name = hashlib.sha256(later.build()).hexdigest()
+    if base.stage == APPLYING:
+        if base.notes != (name,):
+            raise BackupRefused(f"{where}: another incremental backup was being put onto it. Give that one again")
+    else:
+        if base.stage == WHOLE:
+            _require_files(disk, where, base)
+        _require_follows(disk, base, since)
+        write_manifest(disk, dataclasses.replace(base, stage=APPLYING, notes=(name,)))
+    _require_files(source, "the incremental backup", later)
+    _put(disk, source, later, since)
+    sizes = {n: disk.size(n) for n in disk.names() if n in later.sizes or file_number(n) is not None}
+    both = dataclasses.replace(later, since=None, sizes=sizes)
+    write_manifest(disk, both)
+    return both
+
+
+def _require_follows(disk: ReadableDisk, base: Manifest, since: Since) -> None:
+    """Raises `BackupRefused` unless the later one goes on in the binlog of the earlier one, without a gap."""
+    end = base.end
+    gap = end is None or (since.file_no, since.offset) > (end.file_no, end.offset)
+    if base.history != since.history or gap or base.skip_binlog or base.since is not None:
+        raise BackupRefused(
+            "the incremental backup does not go on from this one: it is of another store, or there is a gap between "
+            f"them (it begins in {file_name(since.file_no)} at {since.offset}"
+            + ("" if end is None else f", this one ends in {file_name(end.file_no)} at {end.offset}")
+            + ")"
+        )
+    name = file_name(since.file_no)
+    if name not in disk.names():
+        raise BackupRefused(f"{name} is missing, in which the incremental backup goes on")
+    with contextlib.closing(disk.open(name)) as file:
+        header = FileHeader.parse(file.pread(PAGE_SIZE, 0), since.file_no)
+    if header is None or header.start_lsn != since.start_lsn:
+        raise BackupRefused(f"{name} is that of another binlog than the incremental backup's")
+
+
+def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: Since) -> None:
+    names = set(disk.names())
+    for name in later.sizes:
+        with contextlib.closing(source.open(name)) as there:
+            if file_number(name) == since.file_no:
+                with contextlib.closing(disk.open(name)) as file:
+                    file.truncate(since.offset)
+                    _copy(there, file, since.offset)
+                    file.fdatasync()
+                continue
+            with replaced(disk, name) as file:
+                _copy(there, file, 0)
+    gone = [n for n in file_numbers(names) if n < later.first_file]
+    gone += [n for n in file_numbers(names) if n > since.file_no and file_name(n) not in later.sizes]
+    for number in gone:
+        disk.unlink(file_name(number))
+    if PUBLICATION_NAME in names:
+        disk.unlink(PUBLICATION_NAME)
+    disk.fsync_dir()
+
+
+class _Readable(Protocol):
+    def pread(self, size: int, offset: int) -> bytes: ...
+    def size(self) -> int: ...
+
+
+def _copy(there: _Readable, file: File, at: int) -> None:
+    for begin in range(0, there.size(), _PIECE_BYTES):
+        file.pwrite(there.pread(_PIECE_BYTES, begin), at + begin)

@@ -1,0 +1,327 @@
+"""A backup of a store that is open, while it is written: see `engine.backup.Backup`. Nothing here holds up a commit.
+
+Pages of bulk groups are not in the redo log, so the order is:
+
+1. a checkpoint, if the disk has room: little redo is left to copy then
+2. under the flusher's lock, which no commit takes: the point, an LSN at the end of a mini-transaction, is fixed under
+   the append lock, with a copy of the partial page; the log is synced; the redo from its checkpoint to there is read
+   (no checkpoint moves meanwhile, so nothing of it is overwritten), and the snapshot of the tables opened
+3. the files that begin in front of the point, up to its page: pages in front of the checkpoint are in them for good;
+   those behind are made again from the redo, torn or not; unlogged ones to which a record in front of the point refers
+   were synced before that was logged
+4. the snapshot of the tables, and the facts
+
+The redo log of the backup is another one, as large as it must be, with a uuid of its own: neither log nor snapshot goes
+with the store's. Its first start sees a crash at the point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, SlavePosition
+
+from binlog_storage.binlog.durability import Durability
+from binlog_storage.binlog.flusher import Flusher
+from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.binlog.log_writer import LogWriter
+from binlog_storage.binlog.page_store import FullPages, PageStore
+from binlog_storage.binlog.table_snapshots import TableSnapshots
+from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.state import FIRST_FILE_KEY, REDO_KEY, STATE_NAME, StateStore, facts_file
+from binlog_storage.engine import StartPoint
+from binlog_storage.engine.backup import WHOLE, Manifest, Piece, Since, Wanted
+from binlog_storage.engine.references import Pin, References
+from binlog_storage.errors import BackupRefused, CorruptBinlog, FileMissing, NoRoom, PositionPurged
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+from binlog_storage.redo.format import BLOCK, REDO_NAME, RING_AT, Checkpoint, LogHeader
+from binlog_storage.redo.log import RedoLog
+from binlog_storage.tables.snapshot import TABLES_NAME, with_uuid
+
+PIECE_BYTES: Final = 256 << 10
+LOG_BYTES: Final = 32 << 20
+"""With more than that in the log for the tables a snapshot is made first: the log is read into memory."""
+_LOG_BYTES_MIN: Final = 256 << 10
+_HOLDER: Final = "a backup"
+
+
+def in_pieces(
+    file: File, name: str, size: int, *, begin: int = 0, end: int | None = None
+) -> Iterator[Piece]:
+    """A file of an open store from `begin` to `end`; bytes that it lacks are zeros. `size`: that of the copy."""
+    end = begin + size if end is None else end
+    for at in range(begin, end, PIECE_BYTES):
+        wanted = min(PIECE_BYTES, end - at)
+        yield Piece(name, size, at - begin, file.pread(wanted, at).ljust(wanted, b"\0"))
+
+
+class LogBackup:
+    """The redo log, the tables and the facts at the point: stores of both formats have these."""
+
+    def __init__(self, disk: Disk, redo: RedoLog, facts: StateStore | None) -> None:
+        self.uuid = uuid.uuid4().bytes
+        self._disk = disk
+        self._redo = redo
+        self._facts = facts
+        self._first = Checkpoint(1, 0, 0, None)
+        self._ring = b""
+        self._tables: File | None = None
+        self._values = b""
+
+    def fix(self, lsn: int, checkpoint: Checkpoint, changed: dict[str, object]) -> None:
+        """Read what a later checkpoint would take away. While there is none, and no snapshot ends; all is durable.
+
+        Args:
+            checkpoint: from which the backup's first start reads; it may be `lsn` for a part of it.
+            changed: facts that are other ones in the backup.
+        """
+        self._first = replace(checkpoint, number=1)
+        self._ring = self._redo.copied(self._first.begin[0], lsn)
+        if TABLES_NAME in self._disk.names():
+            self._tables = self._disk.open(TABLES_NAME)
+        if self._facts is not None:
+            values = {**dict(self._facts.items("")), REDO_KEY: self.uuid.hex(), **changed}
+            self._values = facts_file({k: v for k, v in values.items() if v is not None})
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by file."""
+        found = {REDO_NAME: RING_AT + self._capacity}
+        if self._tables is not None:
+            found[TABLES_NAME] = self._tables.size()
+        if self._values:
+            found[STATE_NAME] = len(self._values)
+        return found
+
+    @property
+    def _capacity(self) -> int:
+        size = max(len(self._ring) + BLOCK, _LOG_BYTES_MIN)
+        return -(-size // BLOCK) * BLOCK
+
+    def pieces(self) -> Iterator[Piece]:
+        """All of it."""
+        yield from self._log_pieces()
+        if self._tables is not None:
+            size = self._tables.size()
+            for piece in in_pieces(self._tables, TABLES_NAME, size):
+                data = piece.data if piece.offset else with_uuid(piece.data, self.uuid)
+                yield piece._replace(data=data)
+        if self._values:
+            yield Piece(STATE_NAME, len(self._values), 0, self._values)
+
+    def _log_pieces(self) -> Iterator[Piece]:
+        capacity = self._capacity
+        size = RING_AT + capacity
+        head = LogHeader(self.uuid, capacity).build() + self._first.build()
+        yield Piece(REDO_NAME, size, 0, head)
+        at = self._first.begin[0] % capacity
+        split = min(len(self._ring), capacity - at)
+        for begin, data in ((0, self._ring[split:]), (at, self._ring[:split])):
+            for done in range(0, len(data), PIECE_BYTES):
+                part = data[done : done + PIECE_BYTES]
+                yield Piece(REDO_NAME, size, RING_AT + begin + done, part)
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
+        self._ring = b""
+
+
+@dataclass(eq=False)
+class IbbBackup:
+    """Of one `.ibb` store.
+
+    Args:
+        facts: the file of facts beside the log, if there is one.
+        find_start: as of `EngineReader`.
+    """
+
+    _wanted: Wanted
+    _disk: Disk
+    _lock: threading.Lock
+    _pages: PageStore
+    _writer: LogWriter
+    _durability: Durability
+    _flusher: Flusher
+    _snapshots: TableSnapshots
+    _references: References
+    _full: FullDisk
+    _facts: StateStore | None
+    _find_start: Callable[[SlavePosition], StartPoint]
+
+    def __post_init__(self) -> None:
+        self._log = LogBackup(self._disk, self._durability.redo, self._facts)
+        self._pin: Pin | None = None
+        self._age = 0
+        self._stable = Position(0, 0)  # pages in front of it are in the files for good
+        self._tail: FullPages
+        self._files: Sequence[int] = ()
+        self._since: Since | None = None
+        self._manifest: Manifest
+        self._notes: list[str] = []
+        self._first = 0
+
+    def begin(self) -> Manifest:
+        if not self._wanted.no_lock and not self._wanted.skip_binlog:
+            self._pin = self._references.hold_for_reader(_HOLDER, self._pages.first_number)
+        self._age = self._references.wait_until_open()
+        self._since = self._begins_at()
+        if self._full.error is None:
+            with contextlib.suppress(NoRoom):  # nothing was done: there is more redo to copy
+                self._flusher.checkpoint(lambda: self._full.error is not None)
+        redo = self._durability.redo
+        if redo.tables is not None and redo.lsn - redo.tables.lsn > LOG_BYTES:
+            self._snapshots.make()
+        with self._snapshots.working, self._flusher.working:
+            with self._lock:
+                self._durability.require_sound()
+                lsn, stand = redo.lsn, self._writer.stand
+                self._tail = self._pages.sealed_tail()
+                state = self._writer.state.copy()
+            self._durability.sync_log()
+            return self._fixed(lsn, stand, state)
+
+    def _fixed(self, lsn: int, stand: Position, state: BinlogState) -> Manifest:
+        redo = self._durability.redo
+        checkpoint, changed = redo.checkpoint, dict[str, object]()
+        if self._wanted.skip_binlog:
+            checkpoint = Checkpoint(1, redo.epoch, lsn, None, checkpoint.tables)
+            changed[FIRST_FILE_KEY] = None
+        self._stable = checkpoint.end or Position(0, 0)
+        self._log.fix(lsn, checkpoint, changed)
+        end: Since | None = None
+        if not self._wanted.skip_binlog:
+            there = self._pages.files.numbers() if checkpoint.end is not None else []
+            begin = 0 if self._since is None else self._since.file_no
+            self._files = [n for n in there if begin <= n <= stand.file_no]
+            self._first = there[0] if there else stand.file_no
+            file_no, page_no = self._tail.key
+            end = self._anchor(file_no, page_no * PAGE_SIZE)
+        sizes = self._log.sizes() | {file_name(n): self._size(n) or 0 for n in self._files}
+        self._manifest = Manifest(
+            "innodb",
+            redo.uuid.hex(),
+            self._log.uuid.hex(),
+            str(state),
+            lsn,
+            end,
+            self._first,
+            self._since,
+            self._wanted.skip_binlog,
+            bytes_total=sum(sizes.values()),
+        )
+        return self._manifest
+
+    def _anchor(self, file_no: int, offset: int) -> Since:
+        """A place of the binlog as it is now. Raises `PositionPurged`."""
+        header = self._pages.header(file_no)
+        if header is None:
+            raise PositionPurged(f"{file_name(file_no)} has gone")
+        return Since(self._durability.redo.uuid.hex(), file_no, offset, header.start_lsn)
+
+    def _begins_at(self) -> Since | None:
+        """The place from which on an incremental backup has the binlog. Raises `BackupRefused`, `PositionPurged`."""
+        since = self._wanted.since
+        if self._wanted.since_gtid is not None:
+            return self._anchor(self._find_start(self._wanted.since_gtid).position.file_no, 0)
+        if since is None:
+            return None
+        try:
+            there = self._anchor(since.file_no, since.offset)
+        except PositionPurged:
+            raise BackupRefused(
+                f"{file_name(since.file_no)}, where the earlier backup ends, was purged since: make a full backup"
+            ) from None
+        if there != since or self._writer.stand < Position(since.file_no, since.offset):
+            raise BackupRefused(
+                "the earlier backup is not of this binlog: RESET MASTER came since, or it is another store. Make a "
+                "full backup"
+            )
+        return since
+
+    def pieces(self) -> Iterator[Piece]:
+        yield from self._log.pieces()
+        for file_no in self._files:
+            yield from self._file_pieces(file_no)
+            self._require_age()
+
+    def _size(self, file_no: int) -> int | None:
+        """Bytes of a file that are copied; None if it has gone."""
+        begin = self._begin_of(file_no)
+        if file_no == self._tail.key[0]:
+            return (self._tail.key[1] + 1) * PAGE_SIZE - begin
+        try:
+            return self._disk.size(file_name(file_no)) - begin
+        except FileMissing:
+            return None
+
+    def _begin_of(self, file_no: int) -> int:
+        since = self._since
+        return since.offset if since is not None and since.file_no == file_no else 0
+
+    def _file_pieces(self, file_no: int) -> Iterator[Piece]:
+        name, size = file_name(file_no), self._size(file_no)
+        begin = self._begin_of(file_no)
+        is_last = file_no == self._tail.key[0]
+        try:
+            if size is None:
+                raise FileMissing(f"{name} has gone")
+            file = self._disk.open(name)
+        except FileMissing:
+            self._gone(file_no)
+            return
+        with contextlib.closing(file):
+            end = begin + size - (PAGE_SIZE if is_last else 0)
+            for piece in in_pieces(file, name, size, begin=begin, end=end):
+                self._require_sound(file_no, begin, piece)
+                yield piece
+        if is_last:
+            yield Piece(name, size, end - begin, self._tail.data)
+
+    def _require_sound(self, file_no: int, begin: int, piece: Piece) -> None:
+        """Raises `CorruptBinlog` for a page that is in its file for good, and has another checksum."""
+        for at in range(0, len(piece.data), PAGE_SIZE):
+            page = piece.data[at : at + PAGE_SIZE]
+            place = Position(file_no, begin + piece.offset + at)
+            if place < self._stable.page_start and not is_sound(page):
+                if self._references.age != self._age:
+                    self._require_age()
+                raise CorruptBinlog(*place, "the page has another checksum: nothing is backed up", page)
+
+    def _gone(self, file_no: int) -> None:
+        """A file is not there. Raises `PositionPurged` unless it was to be expected."""
+        self._require_age()
+        if file_no > self._stable.file_no:
+            return  # not made yet: the redo has all of it
+        if not self._wanted.no_lock:
+            raise PositionPurged(f"{file_name(file_no)} has gone while it was backed up")
+        self._first = max(self._first, file_no + 1)
+        self._notes.append(
+            f"{file_name(file_no)} went away while the backup ran (--no-lock): the binlog begins behind it"
+        )
+
+    def _require_age(self) -> None:
+        if not self._wanted.skip_binlog and self._references.age != self._age:
+            raise BackupRefused(
+                "RESET MASTER was executed while the backup ran (--no-lock): make another one"
+            )
+
+    def finish(self) -> Manifest:
+        self._require_age()
+        return replace(
+            self._manifest, stage=WHOLE, first_file=self._first, notes=tuple(self._notes)
+        )
+
+    def close(self) -> None:
+        if self._pin is not None:
+            self._pin.release()
+            self._pin = None
+        self._log.close()
