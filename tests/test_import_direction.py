@@ -67,6 +67,7 @@ ROOMS = {
         "classic": ". ibb disk redo engine log tables binlog intake",
         "archive": ". ibb disk engine intake",
         "convert": ". ibb disk engine intake classic log",
+        "backup": ". ibb disk engine log tables",
     },
     "binlog_server": {
         "process": "",

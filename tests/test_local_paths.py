@@ -46,7 +46,9 @@ SERVER = (
     "events x --local-load {}", "import --directory {} STORE",
     "import --directory x {}", "import --directory x --index {}",
     "seed --directory {} --gtid-slave-pos 0-1-1", "seed --directory x --from-dump {}",
-    "seed --directory x --from-backup {}",
+    "seed --directory x --from-backup {}", "prepare {}", "prepare STORE --incremental-dir {}",
+    "backup --server mariadb://u@h:1 --target {}", "backup --server mariadb://u@h --target x --incremental-basedir {}",
+    "backup --server mariadb://u@h:1 --target x --password-file {}", "backup --server m --target x --config {}",
 )  # fmt: skip
 
 

@@ -58,6 +58,7 @@ from binlog_server.sql_commit.session_transaction import SessionTransaction, Sta
 from binlog_server.sql_commit.xa import XaBranches
 from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
+from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
 from binlog_server.store.store_directory import StoreDirectory
 from binlog_server.tables.held import HeldTables
@@ -120,6 +121,7 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self.kept_variables: dict[str, str] = {}
         self.user_locks = UserLocks()
+        self.backups = Backups()
         self.tmp_space = TmpSpace(lambda: self.config.max_tmp_total_space_usage)
         self.xa = XaBranches(self.engine)
         self.leases = Leases(self.engine, self.state, terms=self._slot_terms)

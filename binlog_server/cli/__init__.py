@@ -9,7 +9,18 @@ from importlib.metadata import version
 
 from binlog_storage.errors import StorageError
 
-from binlog_server.cli import convert, demo, events, import_files, ls, seed, serve, user, verify
+from binlog_server.cli import (
+    backup,
+    convert,
+    demo,
+    events,
+    import_files,
+    ls,
+    seed,
+    serve,
+    user,
+    verify,
+)
 from binlog_server.settings.config import ConfigError
 
 EXIT_USAGE = 2
@@ -25,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--version", action="version", version=f"binlog-server {version('binlog-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (serve, user, demo, events, verify, ls, seed, import_files, convert):
+    for command in (serve, user, demo, events, verify, ls, seed, import_files, convert, backup):
         command.add_to(commands)
     arguments = parser.parse_args(argv)
     try:

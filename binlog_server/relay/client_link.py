@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Self, cast
 
-from binlog_protocol.connection.client import ClientConnection
+from binlog_protocol.connection.client import (
+    ClientConnection,
+    ErrorReceived,
+    OkReceived,
+    ResultReceived,
+    RowReceived,
+)
 from binlog_protocol.connection.conversation import (
     Exchange,
     Receive,
@@ -22,6 +28,7 @@ from binlog_protocol.connection.conversation import (
     start_dump,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake
+from binlog_protocol.errors import ProtocolError
 from binlog_protocol.groups.group_stream import GroupStream, Item
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
@@ -96,6 +103,24 @@ class ClientLink:
     async def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
         return await self._drive(query(self.machine, sql))
+
+    async def rows(self, sql: str) -> AsyncIterator[list[bytes | None]]:
+        """The rows, one by one as they come: there may be any number of them. Raises `RemoteError`."""
+        self.machine.row_by_row = True
+        self._send(self.machine.query(sql))
+        while True:
+            match self.machine.next_event():
+                case None:
+                    await self.receive()
+                case RowReceived(values):
+                    yield values
+                case ResultReceived() | OkReceived():
+                    self.machine.row_by_row = False
+                    return
+                case ErrorReceived(error):
+                    raise error
+                case other:
+                    raise ProtocolError(f"{type(other).__name__} is no answer to a query")
 
     async def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""

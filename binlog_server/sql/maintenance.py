@@ -77,7 +77,10 @@ class Purge(Statement):
 
     def answer(self, session: SqlSession) -> Work:
         server, told, clock = session.server, session.diagnostics, session.clock()
-        return Work(lambda: purge(server, self, told, clock, session.coordinates))
+        return Work.patient(
+            "purge",
+            lambda given_up: purge(server, self, told, clock, session.coordinates, given_up),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +273,26 @@ def purge(
     diagnostics: Diagnostics,
     clock: Clock,
     coordinates: Coordinates,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> None:
     """PURGE BINARY LOGS: delete the files that the statement names and nothing holds.
 
+    Args:
+        given_up: whether the statement's client has gone or was killed: the wait for a backup then ends.
+
     Raises `UnknownTargetBinlog` (1373), and `BinlogFileInUse` (1378) with the reason as a note.
     """
+    with view.backups.changing(given_up):
+        _purge(view, statement, diagnostics, clock, coordinates)
+
+
+def _purge(
+    view: ServerView,
+    statement: Purge,
+    diagnostics: Diagnostics,
+    clock: Clock,
+    coordinates: Coordinates,
+) -> None:
     view.refresh_holds()
     try:
         if statement.to is not None:
@@ -319,7 +337,7 @@ def flush(
     place as a warning.
 
     Args:
-        given_up: whether the statement's client has gone or was killed: the wait for room then ends.
+        given_up: whether the statement's client has gone or was killed: the wait for room or a backup then ends.
     """
     domains = []
     for text in statement.delete_domains:
@@ -332,7 +350,8 @@ def flush(
     for domain in sorted(set(domains) - known):
         diagnostics.warn(GtidDomainAbsent(domain))
     try:
-        view.engine.flush(domains, given_up)
+        with view.backups.changing(given_up):
+            view.engine.flush(domains, given_up)
     except DomainInUse as error:
         raise GtidDomainInUse(error.domain_id) from error
     except CorruptBinlog as error:
@@ -360,10 +379,11 @@ def reset(
     """
     view.publisher.require_whole()
     try:
-        if number and isinstance(view.engine, ClassicEngine):
-            view.engine.reset(state, given_up, only_if_empty=only_if_empty, number=number)
-        else:
-            view.engine.reset(state, given_up, only_if_empty=only_if_empty)
+        with view.backups.changing(given_up):
+            if number and isinstance(view.engine, ClassicEngine):
+                view.engine.reset(state, given_up, only_if_empty=only_if_empty, number=number)
+            else:
+                view.engine.reset(state, given_up, only_if_empty=only_if_empty)
     finally:
         view.look_at_begin()
 

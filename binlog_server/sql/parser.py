@@ -15,6 +15,7 @@ from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
 from binlog_server.sql import (
     account_statements,
     assignments,
+    backup_sql,
     events,
     explain,
     inquiries,
@@ -41,6 +42,7 @@ _FAMILIES: Final = (
     kills,
     maintenance,
     lease_sql,
+    backup_sql,
     explain,
     prepared_sql,
 )

@@ -15,6 +15,7 @@ from binlog_storage.engine import BinlogEngine
 from binlog_server.queries.terms import MustWait
 from binlog_server.relay.manager import Relay
 from binlog_server.sql.state_texts import StateTexts
+from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class ServerView(Protocol):
     prepared_count: PreparedCount
     user_locks: UserLocks
     tmp_space: TmpSpace
+    backups: Backups
     tables: HeldTables
     xa: XaBranches
     port: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from binlog_storage.backup.prepare import prepare
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.stored_tables import TableEngine
@@ -20,6 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import (
     LOST_WITH_STATE,
     STATE_NAME,
@@ -27,6 +29,7 @@ from binlog_storage.disk.state import (
     StoreFacts,
 )
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine.backup import BACKUP_NAME, Manifest, becomes_a_store
 from binlog_storage.errors import DiskFull, NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
@@ -60,7 +63,7 @@ _OURS = frozenset(
 )
 # A file of a store that a conversion has not made whole yet.
 CONVERTING_NAME = "binlog-server.converting"
-_IGNORED = _OURS | {LOCK_NAME, CONVERTING_NAME, "lost+found"}
+_IGNORED = _OURS | {LOCK_NAME, CONVERTING_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new", "lost+found"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class StoreDirectory:
         try:
             self._disk = disk
             opened: IbbEngine | ClassicEngine
+            becomes_a_store(disk, str(path))
             names = set(disk.names())
             base = _traditional_base(path, names, wanted)
             if converting:
@@ -269,12 +273,43 @@ def open_state(path: Path) -> tuple[OfflineFacts, Disk]:
     """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
     disk = _locked(path)
     try:
+        becomes_a_store(disk, str(path))
         found = bases(disk.names())
         reaches = reaching_as_it_is(disk, found[0]) if len(found) == 1 else None
         return OfflineFacts(disk, reaches), disk
     except BaseException:
         disk.close()
         raise
+
+
+def prepare_backup(
+    config: Config,
+    *,
+    skip_binlog: bool,
+    incremental: Path | None,
+    progress: Callable[[str], None],
+) -> Manifest:
+    """Make a store of the backup in the directory of this configuration: see `prepare`. Raises as `StoreDirectory`."""
+    path = config.binlog_directory
+    if not path.is_dir():
+        raise NotAStore(f"there is no directory {path}")
+    disk = _locked(path)
+    try:
+        return prepare(
+            disk,
+            str(path),
+            lambda manifest: IbbEngine(
+                disk,
+                config.store_options(),
+                facts=StateStore(disk),
+                row_keeper=SqliteRows(path / SQLITE_NAME),
+            ),
+            skip_binlog=skip_binlog,
+            incremental=None if incremental is None else ReadOnlyDisk(incremental),
+            progress=progress,
+        )
+    finally:
+        disk.close()
 
 
 def _locked(path: Path, *, patient: bool = False) -> Disk:

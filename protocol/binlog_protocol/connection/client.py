@@ -26,6 +26,7 @@ from binlog_protocol.connection.client_events import GreetingReceived as Greetin
 from binlog_protocol.connection.client_events import LoggedIn as LoggedIn
 from binlog_protocol.connection.client_events import OkReceived as OkReceived
 from binlog_protocol.connection.client_events import ResultReceived as ResultReceived
+from binlog_protocol.connection.client_events import RowReceived as RowReceived
 from binlog_protocol.connection.client_events import StreamEnded as StreamEnded
 from binlog_protocol.connection.client_states import CLIENT_TRANSITIONS as CLIENT_TRANSITIONS
 from binlog_protocol.connection.client_states import ClientState as ClientState
@@ -61,6 +62,7 @@ from binlog_protocol.wire.results import (
     parse_eof,
     parse_error,
     parse_ok,
+    parse_row_bytes,
 )
 from binlog_protocol.wire.semi_sync import SEQUENCE_AFTER_ACK, behind, parse_event
 
@@ -99,6 +101,8 @@ class ClientConnection:
         self.compressed = False
         """All bytes after the login are in compressed packets, for the caller to wrap: see `wire.compressed`."""
         self._result = ResultReader(0)
+        self.row_by_row = False
+        """Rows come as `RowReceived` each, and `ResultReceived` behind the last one has none: there may be many."""
         self.semi_sync = False
         """The packets of the stream are as `binlog_protocol.wire.semi_sync` says; to be set before the dump command."""
 
@@ -364,6 +368,8 @@ class ClientConnection:
             self._machine.advance(ClientStep.ANSWER_RECEIVED)
             done, self._result = self._result, ResultReader(0)
             return ResultReceived(done.columns, done.rows)
+        if self.row_by_row:
+            return RowReceived(parse_row_bytes(payload, len(self._result.columns)))
         self._result.take_row(payload)
         return None
 

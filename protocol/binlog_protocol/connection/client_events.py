@@ -52,6 +52,13 @@ class ResultReceived:
     rows: list[list[str | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class RowReceived:
+    """One row of a result set that is taken row by row; None is NULL."""
+
+    values: list[bytes | None]
+
+
 ClientEvent = (
     GreetingReceived
     | AuthSwitchReceived
@@ -59,6 +66,7 @@ ClientEvent = (
     | OkReceived
     | ErrorReceived
     | ResultReceived
+    | RowReceived
     | EventReceived
     | StreamEnded
 )

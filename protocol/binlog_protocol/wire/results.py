@@ -411,12 +411,18 @@ def _value_bytes(value: Value) -> bytes:
     return lenenc_bytes(utf8(str(value)))
 
 
-def parse_row(payload: bytes, column_count: int) -> list[str | None]:
-    """Raises `ProtocolError`. Bytes that are not UTF-8 survive as surrogate escapes."""
+def parse_row_bytes(payload: bytes, column_count: int) -> list[bytes | None]:
+    """The values as they were sent. Raises `ProtocolError`."""
     cursor = Cursor(payload, "row")
     values = [cursor.lenenc_bytes_or_null() for _ in range(column_count)]
     if cursor.remaining:
         raise ProtocolError(f"row: {cursor.remaining} bytes follow the last value")
+    return values
+
+
+def parse_row(payload: bytes, column_count: int) -> list[str | None]:
+    """Raises `ProtocolError`. Bytes that are not UTF-8 survive as surrogate escapes."""
+    values = parse_row_bytes(payload, column_count)
     return [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 

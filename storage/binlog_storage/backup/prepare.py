@@ -31,8 +31,8 @@ from binlog_storage.engine.backup import (
     PREPARED,
     PREPARING,
     WHOLE,
+    BackupPlace,
     Manifest,
-    Since,
     read_manifest,
     write_manifest,
 )
@@ -41,6 +41,7 @@ from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name, file_number, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import PUBLICATION_NAME
+from binlog_storage.tables.snapshot import TABLES_NAME
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -139,11 +140,15 @@ def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Ma
     if since is None:
         raise BackupRefused("the incremental backup is a full one: prepare it by itself")
     if later.stage != WHOLE:
-        raise BackupRefused("the incremental backup was changed since it was made: it cannot be used")
+        raise BackupRefused(
+            "the incremental backup was changed since it was made: it cannot be used"
+        )
     name = hashlib.sha256(later.build()).hexdigest()
     if base.stage == APPLYING:
         if base.notes != (name,):
-            raise BackupRefused(f"{where}: another incremental backup was being put onto it. Give that one again")
+            raise BackupRefused(
+                f"{where}: another incremental backup was being put onto it. Give that one again"
+            )
     else:
         if base.stage == WHOLE:
             _require_files(disk, where, base)
@@ -151,13 +156,15 @@ def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Ma
         write_manifest(disk, dataclasses.replace(base, stage=APPLYING, notes=(name,)))
     _require_files(source, "the incremental backup", later)
     _put(disk, source, later, since)
-    sizes = {n: disk.size(n) for n in disk.names() if n in later.sizes or file_number(n) is not None}
+    sizes = {
+        n: disk.size(n) for n in disk.names() if n in later.sizes or file_number(n) is not None
+    }
     both = dataclasses.replace(later, since=None, sizes=sizes)
     write_manifest(disk, both)
     return both
 
 
-def _require_follows(disk: ReadableDisk, base: Manifest, since: Since) -> None:
+def _require_follows(disk: ReadableDisk, base: Manifest, since: BackupPlace) -> None:
     """Raises `BackupRefused` unless the later one goes on in the binlog of the earlier one, without a gap."""
     end = base.end
     gap = end is None or (since.file_no, since.offset) > (end.file_no, end.offset)
@@ -165,7 +172,11 @@ def _require_follows(disk: ReadableDisk, base: Manifest, since: Since) -> None:
         raise BackupRefused(
             "the incremental backup does not go on from this one: it is of another store, or there is a gap between "
             f"them (it begins in {file_name(since.file_no)} at {since.offset}"
-            + ("" if end is None else f", this one ends in {file_name(end.file_no)} at {end.offset}")
+            + (
+                ""
+                if end is None
+                else f", this one ends in {file_name(end.file_no)} at {end.offset}"
+            )
             + ")"
         )
     name = file_name(since.file_no)
@@ -177,7 +188,7 @@ def _require_follows(disk: ReadableDisk, base: Manifest, since: Since) -> None:
         raise BackupRefused(f"{name} is that of another binlog than the incremental backup's")
 
 
-def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: Since) -> None:
+def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: BackupPlace) -> None:
     names = set(disk.names())
     for name in later.sizes:
         with contextlib.closing(source.open(name)) as there:
@@ -190,11 +201,14 @@ def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: Since) -> Non
             with replaced(disk, name) as file:
                 _copy(there, file, 0)
     gone = [n for n in file_numbers(names) if n < later.first_file]
-    gone += [n for n in file_numbers(names) if n > since.file_no and file_name(n) not in later.sizes]
+    gone += [
+        n for n in file_numbers(names) if n > since.file_no and file_name(n) not in later.sizes
+    ]
     for number in gone:
         disk.unlink(file_name(number))
-    if PUBLICATION_NAME in names:
-        disk.unlink(PUBLICATION_NAME)
+    # Of the earlier one, which may be prepared: they go with its log.
+    for name in sorted({TABLES_NAME, PUBLICATION_NAME} & names - later.sizes.keys()):
+        disk.unlink(name)
     disk.fsync_dir()
 
 

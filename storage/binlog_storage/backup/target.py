@@ -43,11 +43,13 @@ class BackupTarget:
             self._sizes[piece.name] = piece.size
         self._file.pwrite(piece.data, piece.offset)
 
-    def finish(self, manifest: Manifest) -> None:
-        """All is there: durable when it returns. Raises `DiskError`."""
+    def finish(self, manifest: Manifest) -> Manifest:
+        """All is there: durable when it returns. Returns the manifest with all sizes. Raises `DiskError`."""
         self._end_file()
         self._disk.fsync_dir()
-        write_manifest(self._disk, dataclasses.replace(manifest, sizes=self._sizes))
+        whole = dataclasses.replace(manifest, sizes=self._sizes)
+        write_manifest(self._disk, whole)
+        return whole
 
     def _end_file(self) -> None:
         if self._file is not None:
@@ -61,4 +63,3 @@ class BackupTarget:
         if self._file is not None:
             self._file.close()
             self._file = None
-

@@ -35,7 +35,7 @@ from binlog_storage.binlog.table_snapshots import TableSnapshots
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.disk.state import FIRST_FILE_KEY, REDO_KEY, STATE_NAME, StateStore, facts_file
 from binlog_storage.engine import StartPoint
-from binlog_storage.engine.backup import WHOLE, Manifest, Piece, Since, Wanted
+from binlog_storage.engine.backup import WHOLE, BackupPlace, BackupRequest, Manifest, Piece
 from binlog_storage.engine.references import Pin, References
 from binlog_storage.errors import BackupRefused, CorruptBinlog, FileMissing, NoRoom, PositionPurged
 from binlog_storage.ibb.chunk import Position
@@ -144,7 +144,7 @@ class IbbBackup:
         find_start: as of `EngineReader`.
     """
 
-    _wanted: Wanted
+    _wanted: BackupRequest
     _disk: Disk
     _lock: threading.Lock
     _pages: PageStore
@@ -164,7 +164,7 @@ class IbbBackup:
         self._stable = Position(0, 0)  # pages in front of it are in the files for good
         self._tail: FullPages
         self._files: Sequence[int] = ()
-        self._since: Since | None = None
+        self._since: BackupPlace | None = None
         self._manifest: Manifest
         self._notes: list[str] = []
         self._first = 0
@@ -197,7 +197,7 @@ class IbbBackup:
             changed[FIRST_FILE_KEY] = None
         self._stable = checkpoint.end or Position(0, 0)
         self._log.fix(lsn, checkpoint, changed)
-        end: Since | None = None
+        end: BackupPlace | None = None
         if not self._wanted.skip_binlog:
             there = self._pages.files.numbers() if checkpoint.end is not None else []
             begin = 0 if self._since is None else self._since.file_no
@@ -220,14 +220,14 @@ class IbbBackup:
         )
         return self._manifest
 
-    def _anchor(self, file_no: int, offset: int) -> Since:
+    def _anchor(self, file_no: int, offset: int) -> BackupPlace:
         """A place of the binlog as it is now. Raises `PositionPurged`."""
         header = self._pages.header(file_no)
         if header is None:
             raise PositionPurged(f"{file_name(file_no)} has gone")
-        return Since(self._durability.redo.uuid.hex(), file_no, offset, header.start_lsn)
+        return BackupPlace(self._durability.redo.uuid.hex(), file_no, offset, header.start_lsn)
 
-    def _begins_at(self) -> Since | None:
+    def _begins_at(self) -> BackupPlace | None:
         """The place from which on an incremental backup has the binlog. Raises `BackupRefused`, `PositionPurged`."""
         since = self._wanted.since
         if self._wanted.since_gtid is not None:
@@ -294,7 +294,9 @@ class IbbBackup:
             if place < self._stable.page_start and not is_sound(page):
                 if self._references.age != self._age:
                     self._require_age()
-                raise CorruptBinlog(*place, "the page has another checksum: nothing is backed up", page)
+                raise CorruptBinlog(
+                    *place, "the page has another checksum: nothing is backed up", page
+                )
 
     def _gone(self, file_no: int) -> None:
         """A file is not there. Raises `PositionPurged` unless it was to be expected."""

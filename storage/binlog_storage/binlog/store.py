@@ -64,7 +64,7 @@ from binlog_storage.engine import (
     Stalled,
     StartPoint,
 )
-from binlog_storage.engine.backup import Wanted
+from binlog_storage.engine.backup import BackupRequest
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
@@ -599,7 +599,7 @@ class IbbEngine:
             self._options = self._writer.options = self.keeper.options = options
         self.keeper.caretaker.poke()
 
-    def backup(self, wanted: Wanted) -> IbbBackup:
+    def backup(self, wanted: BackupRequest) -> IbbBackup:
         """See `BackupEngine`. Raises `BackupRefused` for a store that this cannot copy as a whole."""
         if self.row_keeper is not None and self.row_keeper.exists:
             raise BackupRefused(

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class BackupPlace:
     """The place from which on an incremental backup has the binlog: byte 0 of its first file is this one.
 
     history: the uuid of the redo log of the store. start_lsn: of the header of that file: another binlog has another.
@@ -59,7 +59,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackupRequest:
     """What a backup is to have.
 
     no_lock: nothing waits for it; files may go meanwhile.
@@ -69,7 +69,7 @@ class Wanted:
 
     no_lock: bool = False
     skip_binlog: bool = False
-    since: Since | None = None
+    since: BackupPlace | None = None
     since_gtid: SlavePosition | None = None
 
 
@@ -89,9 +89,9 @@ class Manifest:
     log_uuid: str
     state: str
     lsn: int
-    end: Since | None
+    end: BackupPlace | None
     first_file: int = 0
-    since: Since | None = None
+    since: BackupPlace | None = None
     skip_binlog: bool = False
     stage: str = COPYING
     sizes: dict[str, int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Manifest:
             if values.pop("format") != _FORMAT:
                 raise NotAStore(f"{BACKUP_NAME} is of another version")
             for name in ("end", "since"):
-                values[name] = None if values[name] is None else Since(**values[name])
+                values[name] = None if values[name] is None else BackupPlace(**values[name])
             values["notes"] = tuple(values["notes"])
             return cls(**values)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -145,7 +145,7 @@ class Backup(Protocol):
 class BackupEngine(Protocol):
     """An engine of which backups can be made while it is open."""
 
-    def backup(self, wanted: Wanted) -> Backup:
+    def backup(self, wanted: BackupRequest) -> Backup:
         """A backup that has not begun. Several may be made at a time."""
 
 

@@ -181,7 +181,7 @@ def _write_trx(writer: _Writer, trx: OpenTrx) -> None:
 
 
 def with_uuid(head: bytes, uuid: bytes) -> bytes:
-    """The first bytes of a snapshot as of another redo log; the log is the same up to its uuid. Raises `CorruptTables`."""
+    """The first bytes of a snapshot, for a copy of its redo log with another uuid. Raises `CorruptTables`."""
     _require_head(head)
     magic, _, lsn, epoch, number = _HEADER.unpack_from(head)
     fields = _HEADER.pack(magic, uuid, lsn, epoch, number)

@@ -165,6 +165,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
     ),
     "Files": (
         Example("PURGE BINARY LOGS TO 'binlog-000000.ibb'"),
+        Example("BACKUP SERVER"),
         Example("FLUSH BINARY LOGS"),
         Example("FLUSH STATUS"),
         Example("FLUSH SSL"),

@@ -10,11 +10,13 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import StateStore
-from binlog_storage.engine.backup import Manifest, Wanted
+from binlog_storage.engine.backup import BackupRequest, Manifest
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import look
 from tests.storage.crash.model import Found
+
+ALL = BackupRequest()
 
 
 def open_store(disk: Disk, options: StoreOptions) -> IbbEngine:
@@ -24,7 +26,7 @@ def open_store(disk: Disk, options: StoreOptions) -> IbbEngine:
 def copy(
     engine: IbbEngine,
     target: Disk,
-    wanted: Wanted = Wanted(),
+    wanted: BackupRequest = ALL,
     between: Callable[[], object] = lambda: None,
 ) -> Manifest:
     """A backup as a whole. `between` is called behind the point, and behind each piece."""

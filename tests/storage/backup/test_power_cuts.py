@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from binlog_storage.binlog import backup as backup_module
-from binlog_storage.engine.backup import BACKUP_NAME, COPYING, Manifest, Wanted, read_manifest
+from binlog_storage.engine.backup import (
+    BACKUP_NAME,
+    COPYING,
+    BackupRequest,
+    Manifest,
+    read_manifest,
+)
 from binlog_storage.errors import BackupRefused
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -33,7 +39,9 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Player:
     monkeypatch.setattr(backup_module, "PIECE_BYTES", 4 * PAGE_SIZE)
     engine = open_store(MemoryDisk(), OPTIONS)
     player = Player(engine, Model())
-    script = steps("3x append 120000; flush; purge; prepare 20000; append sync 50000; begin bulk; spill 150000; step")
+    script = steps(
+        "3x append 120000; flush; purge; prepare 20000; append sync 50000; begin bulk; spill 150000; step"
+    )
     for step in [*script, *BULK_SCRIPTS["bulk by turns"][:9]]:
         player.play(step)
     engine.sync()
@@ -99,12 +107,10 @@ def test_during_prepare(states: int, source: Player, rng: random.Random) -> None
 
 
 @pytest.mark.parametrize("states", [STATES, pytest.param(STATES_SLOW, marks=pytest.mark.slow)])
-def test_during_prepare_without_the_binlog(
-    states: int, source: Player, rng: random.Random
-) -> None:
+def test_during_prepare_without_the_binlog(states: int, source: Player, rng: random.Random) -> None:
     state = source.engine.binlog_state()
     copied = MemoryDisk()
-    copy(source.engine, copied, Wanted(skip_binlog=True))
+    copy(source.engine, copied, BackupRequest(skip_binlog=True))
     disk = RecordingDisk(MemoryDisk(copied.contents()))
     make_ready(disk, OPTIONS, skip_binlog=True)
 
@@ -129,7 +135,7 @@ def test_during_prepare_of_an_incremental_one(
     for step in steps("append sync 60000; commit open; append sync 90000; flush; append sync 3000"):
         source.play(step)
     truth = look(source.engine)
-    copy(source.engine, later, Wanted(since=manifest.end))
+    copy(source.engine, later, BackupRequest(since=manifest.end))
     disk = RecordingDisk(MemoryDisk(base.contents()))
     make_ready(disk, OPTIONS, incremental=later)
 

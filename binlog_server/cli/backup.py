@@ -1,0 +1,419 @@
+"""`binlog-server backup`: a backup of a running server, over a connection. `binlog-server prepare`: a store of it.
+
+BACKUP SERVER gives the bytes of files as rows (`binlog_server/sql/backup_sql.py`); here they become a directory, or a
+tar on standard output, whose first and last file is the manifest: one that was cut off says that it is not whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import sys
+import tarfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol
+
+from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.backup.target import BackupTarget
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.local_path import local_path, path_argument
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import (
+    BACKUP_NAME,
+    COPYING,
+    WHOLE,
+    Manifest,
+    Piece,
+    read_manifest,
+)
+from binlog_storage.errors import BackupRefused
+
+from binlog_server.cli.progress_line import ProgressLine
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.settings import config as configuration
+from binlog_server.settings.config import ConfigError
+from binlog_server.store.store_directory import prepare_backup
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import Password, PasswordUnavailable
+
+_EPILOG: Final = """
+The server goes on: commits, replicas and the upstream wait for nothing. PURGE BINARY LOGS, FLUSH BINARY LOGS and RESET
+MASTER wait until the backup is made. The account needs SUPER. A backup becomes a store by `binlog-server prepare DIR`.
+
+examples:
+  binlog-server backup --server mariadb://admin@db1:3306 --password-file pw --target /srv/backup --prepare
+  binlog-server backup --server mariadb://admin@db1 --password-file pw --target - | zstd > backup.tar.zst
+  binlog-server backup ... --target /srv/monday --incremental-basedir /srv/sunday
+  binlog-server prepare /srv/sunday --incremental-dir /srv/monday
+"""
+_TIMEOUT_S: Final = (
+    600.0  # for a snapshot of large tables, and FLUSH or RESET MASTER in front of it
+)
+_CHUNK_BYTES: Final = 10 << 20  # of --throttle, as mariadb-backup's
+_JSON_EVERY_S: Final = 1.0
+_TAR_BLOCK: Final = 512
+_ZEROS: Final = bytes(1 << 20)
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "backup",
+        help="make a backup of a running server",
+        description="Make a backup of a running server: binlog, tables, accounts, upstreams, leases.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--server", required=True, metavar="mariadb://USER:PASSWORD@HOST:PORT", help="whose backup"
+    )
+    parser.add_argument(
+        "--password-file", type=path_argument, metavar="FILE", help="its first line is the password"
+    )
+    parser.add_argument("--ssl-ca", default="", metavar="FILE", help="authorities of the server")
+    parser.add_argument(
+        "--skip-ssl-verify-server-cert", action="store_true", help="any certificate will do"
+    )
+    parser.add_argument(
+        "--target",
+        required=True,
+        metavar="DIR|-",
+        help="an empty directory; -: a tar on standard output",
+    )
+    parser.add_argument(
+        "--no-lock", action="store_true", help="PURGE, FLUSH and RESET MASTER do not wait for it"
+    )
+    parser.add_argument("--skip-binlog", action="store_true", help="tables and accounts alone")
+    since = parser.add_mutually_exclusive_group()
+    since.add_argument(
+        "--incremental-basedir",
+        type=path_argument,
+        metavar="DIR",
+        help="an earlier backup: only what came since, to be put onto it",
+    )
+    since.add_argument(
+        "--incremental-since-gtid",
+        metavar="GTIDS",
+        help="binlog files from this position on: to be put onto a backup that has it",
+    )
+    parser.add_argument(
+        "--throttle",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="chunks of 10 MB per second, at most",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="progress as lines of JSON on standard error"
+    )
+    parser.add_argument("--prepare", action="store_true", help="prepare it at once")
+    _add_config(parser)
+    parser.set_defaults(run=run)
+    _add_prepare(commands)
+
+
+def _add_prepare(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "prepare",
+        help="make a store of a backup",
+        description="Make a store of a backup: the redo log is applied, and what lies behind its point is cut off.",
+    )
+    parser.add_argument("directory", type=path_argument, metavar="DIR")
+    parser.add_argument(
+        "--incremental-dir", type=path_argument, metavar="DIR", help="put this later one onto it"
+    )
+    parser.add_argument(
+        "--skip-binlog",
+        action="store_true",
+        help="as it was given to backup: the binlog begins there",
+    )
+    _add_config(parser)
+    parser.set_defaults(run=run_prepare)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=path_argument,
+        metavar="FILE.toml",
+        help="of the server that opens it: sizes",
+    )
+
+
+def run_prepare(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
+    manifest = _prepare(
+        arguments.directory, arguments, arguments.skip_binlog, arguments.incremental_dir
+    )
+    print(f"{arguments.directory} is a store at GTID position '{_position(manifest)}'")
+    return 0
+
+
+def _prepare(
+    directory: Path, arguments: argparse.Namespace, skip_binlog: bool, incremental: Path | None
+) -> Manifest:
+    config = configuration.load(arguments.config, {"binlog_directory": str(directory)})
+    line = ProgressLine()
+    try:
+        return prepare_backup(
+            config,
+            skip_binlog=skip_binlog,
+            incremental=incremental,
+            progress=lambda what: line.show(lambda: what),
+        )
+    finally:
+        line.end()
+
+
+def _position(manifest: Manifest) -> str:
+    return str(BinlogState.parse(manifest.state).position())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`, `OSError`."""
+    to_tar = arguments.target == "-"
+    if to_tar and arguments.prepare:
+        raise ConfigError("--prepare needs a directory: a tar is prepared where it is unpacked")
+    if arguments.throttle < 0:
+        raise ConfigError("--throttle: not below 0")
+    statement, info = _statement(arguments), _server(arguments)
+    progress = _Progress(as_json=arguments.json)
+    copied = asyncio.run(_copied(arguments, info, statement, progress))
+    for note in copied.notes:
+        print(f"binlog-server: {note}", file=sys.stderr)
+    said = (
+        f"{len(copied.sizes)} files, {progress.done / (1 << 20):.1f} MiB, in {progress.seconds:.1f} s; GTID position "
+        f"'{_position(copied)}'"
+    )
+    print(said, file=sys.stderr if to_tar else sys.stdout)
+    if arguments.prepare:
+        directory = local_path(arguments.target)
+        _prepare(directory, arguments, arguments.skip_binlog, None)
+        print(f"{directory} is a store")
+    return 0
+
+
+def _statement(arguments: argparse.Namespace) -> str:
+    words = ["BACKUP SERVER"]
+    words += ["NO_LOCK"] * arguments.no_lock + ["SKIP_BINLOG"] * arguments.skip_binlog
+    if arguments.skip_binlog and (
+        arguments.incremental_basedir or arguments.incremental_since_gtid
+    ):
+        raise ConfigError("--skip-binlog leaves nothing that could be incremental")
+    if arguments.incremental_since_gtid is not None:
+        words.append(f"SINCE GTID {_quoted(arguments.incremental_since_gtid)}")
+    if arguments.incremental_basedir is not None:
+        base = read_manifest(ReadOnlyDisk(arguments.incremental_basedir))
+        if base is None or base.stage == COPYING or base.end is None:
+            raise BackupRefused(
+                f"{arguments.incremental_basedir} is no backup that another one can go on from: it is not whole, was "
+                "made with --skip-binlog, or a server has opened it. Give a whole one, prepared or not"
+            )
+        words.append(f"SINCE {_quoted(json.dumps(dataclasses.asdict(base.end)))}")
+    return " ".join(words)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _server(arguments: argparse.Namespace) -> MasterInfo:
+    try:
+        info = MasterInfo.from_url(arguments.server)
+    except ValueError as error:
+        raise ConfigError(f"--server: {error}") from None
+    password = info.password
+    if arguments.password_file is not None:
+        password = Password(file=str(arguments.password_file))
+    return dataclasses.replace(
+        info,
+        password=password,
+        ssl_ca=arguments.ssl_ca,
+        ssl_verify_server_cert=not arguments.skip_ssl_verify_server_cert,
+    )
+
+
+class _Target(Protocol):
+    def begin(self, manifest: Manifest) -> None: ...
+    def take(self, piece: Piece) -> None: ...
+    def finish(self, manifest: Manifest) -> Manifest: ...
+    def close(self) -> None: ...
+
+
+async def _copied(
+    arguments: argparse.Namespace, info: MasterInfo, statement: str, progress: _Progress
+) -> Manifest:
+    """Make the copy. Returns the manifest of what is whole now. Raises `BackupRefused`, `ConnectionError`."""
+    target: _Target
+    if arguments.target == "-":
+        target = _Tar(sys.stdout.buffer)
+    else:
+        path = local_path(arguments.target)
+        target = BackupTarget(OsDisk(path), str(path))
+    try:
+        link = await ClientLink.connect(
+            info.host, info.port, info.user, info.password.read(), _TIMEOUT_S, info.tls
+        )
+        try:
+            await link.log_in()
+            return await _take(link.rows(statement), target, progress, arguments.throttle)
+        finally:
+            link.close()
+    except (RemoteError, ProtocolError, PasswordUnavailable) as error:
+        raise BackupRefused(f"{info.address}: {error}") from None
+    except TimeoutError:
+        raise BackupRefused(f"{info.address} does not answer") from None
+    finally:
+        progress.end()
+        target.close()
+
+
+async def _take(
+    rows: AsyncIterator[list[bytes | None]], target: _Target, progress: _Progress, chunks: float
+) -> Manifest:
+    began = time.monotonic()
+    whole: Manifest | None = None
+    async for row in rows:
+        piece = _piece(row)
+        if piece.name == BACKUP_NAME:
+            manifest = Manifest.parse(piece.data)
+            if manifest.stage == WHOLE:
+                whole = manifest
+            else:
+                progress.total = manifest.bytes_total
+                target.begin(manifest)
+            continue
+        target.take(piece)
+        progress.took(piece)
+        if chunks:
+            due = progress.done / (chunks * _CHUNK_BYTES) - (time.monotonic() - began)
+            if due > 0:
+                await asyncio.sleep(due)
+    progress.ended()
+    if whole is None:
+        raise BackupRefused("the server has sent a part of it only: make another one")
+    return target.finish(whole)
+
+
+def _piece(row: list[bytes | None]) -> Piece:
+    """A row of BACKUP SERVER. Raises `ProtocolError`: its names become names of files."""
+    try:
+        name, size, offset, data = row
+        if name is None or size is None or offset is None or data is None:
+            raise ValueError("NULL")
+        text = name.decode("ascii")
+        if not text.startswith("binlog-") or Path(text).name != text:
+            raise ValueError(text)
+        return Piece(text, int(size), int(offset), data)
+    except ValueError as error:
+        raise ProtocolError(f"this is no row of BACKUP SERVER: {error}") from None
+
+
+class _Progress:
+    """Tells on standard error how far it is: a line that changes, or lines of JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._line = ProgressLine()
+        self._as_json = as_json
+        self._told_at = 0.0
+        self.total = 0
+        self._name = ""
+        self._size = self._at = self._before = 0
+
+    @property
+    def seconds(self) -> float:
+        return self._line.seconds
+
+    @property
+    def done(self) -> int:
+        """Bytes that are there, with the zeros between those that were sent."""
+        return self._before + self._at
+
+    def took(self, piece: Piece) -> None:
+        if piece.name != self._name:
+            self._before += self._size
+            self._name, self._size = piece.name, piece.size
+        self._at = piece.offset + len(piece.data)
+        if not self._as_json:
+            part = self.done / max(self.total, self.done, 1)
+            self._line.show(lambda: f"{part:4.0%} of {self.total >> 20} MiB, {piece.name}")
+        elif time.monotonic() - self._told_at >= _JSON_EVERY_S:
+            self._told_at = time.monotonic()
+            self._tell(piece.name)
+
+    def ended(self) -> None:
+        """The last file has come."""
+        self._at = self._size
+
+    def _tell(self, name: str) -> None:
+        told = {"bytes": self.done, "total": self.total, "seconds": round(self.seconds, 1)}
+        print(json.dumps({**told, "file": name}), file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """All has come, or no more does."""
+        self._line.end()
+        if self._as_json:
+            self._tell("")
+
+
+class _Tar:
+    """A tar, as it is written. The manifest is its first file, and its last one, which takes the place of the first."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._name = ""
+        self._size = self._at = 0
+        self._sizes: dict[str, int] = {}
+
+    def begin(self, manifest: Manifest) -> None:
+        self._put(BACKUP_NAME, manifest.at(COPYING).build())
+
+    def take(self, piece: Piece) -> None:
+        if piece.name != self._name:
+            self._end_file()
+            self._head(piece.name, piece.size)
+            self._sizes[piece.name] = piece.size
+        self._zeros(piece.offset - self._at)
+        self._write(piece.data)
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        self._end_file()
+        whole = dataclasses.replace(manifest, sizes=self._sizes)
+        self._put(BACKUP_NAME, whole.build())
+        self._out.write(bytes(2 * _TAR_BLOCK))
+        self._out.flush()
+        return whole
+
+    def close(self) -> None:
+        """Nothing: standard output is not ours."""
+
+    def _put(self, name: str, data: bytes) -> None:
+        self._head(name, len(data))
+        self._write(data)
+        self._end_file()
+
+    def _head(self, name: str, size: int) -> None:
+        head = tarfile.TarInfo(name)
+        head.size, head.mode, head.mtime = size, 0o640, int(time.time())
+        self._out.write(head.tobuf(tarfile.GNU_FORMAT))
+        self._name, self._size, self._at = name, size, 0
+
+    def _write(self, data: bytes) -> None:
+        self._out.write(data)
+        self._at += len(data)
+
+    def _zeros(self, count: int) -> None:
+        while count > 0:
+            part = min(count, len(_ZEROS))
+            self._write(_ZEROS[:part])
+            count -= part
+
+    def _end_file(self) -> None:
+        if self._name:
+            self._zeros(self._size - self._at)
+            self._out.write(bytes(-self._size % _TAR_BLOCK))
+            self._name = ""

@@ -1,0 +1,188 @@
+"""binlog-server backup and prepare: of a server that runs, over a connection, to a directory or as a tar."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import COPYING, PREPARED, read_manifest
+
+from binlog_server.app.app import Server
+from binlog_server.app.in_process import running_server
+from tests.binlog_server.cli.command import Ran, run
+from tests.binlog_server.lab import ROOT
+from tests.storage.groups import read_all
+
+SIZES = {"max_binlog_size": 1 << 16, "innodb_log_file_size": 4 << 20}
+T = "shop.t"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """With rows, and some binlog files."""
+    with running_server(tmp_path / "store", users=ROOT, **SIZES) as running:
+        master = running.master
+        master.create_database("shop")
+        master.create_table(T, {"id": "INT PRIMARY KEY", "a": "VARCHAR(5000)"})
+        for number in range(40):
+            insert(running, number, f"{number}" * 2000)
+        yield running
+
+
+def insert(server: Server, number: int, text: str) -> None:
+    with server.master.transaction() as t:
+        t.insert(T, {"id": number, "a": text})
+
+
+def backup(server: Server, target: Path | str, *more: str | Path) -> Ran:
+    url = f"mariadb://root:pw@127.0.0.1:{server.port}"
+    return run("backup", "--server", url, "--target", target, *more)
+
+
+def stage(path: Path) -> str | None:
+    manifest = read_manifest(ReadOnlyDisk(path))
+    return None if manifest is None else manifest.stage
+
+
+def held(server: Server) -> tuple[BinlogState, int, list[bytes]]:
+    """The state, the rows of the table, and all groups."""
+    return *without_groups(server), read_all(server.engine)
+
+
+def without_groups(server: Server) -> tuple[BinlogState, int]:
+    engine = server.engine
+    engine.sync()
+    with server.master.transaction() as t:
+        rows = len(t.scan(T))
+    return engine.binlog_state(), rows
+
+
+def test_to_a_directory_and_on(server: Server, tmp_path: Path) -> None:
+    """Incremental ones onto it; then a server goes on from there, with the tables, as the one that was copied does."""
+    base, later = tmp_path / "base", tmp_path / "later"
+    ran = backup(server, base, "--prepare")
+    assert ran.code == 0, ran.err
+    assert ran.lines[-1] == f"{base} is a store"
+    assert stage(base) == PREPARED
+    insert(server, 1000, "later")
+    assert backup(server, later, "--incremental-basedir", base).code == 0
+    truth = held(server)
+    insert(server, 1001, "behind it")
+    ran = run("prepare", base, "--incremental-dir", later)
+    assert ran.lines == [f"{base} is a store at GTID position '{truth[0].position()}'"], ran.err
+    with running_server(base, users={}, **SIZES) as restored:
+        assert stage(base) is None
+        assert held(restored) == truth
+        assert restored.server_uuid == server.server_uuid
+        insert(restored, 1001, "another")
+        assert held(restored)[1] == truth[1] + 1
+    ran = run("prepare", base)
+    assert ran.code == 1
+    assert "is no backup" in ran.err
+    assert (
+        "a server has opened it"
+        in backup(server, tmp_path / "x", "--incremental-basedir", base).err
+    )
+
+
+def test_as_a_tar(server: Server, tmp_path: Path) -> None:
+    """One that was cut off says that it is not whole, wherever that was."""
+    truth = held(server)
+    ran = backup(server, "-")
+    assert ran.code == 0, ran.err
+    with tarfile.open(fileobj=io.BytesIO(ran.out)) as tar:
+        tar.extractall(tmp_path / "all", filter="data")
+    assert run("prepare", tmp_path / "all").code == 0
+    with running_server(tmp_path / "all", users={}, **SIZES) as restored:
+        assert held(restored) == truth
+    cut = io.BytesIO(ran.out[: len(ran.out) * 2 // 3])
+    with tarfile.open(fileobj=cut) as tar, pytest.raises(tarfile.ReadError, match="end of data"):
+        tar.extractall(tmp_path / "cut", filter="data")
+    assert stage(tmp_path / "cut") == COPYING
+    ran = run("prepare", tmp_path / "cut")
+    assert (ran.code, "is not whole: its copy was interrupted" in ran.err) == (1, True)
+    ran = run("user", "list", "--directory", tmp_path / "cut")
+    assert (ran.code, "make another one" in ran.err) == (1, True)
+
+
+def test_without_the_binlog(server: Server, tmp_path: Path) -> None:
+    """The binlog begins at the GTID position of the backup; the rows are there."""
+    state, rows = without_groups(server)
+    assert backup(server, tmp_path / "b", "--skip-binlog").code == 0
+    assert "with --skip-binlog: give prepare the same" in run("prepare", tmp_path / "b").err
+    assert run("prepare", tmp_path / "b", "--skip-binlog").code == 0
+    with running_server(tmp_path / "b", users={}, **SIZES) as restored:
+        assert without_groups(restored) == (state, rows)
+        insert(restored, 1001, "goes on")
+        assert (
+            next(iter(restored.engine.binlog_state().position())).seq_no
+            == next(iter(state.position())).seq_no + 1
+        )
+
+
+def test_an_account_without_the_right_gets_nothing(server: Server, tmp_path: Path) -> None:
+    url = f"mariadb://root:wrong@127.0.0.1:{server.port}"
+    ran = run("backup", "--server", url, "--target", tmp_path / "b")
+    assert (ran.code, "Access denied" in ran.err) == (1, True)
+    assert not list((tmp_path / "b").iterdir())
+
+
+def test_progress_as_json(server: Server, tmp_path: Path) -> None:
+    ran = backup(server, tmp_path / "b", "--json", "--throttle", "1000")
+    told = [json.loads(line) for line in ran.err.splitlines()]
+    assert told[-1]["bytes"] == told[-1]["total"] > 100_000
+
+
+@pytest.mark.parametrize(
+    "said", ["FLUSH BINARY LOGS", "RESET MASTER", "PURGE BINARY LOGS TO 'binlog-000001.ibb'"]
+)
+def test_what_waits_for_it(server: Server, said: str) -> None:
+    """PURGE, FLUSH and RESET MASTER wait, and commits do not; KILL, or a client that leaves, ends the wait."""
+    backups = server.backups
+    waiting = threading.Event()
+
+    def given_up() -> bool:
+        waiting.set()
+        return False
+
+    done = threading.Event()
+
+    def change() -> None:
+        with backups.changing(given_up):
+            done.set()
+
+    with backups.running():
+        thread = threading.Thread(target=change)
+        thread.start()
+        assert waiting.wait(30)
+        assert not done.is_set()
+        insert(server, 5000, said)
+    assert done.wait(30)
+    thread.join()
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "tar and prepare": (("--target", "-", "--prepare"), "--prepare needs a directory"),
+    "incremental without binlog": (
+        ("--target", "x", "--skip-binlog", "--incremental-since-gtid", "0-1-1"),
+        "nothing that could be incremental",
+    ),
+    "throttle": (("--target", "x", "--throttle", "-1"), "--throttle: not below 0"),
+    "url": (("--target", "x", "--server", "db1"), "--server: write it as mariadb://"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_usage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    more, message = WRONG[name]
+    ran = run("backup", "--server", "mariadb://a:b@127.0.0.1:1", *more)
+    assert (ran.code, message in ran.err) == (2, True)
+    assert not list(tmp_path.iterdir())
