@@ -282,13 +282,19 @@ class Publisher:
         *,
         seq_no: int = 0,
         timestamp: int | None = None,
+        is_transactional: bool = True,
+        append: Callable[[Xid, bytes, Gtid], object] | None = None,
     ) -> Gtid:
-        """Commit what is prepared by that name; as `commit`. Raises `XaStateError`, too."""
+        """Commit what is prepared by that name; as `commit`. Raises `XaStateError`, too.
+
+        `append`: in the place of the engine's `commit_prepared`.
+        """
         gtid = self._next_of(domain, origin, seq_no)
         now = self.now() if timestamp is None else timestamp
         domain.commit_ids.next(None, 0)
         self.announce()
-        self._engine.commit_prepared(xid, origin.begin(gtid, now), gtid)
+        begin = origin.begin if is_transactional else origin.begin_untransactional
+        (append or self._engine.commit_prepared)(xid, begin(gtid, now), gtid)
         self._committed(domain, gtid)
         return gtid
 

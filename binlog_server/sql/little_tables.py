@@ -400,7 +400,7 @@ SQLITE_ENGINE: Final = (
     "YES",
     "Rows in a SQLite file, which commits with the binlog by two phases",
     "YES",
-    "NO",
+    "YES",
     "YES",
 )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -119,7 +119,7 @@ from binlog_server.sql_commit.held_statements import (
 from binlog_server.sql_commit.logged_text import Reading as LoggedReading
 from binlog_server.sql_commit.logged_text import Template, logged_text
 from binlog_server.sql_commit.text_form import ROW, text_form, whole_microseconds
-from binlog_server.sql_commit.xa import SessionXa, XaBranches, XaState
+from binlog_server.sql_commit.xa import Branch, SessionXa, XaBranches, XaState
 from binlog_server.sql_commit.xid import xid_of
 from binlog_server.tables.changes import Outcome
 from binlog_server.tables.held import HeldTable, HeldTables, RowPair
@@ -1053,8 +1053,6 @@ class SessionTransaction:
 
         What it has done stays when it fails, and is logged then, too.
         """
-        if self._xa.branch is not None:
-            raise NotSupportedYet("a table without transactions in an XA transaction")
         total, rows = Outcome(), None
         failure: ServerError | None = None
         around, begun = self._open, self._begun
@@ -1083,9 +1081,10 @@ class SessionTransaction:
         if failure is not None:
             if not direct.changes:
                 raise failure
-            self._sql.warn(IncompleteRollback())
-            # What it did stays: the error says so, and is told no earlier than that is true.
-            self._answer_when_committed(Answer(), go_on=partial(self._client.refused, failure))
+            # What it did stays, and the error is told no earlier than that is true.
+            is_alone = not begun and self._autocommit
+            refused = partial(self._refused_half_way, failure, warns=is_alone)
+            self._answer_when_committed(Answer(), go_on=refused)
             return
         if total.generated:
             self._sql.variables.update(dict.fromkeys(_INSERT_IDS, str(total.generated)))
@@ -1096,6 +1095,11 @@ class SessionTransaction:
             self._answer_when_committed(answer)
         else:
             self._answer(answer)
+
+    def _refused_half_way(self, failure: ServerError, *, warns: bool) -> None:
+        self._client.refused(failure)
+        if warns:  # inside of a transaction its end does
+            self._sql.warn(IncompleteRollback())
 
     def _append_direct(self, direct: OpenTransaction) -> None:
         """Append what a statement did to a table without transactions. Raises as `_append`."""
@@ -1247,8 +1251,6 @@ class SessionTransaction:
             self._locks.require_write(target.table)
         if table is None:
             raise NoSuchTable(target.table.database, target.table.table)
-        if table.is_elsewhere and self._xa.branch is not None:
-            raise NotSupportedYet(f"XA with tables of ENGINE={table.definition.engine}")
         from binlog_server.queries.binding import changed_table
 
         if waits := question.functions & MAY_WAIT:
@@ -1633,6 +1635,7 @@ class SessionTransaction:
         """XA PREPARE: the transaction is in the binlog, and its rows stay locked. One that fails is rolled back."""
         opened, branch = self._open, self._xa.branch
         assert branch is not None
+        branch.has_direct = opened is not None and opened.has_direct
         if opened is None or not opened.changes:
             if opened is not None:
                 opened.roll_back(self._threads)
@@ -1646,17 +1649,40 @@ class SessionTransaction:
             yield from self._until_room()
             now = self._publisher.now() if settings.timestamp is None else settings.timestamp
             opened.events.write(settings.origin.prepared_end(now), is_limited=False)
-            opened.events.prepare(branch.xid)
+            rows = opened.rows
+            if rows is None or not rows.trx.is_elsewhere:
+                self._prepare_open(opened, branch)
+            else:
+                yield from _to_its_end(self._prepare_by_two_phases(opened, rows, branch))
         except BaseException:
             self._xa.over()
             self._rollback()
             raise
-        branch.state, self._open = XaState.PREPARED, None
-        if opened.rows is not None:
-            opened.rows.ended()
         self._forget(ONCE_PER_GROUP)
         self._due, self._go_on = Answer(), None
         self._commits.on_record(self._done)
+
+    def _prepare_open(self, opened: OpenTransaction, branch: Branch, engines: int = 1) -> None:
+        opened.events.prepare(branch.xid, engines)
+        branch.state, self._open = XaState.PREPARED, None
+        if opened.rows is not None:
+            opened.rows.ended()
+
+    async def _prepare_by_two_phases(
+        self, opened: OpenTransaction, rows: RowSide, branch: Branch
+    ) -> None:
+        """As `_prepare_open`, of a transaction with rows that another engine keeps: prepared there, then here."""
+        tables, in_thread = self._tables, self._threads().in_row_thread
+        async with tables.line:
+            decision = await in_thread(
+                rows.alone(lambda: tables.begin_two_phase(rows.trx, is_xa=True))
+            )
+            try:
+                if self._open is opened:  # or it was rolled back: the client has gone
+                    self._prepare_open(opened, branch, engines=2)
+            finally:
+                if branch.state is not XaState.PREPARED:
+                    await in_thread(lambda: tables.finish_two_phase(decision))
 
     def _end_own(self, xid: Xid, *, commit: bool, one_phase: bool) -> Steps:
         """XA COMMIT, XA ROLLBACK of the session's own transaction."""
@@ -1672,11 +1698,14 @@ class SessionTransaction:
             if commit:
                 yield from self._commit()
                 return
+            self._warn_of_direct()
             undone = self._rollback()
             if undone is not None:
                 yield undone
                 undone.result()
         elif branch.is_empty:
+            if branch.has_direct and not commit:
+                self._sql.warn(IncompleteRollback())
             self._xa.over()
             self._ended()
         else:
@@ -1686,22 +1715,39 @@ class SessionTransaction:
 
     def _complete(self, xid: Xid, *, commit: bool) -> Steps:
         """Commit or roll back what is prepared in the binlog."""
-        settings = self._settings
+        settings, tables, branch = self._settings, self._tables, self._xa.branch
+        has_direct = branch is not None and branch.has_direct
+
+        def append(decide: Callable[[Xid, bytes, Gtid], object] | None = None) -> None:
+            self._publisher.require_open(settings.domain_id)
+            self._sql.last_gtid = self._publisher.commit_prepared(
+                xid,
+                settings.origin,
+                self._publisher.domain(settings.domain_id),
+                seq_no=settings.seq_no,
+                timestamp=settings.timestamp,
+                is_transactional=not has_direct,
+                append=decide,
+            )
+
+        async def append_by_two_phases() -> None:
+            async with tables.line:
+                decision = tables.completing_two_phase(xid)
+                if decision is None:
+                    raise XaStateError(f"the XID {xid} is not prepared")
+                append(partial(tables.decide_prepared, decision))
+                await self._threads().in_row_thread(lambda: tables.finish_two_phase(decision))
+
         if commit:
             self._publisher.require_open(settings.domain_id)
         yield from self._until_room()
         try:
-            if commit:
-                self._publisher.require_open(settings.domain_id)
-                self._sql.last_gtid = self._publisher.commit_prepared(
-                    xid,
-                    settings.origin,
-                    self._publisher.domain(settings.domain_id),
-                    seq_no=settings.seq_no,
-                    timestamp=settings.timestamp,
-                )
-            else:
+            if not commit:
                 yield from self._in_rows_thread(lambda: self._engine.rollback_prepared(xid))
+            elif tables.completing_two_phase(xid) is None:
+                append()
+            else:
+                yield from _to_its_end(append_by_two_phases())
         except XaStateError as error:  # another session has ended it meanwhile
             raise UnknownXid() from error
         except ServerError as error:
@@ -1713,6 +1759,8 @@ class SessionTransaction:
             self._appended()
             self._answer_when_committed(Answer())
             return
+        if has_direct:
+            self._sql.warn(IncompleteRollback())
         self._ended()
         self._due, self._go_on = Answer(), None
         self._commits.on_record(self._done)
@@ -1861,10 +1909,7 @@ class SessionTransaction:
         if rows is None or not rows.trx.is_elsewhere:
             self._append()
             return True
-        committing = asyncio.get_running_loop().create_task(self._append_by_two_phases(rows))
-        while not committing.done():  # it goes on when the client has gone
-            yield committing
-        committing.result()
+        yield from _to_its_end(self._append_by_two_phases(rows))
         return True
 
     async def _append_by_two_phases(self, rows: RowSide) -> None:
@@ -2045,6 +2090,14 @@ class OpenTransaction:
         while (last := next(reversed(self._savepoints))) != key:
             self._forget(last)
         return key
+
+
+def _to_its_end(work: Coroutine[Any, Any, None]) -> Steps:
+    """Wait for what goes on when the client has gone."""
+    task = asyncio.get_running_loop().create_task(work)
+    while not task.done():
+        yield task
+    task.result()
 
 
 def _no_such_savepoint(name: bytes) -> ServerError:

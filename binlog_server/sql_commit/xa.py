@@ -39,11 +39,14 @@ class XaState(Enum):
 
 @dataclass(eq=False, slots=True)
 class Branch:
-    """One of them, of a session. `is_empty`: it was prepared, and has changed nothing."""
+    """One of them, of a session. `is_empty`: it was prepared, and has changed nothing that can be rolled back.
+    `has_direct`: its statements have changed tables without transactions.
+    """
 
     xid: Xid
     state: XaState = XaState.ACTIVE
     is_empty: bool = False
+    has_direct: bool = False
     is_owned: bool = True
 
 

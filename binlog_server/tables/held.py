@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from binlog_storage.binlog.decision import Decision
     from binlog_storage.binlog.stored_tables import TableEngine
     from binlog_storage.binlog.transaction import GroupSink
-    from binlog_storage.engine import Position
+    from binlog_storage.engine import Position, Xid
     from binlog_storage.tables.store import (
         ReadView,
         TableStore,
@@ -328,10 +328,21 @@ class HeldTables:
         if not self._engine.make_row_keeper():
             raise NotSupportedYet(f"ENGINE={SQLITE} in this store")
 
-    def begin_two_phase(self, trx: TableTransaction) -> Decision:
+    def begin_two_phase(self, trx: TableTransaction, *, is_xa: bool = False) -> Decision:
         """See `TableEngine`."""
         assert self._engine is not None
-        return self._engine.begin_two_phase(trx)
+        return self._engine.begin_two_phase(trx, is_xa=is_xa)
+
+    def completing_two_phase(self, xid: Xid) -> Decision | None:
+        """See `TableEngine`."""
+        return None if self._engine is None else self._engine.completing_two_phase(xid)
+
+    def decide_prepared(
+        self, decision: Decision, xid: Xid, gtid_event: bytes, gtid: Gtid
+    ) -> Position:
+        """See `TableEngine`."""
+        assert self._engine is not None
+        return self._engine.decide_prepared(decision, xid, gtid_event, gtid)
 
     def finish_two_phase(self, decision: Decision) -> None:
         """See `TableEngine`."""

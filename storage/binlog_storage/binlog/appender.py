@@ -7,8 +7,9 @@ position, which is durable once the durable mark has reached it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -221,16 +222,22 @@ class Appender:
     # --- XA ---
 
     def commit_prepared(
-        self, xid: Xid, gtid_event: bytes, gtid: Gtid, step: TableStep | None = None
+        self,
+        xid: Xid,
+        gtid_event: bytes,
+        gtid: Gtid,
+        step: TableStep | None = None,
+        decision: Decision | None = None,
     ) -> Position:
-        """See `BinlogEngine`."""
+        """See `BinlogEngine`. `decision`: an engine with a log of its own has a part of it, see `decide`."""
         with self.lock:
             prepare = self._complete(xid, gtid)
-            # One mini-transaction: a crash leaves both records or neither.
-            lists = [] if prepare.oob is None else [prepare.oob]
-            self.writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
-            self._prepared.discard(xid)
-            return self.ended(step, committed=True)
+            # One mini-transaction: a crash leaves all records or none.
+            with contextlib.nullcontext() if decision is None else self._deciding(decision):
+                lists = [] if prepare.oob is None else [prepare.oob]
+                self.writer.write(RecordType.COMMIT, commit.encode(gtid_event, *lists), gtid)
+                self._prepared.discard(xid)
+                return self.ended(step, committed=True)
 
     def rollback_prepared(self, xid: Xid, step: TableStep | None = None) -> Position:
         """See `BinlogEngine`."""
@@ -252,23 +259,28 @@ class Appender:
         XA_COMPLETE and the commit record are one mini-transaction, with the end of the transaction of tables. The
         decision gets what holds its file, to be released when all engines have committed.
         """
-        xid = decision.xid
         with self.lock:
             self.admit(2 * PAGE_SIZE + COMMIT_BYTES)
             self.references.require_age(age)
             step = group.ending()
-            # Before the record: a state record in the middle of it must tell where to look for it.
-            hold = self.references.hold(Reason.PREPARED_XA, xid.sql(), self.writer.file_no)
-            try:
-                self.note_break(gtid, 2 * PAGE_SIZE)
-                complete = xa.encode_complete(XaComplete(xid, rolled_back=False))
-                self.writer.write(RecordType.XA_COMPLETE, complete)
-                end = group.write_commit(gtid_event, gtid, step)
-            except BaseException:
-                hold.release()
-                raise
-            decision.hold = hold
-            return end
+            self.note_break(gtid, 2 * PAGE_SIZE)
+            with self._deciding(decision):
+                return group.write_commit(gtid_event, gtid, step)
+
+    @contextlib.contextmanager
+    def _deciding(self, decision: Decision) -> Iterator[None]:
+        """Around the commit record, in one mini-transaction with it; under the lock."""
+        xid = decision.xid
+        # Before the record: a state record in the middle of it must tell where to look for it.
+        hold = self.references.hold(Reason.PREPARED_XA, xid.sql(), self.writer.file_no)
+        try:
+            complete = xa.encode_complete(XaComplete(xid, rolled_back=False))
+            self.writer.write(RecordType.XA_COMPLETE, complete)
+            yield
+        except BaseException:
+            hold.release()
+            raise
+        decision.hold = hold
 
     def _complete(self, xid: Xid, gtid: Gtid | None) -> XaPrepare:
         """Write the record that commits a prepared transaction, or without a GTID rolls it back. Under the lock."""

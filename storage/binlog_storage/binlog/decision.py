@@ -24,6 +24,15 @@ log = logging.getLogger(__name__)
 _PREFIX = b"binlog-server"
 
 
+def xa_name(uuid: bytes, trx: int) -> Xid:
+    """Under which an engine that keeps rows has a transaction that waits for XA COMMIT.
+
+    The client's own name may be used many times, that of one transaction once: its number is in the redo log with this
+    uuid before anything is decided about it.
+    """
+    return Xid(1, _PREFIX + uuid + trx.to_bytes(8, "little"))
+
+
 @dataclass(eq=False, slots=True)
 class Decision:
     """What is prepared in engines under this name. `hold`: the binlog has it; this holds its file until all know it."""
@@ -36,12 +45,13 @@ class Decision:
 class Deciding(ABC):
     """Of one store."""
 
-    def begin(self, taking_part: Sequence[Participant]) -> Decision:
+    def begin(self, taking_part: Sequence[Participant], xid: Xid | None = None) -> Decision:
         """Prepare in these engines what is to commit in the binlog next: the group's `decide`, then `finish`.
 
         One at a time: engines commit in the order of the binlog. Raises `StorageError`: it is prepared nowhere then.
+        `xid`: its name, of a transaction that the binlog prepares, too (`xa_name`).
         """
-        xid = Xid(1, _PREFIX + uuid.uuid4().bytes)
+        xid = xid or Xid(1, _PREFIX + uuid.uuid4().bytes)
         with self.prepared_in(taking_part, xid):
             return Decision(xid, taking_part)
 

@@ -29,7 +29,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.appender import Appender, ChangeAtOnce, OpenGroup
 from binlog_storage.binlog.backup import IbbBackup
 from binlog_storage.binlog.bounds import Bounds
-from binlog_storage.binlog.decision import Decision
+from binlog_storage.binlog.decision import Decision, xa_name
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.file_keeper import FileKeeper
 from binlog_storage.binlog.flusher import Flusher
@@ -218,6 +218,7 @@ class IbbEngine:
             self.tables,
             participants,
             self.row_keeper,
+            self._redo.uuid,
             self._revive,
         )
 
@@ -357,7 +358,12 @@ class IbbEngine:
             return self._prepared.xids()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        return self._two_phase.commit_prepared(xid, gtid_event, gtid)
+        decision = self.completing_two_phase(xid)
+        if decision is None:
+            return self._two_phase.commit_prepared(xid, gtid_event, gtid)
+        end = self.decide_prepared(decision, xid, gtid_event, gtid)
+        self.finish_two_phase(decision)
+        return end
 
     def rollback_prepared(self, xid: Xid) -> Position:
         trx = self.tables.prepared.get(xid)
@@ -407,13 +413,24 @@ class IbbEngine:
         self.row_keeper.create(self._redo.uuid)
         return True
 
-    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+    def begin_two_phase(self, tables: TableTransaction, *, is_xa: bool = False) -> Decision:
         """See `TableEngine`."""
         assert self.row_keeper is not None
         part = self.row_keeper.part(tables.changes_elsewhere())
-        decision = self._two_phase.begin((part,))
+        name = xa_name(self._redo.uuid, tables.id) if is_xa else None
+        decision = self._two_phase.begin((part,), name)
         tables.ready(prepared=True)
         return decision
+
+    def completing_two_phase(self, xid: Xid) -> Decision | None:
+        """See `TableEngine`."""
+        return self._two_phase.completing(xid)
+
+    def decide_prepared(
+        self, decision: Decision, xid: Xid, gtid_event: bytes, gtid: Gtid
+    ) -> Position:
+        """See `TableEngine`."""
+        return self._two_phase.decide_prepared(decision, xid, gtid_event, gtid)
 
     def finish_two_phase(self, decision: Decision) -> None:
         """See `TableEngine`."""

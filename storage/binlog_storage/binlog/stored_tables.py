@@ -13,17 +13,17 @@ from typing import Protocol
 
 from binlog_protocol.gtid import BinlogState, Gtid
 
-from binlog_storage.binlog.decision import Decision
+from binlog_storage.binlog.decision import Decision, xa_name
 from binlog_storage.binlog.options import UNDO_NEVER, UNDO_SYNCHRONOUS
 from binlog_storage.binlog.table_snapshots import SnapshotLog, TableSnapshots
 from binlog_storage.binlog.transaction import GroupSink
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk
-from binlog_storage.engine import Position, Stalled
+from binlog_storage.engine import Position, Stalled, Xid
 from binlog_storage.errors import DiskFull, WaitGivenUp
 from binlog_storage.tables.participants import RowKeeper
 from binlog_storage.tables.rebuild import Rebuild
-from binlog_storage.tables.rows import COMMITTED, ELSEWHERE, Version
+from binlog_storage.tables.rows import COMMITTED, Version
 from binlog_storage.tables.store import ReadView, TableLog, TableStore, TableTransaction
 from binlog_storage.tables.undo import Undoer
 
@@ -68,12 +68,22 @@ class TableEngine(Protocol):
     def make_row_keeper(self) -> bool:
         """Make sure that there can be tables whose rows another engine keeps. False: this store has no such engine."""
 
-    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+    def begin_two_phase(self, tables: TableTransaction, *, is_xa: bool = False) -> Decision:
         """The first step of the commit of a transaction with rows that another engine keeps: they are prepared there.
 
         `Transaction.decide` is the second one, `finish_two_phase` the last. One transaction at a time. Raises
-        `StorageError`: nothing is prepared then.
+        `StorageError`: nothing is prepared then. `is_xa`: it is to wait for XA COMMIT, `Transaction.prepare` is the
+        second step, and the last one is only done if that fails.
         """
+
+    def completing_two_phase(self, xid: Xid) -> Decision | None:
+        """The commit of a prepared transaction with such rows, by `decide_prepared` and then, if that has not failed,
+        `finish_two_phase`; None without such rows."""
+
+    def decide_prepared(
+        self, decision: Decision, xid: Xid, gtid_event: bytes, gtid: Gtid
+    ) -> Position:
+        """As `EngineWriter.commit_prepared`, of one that has a part elsewhere."""
 
     def finish_two_phase(self, decision: Decision) -> None:
         """Commit there what the binlog has, or roll it back; durable when it returns."""
@@ -154,7 +164,7 @@ class StoredTables:
                 "what is prepared in another engine must be ended first, and there is no room to log it"
             )
         tables = self.store.memory.tables
-        kept = {number for number in tables if number & ELSEWHERE}
+        kept = self.store.kept_elsewhere
         fits = keeper.require_fits(uuid, kept)
         unknown: set[int] = set()
         for number, key, row in keeper.rows():
@@ -162,6 +172,10 @@ class StoredTables:
                 tables[number].rows[key] = Version(row, COMMITTED, None)
             else:
                 unknown.add(number)
+        waiting = set(keeper.recover())
+        for trx in self.store.prepared.values():
+            if (name := xa_name(uuid, trx.id)) in waiting:
+                self.store.take_prepared(trx, keeper.prepared_rows(name))
         if fits:
             keeper.forget(unknown)  # they were dropped
             return

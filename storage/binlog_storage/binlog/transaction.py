@@ -174,10 +174,13 @@ class Transaction:
         self._give_back()
         return end
 
-    def prepare(self, xid: Xid) -> Position:
-        """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name."""
+    def prepare(self, xid: Xid, engines: int = 1) -> Position:
+        """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name.
+
+        `engines`: how many have a part of it.
+        """
         self._spill_all()
-        end = self._group.prepare(xid)
+        end = self._group.prepare(xid, engines)
         self._give_back()
         return end
 

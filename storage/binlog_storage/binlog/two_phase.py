@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.binlog.appender import Appender, OpenGroup
-from binlog_storage.binlog.decision import Deciding, settle_in, tell
+from binlog_storage.binlog.decision import Deciding, Decision, settle_in, tell, xa_name
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.ibb.chunk import Position
@@ -38,7 +38,8 @@ class TwoPhase(Deciding):
     _references: References
     _tables: TableStore
     _participants: Sequence[Participant]
-    _row_keeper: RowKeeper | None  # one more, but for transactions of clients
+    _row_keeper: RowKeeper | None  # one more, under names of ours (`xa_name`)
+    _uuid: bytes  # of the redo log
     _rollback_prepared: Callable[[Xid], object]
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
     _having: dict[Xid, list[Participant]] = field(default_factory=dict)
@@ -85,13 +86,31 @@ class TwoPhase(Deciding):
         self.decided(xid, having, hold)
         return end
 
+    def completing(self, xid: Xid) -> Decision | None:
+        """See `TableEngine.completing_two_phase`."""
+        trx, keeper = self._tables.prepared.get(xid), self._row_keeper
+        if trx is None or not trx.elsewhere or keeper is None:
+            return None
+        return Decision(xa_name(self._uuid, trx.id), (keeper,))
+
+    def decide_prepared(
+        self, decision: Decision, xid: Xid, gtid_event: bytes, gtid: Gtid
+    ) -> Position:
+        """See `TableEngine.decide_prepared`."""
+        step = self._tables.completing(xid)
+        return self._appender.commit_prepared(xid, gtid_event, gtid, step, decision)
+
     def rollback_prepared(self, xid: Xid) -> None:
         """XA ROLLBACK, but for the undo of rows. As `commit_prepared`."""
+        decision = self.completing(xid)
         self._rollback_prepared(xid)
         having = self._having.pop(xid, None)
-        if having is not None:
+        if having is not None or decision is not None:
             self._appender.sync_log()  # the binlog must not say "prepared" of what is nowhere any more
+        if having is not None:
             tell(having, xid, committed=False)
+        if decision is not None:
+            tell(decision.taking_part, decision.xid, committed=False)
 
     def _hold(self, xid: Xid, end: Position) -> Pin:
         return self._references.hold(Reason.PREPARED_XA, xid.sql(), end.file_no)
@@ -110,14 +129,20 @@ class TwoPhase(Deciding):
         """
         logged = False
         keeper = self._row_keeper
+        if keeper is not None:  # nothing is decided without its file
+            keeper.require_fits(self._uuid, self._tables.kept_elsewhere)
         everyone = [*self._participants, *([] if keeper is None else [keeper])]
         found = {p.name: set(p.recover()) for p in everyone}
         for xid in self._prepared.xids():
             having = [p for p in self._participants if xid in found[p.name]]
             trx = self._tables.prepared.get(xid)
-            having_it = len(having) + (trx is not None)
+            having_it = len(having)
+            if trx is not None:
+                rows = keeper is not None and xa_name(self._uuid, trx.id) in found[keeper.name]
+                having_it += 1 + rows
             # Without any of them nothing is known: it waits for XA COMMIT or XA ROLLBACK.
-            if self._participants and self._prepared.get(xid).engines > max(1, having_it):
+            knows = self._participants or (keeper is not None and trx is not None)
+            if knows and self._prepared.get(xid).engines > max(1, having_it):
                 log.warning("XA transaction %s is not prepared everywhere: it is rolled back", xid)
                 self._rollback_prepared(xid)
                 logged = True
@@ -132,8 +157,9 @@ class TwoPhase(Deciding):
                 )
                 self._tables.revive(trx)
                 logged = True
+        names = {xa_name(self._uuid, trx.id) for trx in self._tables.prepared.values()}
         for participant in everyone:
-            for xid in found[participant.name] - kept:
+            for xid in found[participant.name] - (names if participant is keeper else kept):
                 settle_in(participant, xid, committed=xid in self._prepared.committed)
         self._prepared.forget_committed()
         return logged

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from binlog_storage.binlog.decision import Deciding, settle_in
+from binlog_storage.binlog.decision import Deciding, settle_in, xa_name
 from binlog_storage.binlog.opening import (
     go_on_with,
     make_log,
@@ -346,12 +346,16 @@ class RowLog:
 
     def settle(self, keeper: RowKeeper) -> bool:
         """At a start: settle what another engine has prepared. Returns whether the log got records."""
-        known = decisions(self.tables.store)
+        store = self.tables.store
+        known = decisions(store)
+        waiting = {xa_name(self.redo.uuid, trx.id) for trx in store.prepared.values()}
         for xid in keeper.recover():
+            if xid in waiting:  # for XA COMMIT
+                continue
             settle_in(keeper, xid, committed=xid.encode() in known)
         if known:
             with self.lock:
-                forget_decisions(self.tables.store, known)
+                forget_decisions(store, known)
         return bool(known)
 
     # --- RESET MASTER; under the same locks ---

@@ -46,7 +46,7 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.binlog.appender import STEP_BYTES, JoinedTables
-from binlog_storage.binlog.decision import Decision
+from binlog_storage.binlog.decision import Decision, tell, xa_name
 from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
@@ -304,17 +304,31 @@ class ClassicEngine:
             self._row_log.plan(reaches)
 
     def _settle_rows(self, rows: StoredTables) -> bool:
-        """Undo what the binlog does not have prepared. Returns whether the log got records."""
-        store = rows.store
-        unknown = [xid for xid in store.prepared if xid not in self._xa.by_xid]
-        for xid in unknown:
-            log.warning(
-                "the binlog does not know the prepared XA transaction %s: it is rolled back", xid
-            )
-            store.revive(store.prepared[xid])
-        keeper, row_log = self.row_keeper, self._row_log
-        known = keeper is not None and row_log is not None and row_log.settle(keeper)
-        return bool(unknown) or known
+        """Undo what the binlog does not have prepared, or not everybody. Returns whether the log got records."""
+        store, keeper, row_log = rows.store, self.row_keeper, self._row_log
+        assert row_log is not None
+        elsewhere: set[Xid] = set()
+        if keeper is not None:
+            keeper.require_fits(row_log.redo.uuid, store.kept_elsewhere)
+            elsewhere = set(keeper.recover())
+        ended = False
+        for xid, trx in list(store.prepared.items()):
+            prepared = self._xa.by_xid.get(xid)
+            if prepared is None:
+                log.warning(
+                    "the binlog does not know the prepared XA transaction %s: it is rolled back",
+                    xid,
+                )
+            elif trx.engines > 1 and xa_name(row_log.redo.uuid, trx.id) not in elsewhere:
+                log.warning("XA transaction %s is not prepared everywhere: it is rolled back", xid)
+                self._xa.remove(prepared)
+                self._disk.fsync_dir()
+                self._forget_prepared(prepared)
+            else:
+                continue
+            store.revive(trx)
+            ended = True
+        return (keeper is not None and row_log.settle(keeper)) or ended
 
     def _has(self, commitment: Commitment) -> bool:
         place = commitment.place
@@ -888,12 +902,13 @@ class ClassicEngine:
         self.row_keeper.create(self._row_log.redo.uuid)
         return True
 
-    def begin_two_phase(self, tables: TableTransaction) -> Decision:
+    def begin_two_phase(self, tables: TableTransaction, *, is_xa: bool = False) -> Decision:
         """See `TableEngine`."""
         assert self.row_keeper is not None
         assert self._row_log is not None
         part = self.row_keeper.part(tables.changes_elsewhere())
-        decision = RowDeciding(self._row_log).begin((part,))
+        name = xa_name(self._row_log.redo.uuid, tables.id) if is_xa else None
+        decision = RowDeciding(self._row_log).begin((part,), name)
         tables.ready(prepared=True)
         return decision
 
@@ -905,8 +920,11 @@ class ClassicEngine:
     def deciding(self, decision: Decision, tables: JoinedTables) -> TableStep:
         """The end of a transaction of which other engines have a part. Under the append lock, right before its group is
         appended."""
+        return self._decided(decision, tables.ending())
+
+    def _decided(self, decision: Decision, end: TableStep) -> TableStep:
         assert self._row_log is not None
-        ending = self._row_log.decision(decision.xid, tables.ending())
+        ending = self._row_log.decision(decision.xid, end)
 
         def done() -> None:
             ending.done()
@@ -1194,8 +1212,33 @@ class ClassicEngine:
             prepared.hold.release()
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
-        step = None if self._row_log is None else self.tables.completing(xid)
+        decision = self.completing_two_phase(xid)
+        if decision is None:
+            step = None if self._row_log is None else self.tables.completing(xid)
+            return self._commit_prepared(xid, gtid_event, gtid, step)
+        end = self.decide_prepared(decision, xid, gtid_event, gtid)
+        self.finish_two_phase(decision)
+        return end
 
+    def completing_two_phase(self, xid: Xid) -> Decision | None:
+        """See `TableEngine`."""
+        rows, keeper = self._row_log, self.row_keeper
+        trx = None if rows is None else self.tables.prepared.get(xid)
+        if rows is None or trx is None or not trx.elsewhere or keeper is None:
+            return None
+        return Decision(xa_name(rows.redo.uuid, trx.id), (keeper,))
+
+    def decide_prepared(
+        self, decision: Decision, xid: Xid, gtid_event: bytes, gtid: Gtid
+    ) -> Position:
+        """See `TableEngine`."""
+        ending = self.tables.completing(xid)
+        assert ending is not None
+        return self._commit_prepared(xid, gtid_event, gtid, self._decided(decision, ending))
+
+    def _commit_prepared(
+        self, xid: Xid, gtid_event: bytes, gtid: Gtid, step: TableStep | None
+    ) -> Position:
         def appended() -> Position:
             self._admit_step(with_tables=step is not None)
             with self._writing, self._lock:
@@ -1218,6 +1261,7 @@ class ClassicEngine:
         rows = self._row_log
         trx = None if rows is None else self.tables.prepared.get(xid)
         step = None if rows is None else self.tables.reviving(xid)
+        decision = self.completing_two_phase(xid)
 
         def ended() -> Position:
             self._admit_step(with_tables=step is not None)
@@ -1234,6 +1278,8 @@ class ClassicEngine:
                 return self.written_end
 
         end = self._patiently(ended)
+        if decision is not None:
+            tell(decision.taking_part, decision.xid, committed=False)
         if trx is not None:
             self.tables.roll_back(trx)
         self._soundness.wake()

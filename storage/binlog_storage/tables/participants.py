@@ -50,6 +50,9 @@ class RowKeeper(Participant, Protocol):
     def part(self, changes: Changes) -> Participant:
         """One transaction's part in it."""
 
+    def prepared_rows(self, xid: Xid) -> Changes:
+        """What is prepared under this name."""
+
     def require_fits(self, uuid: bytes, tables: Collection[int]) -> bool:
         """Whether it is that of this store; `tables`: those whose rows are to be in it. Raises `CorruptTables`."""
 

@@ -143,6 +143,13 @@ class SqliteRows:
 
     # --- at a start ---
 
+    def prepared_rows(self, xid: Xid) -> Changes:
+        """What is prepared under this name."""
+        with self._reading() as connection:
+            text = "SELECT tbl, key, row FROM prepared WHERE xid = ?"
+            found = connection.execute(text, (xid.encode(),)).fetchall()
+        return {(table, key): row for table, key, row in found}
+
     def require_fits(self, uuid: bytes, tables: Collection[int]) -> bool:
         """Whether the file is that of the store with this uuid. `tables`: those whose rows are to be in it.
 

@@ -392,11 +392,8 @@ class TableTransaction:
     def ending(self) -> TableStep:
         """The step that commits it with a record of the binlog."""
         self._require_open()
+        self._require_ready()
         trx = self._trx
-        if trx.elsewhere and not trx.ready:
-            raise StorageError(
-                f"transaction {trx.id} has changed rows that another engine keeps: it commits by two phases"
-            )
 
         def done() -> None:
             self.ended = True
@@ -408,8 +405,7 @@ class TableTransaction:
         """The step that prepares it, with the record of the binlog that does."""
         self._require_open()
         trx, store = self._trx, self.store
-        if trx.elsewhere:
-            raise StorageError(f"transaction {trx.id} has changed rows that another engine keeps")
+        self._require_ready()
         record = encode_state(SetState(trx.id, State.PREPARED, engines, xid))
 
         def done() -> None:
@@ -419,6 +415,12 @@ class TableTransaction:
                 store.open[trx.id] = store.prepared[xid] = trx
 
         return TableStep(record, done)
+
+    def _require_ready(self) -> None:
+        if self._trx.elsewhere and not self._trx.ready:
+            raise StorageError(
+                f"transaction {self._trx.id} has changed rows that another engine keeps: it commits by two phases"
+            )
 
     def _require_open(self) -> None:
         if self.ended:
@@ -635,6 +637,11 @@ class TableStore:
         """The definitions of all tables, by number."""
         return {int.from_bytes(key): row for key, row in self.scan(CATALOG, view=view)}
 
+    @property
+    def kept_elsewhere(self) -> set[int]:
+        """The tables whose rows another engine keeps."""
+        return {number for number in self.memory.tables if number & ELSEWHERE}
+
     def view(self) -> ReadView:
         """What is committed now. Under the append lock it goes with the end of the binlog."""
         with self.latch:
@@ -844,6 +851,14 @@ class TableStore:
                 self.prepared.pop(xid, None)
 
         return TableStep(encode_state(SetState(found.id, State.ACTIVE)), done)
+
+    def take_prepared(self, trx: Trx, changes: Mapping[tuple[int, bytes], bytes | None]) -> None:
+        """At a start: a prepared transaction has changed these rows, too, which another engine keeps."""
+        with self.latch:
+            for (table, key), row in changes.items():
+                self.memory.change(trx, table, key, row)
+                self.take(trx, (table, None), Mode.SHARED)
+            trx.elsewhere = trx.ready = True
 
     def revive(self, trx: Trx) -> None:
         """Make a prepared transaction active again, which the binlog does not have. Durable with the next sync."""

@@ -838,7 +838,7 @@ class History:
     # --- what to say ---
 
     def _any_table(self, session: Session) -> str:
-        if not session.xid and self._rng.random() < 0.08:
+        if self._rng.random() < 0.08:
             return DIRECT
         if PLAIN not in self.model.forms and self._rng.random() < 0.9:
             return COUNTED

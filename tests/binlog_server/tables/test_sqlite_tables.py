@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from binlog_protocol.errors import RemoteError
 from binlog_protocol.events.query import QueryEvent
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
-from tests.binlog_server.lab import Lab, until
+from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.tables.test_sessions import (
     SCHEMA,
     USERS,
@@ -184,13 +185,94 @@ async def test_a_file_that_cannot_be_written(lab: Lab, steps: Steps) -> None:
     assert len(await rows(client, OF_S)) == 1
 
 
-async def test_xa_is_refused(lab: Lab) -> None:
+async def prepared(client: Client, *texts: str, xid: str = "q") -> None:
+    for text in (f"XA START '{xid}'", *texts, f"XA END '{xid}'", f"XA PREPARE '{xid}'"):
+        await client.query(text)
+
+
+BOTH = ("INSERT INTO t VALUES (1, 'a', 1)", "INSERT INTO s VALUES (1, 'b', 1)")
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("owner", ["itself", "another", "another process"])
+async def test_xa(lab: Lab, tmp_path: Path, steps: Steps, end: str, owner: str) -> None:
+    client, other = await session(lab), await session(lab)
+    steps.met.clear()
+    await prepared(client, *BOTH)
+    assert steps.met == ["prepare: begin", "prepare: written", "prepare: done"]
+    ending, after = client, lab
+    if owner == "another":
+        client.close()
+        ending = other
+        await until(lambda: all(not branch.is_owned for branch in lab.server.xa._by_xid.values()))
+    elif owner == "another process":
+        await lab.stop()
+        after = Lab(engine_in(tmp_path, steps), users=USERS, local_tables=True)
+        await after.__aenter__()
+        ending, other = await session(after), await session(after)
+    await other.query("SET innodb_lock_wait_timeout = 0")
+    assert await rows(other, OF_S) == await rows(other) == []
+    for text in (
+        "INSERT INTO s VALUES (1, 'x', 9)",
+        "INSERT INTO s VALUES (9, 'x', 1)",
+        "TRUNCATE s",
+    ):
+        assert await errno(other, text) == 1205
+    steps.met.clear()
+    await ending.query(f"XA {end} 'q'")
+    assert steps.met[-1] == f"{end.lower()}: done"
+    there = end == "COMMIT"
+    assert await rows(other, OF_S) == ([("1", "b", "1")] if there else [])
+    assert await rows(other) == ([("1", "a", "1")] if there else [])
+    assert await errno(other, "INSERT INTO s VALUES (1, 'x', 1)") == (1062 if there else 0)
+    if after is not lab:
+        await after.stop()
+
+
+async def test_xa_whose_part_cannot_be_prepared_is_rolled_back(lab: Lab, steps: Steps) -> None:
     client = await session(lab)
-    await client.query("XA START 'q'")
-    assert await errno(client, "INSERT INTO s VALUES (1, 'x', 1)") == 1235
-    await client.query("INSERT INTO t VALUES (1, 'x', 1)")
-    await client.query("XA END 'q'")
-    await client.query("XA COMMIT 'q' ONE PHASE")
+
+    def fail(step: str) -> None:
+        if step == "prepare: written":
+            raise sqlite3.OperationalError("disk I/O error")
+
+    steps.then = fail
+    with pytest.raises(RemoteError) as error:
+        await prepared(client, *BOTH)
+    assert error.value.errno == 1026
+    assert await rows(client, "XA RECOVER") == []
+    steps.then = lambda _: None
+    await prepared(client, *BOTH)
+    await client.query("XA COMMIT 'q'")
+    assert (await rows(client, OF_S), await rows(client)) == ([("1", "b", "1")], [("1", "a", "1")])
+
+
+async def test_a_client_that_goes_while_xa_is_prepared(lab: Lab, steps: Steps) -> None:
+    """It is prepared, or gone: in both engines."""
+    one, other = await session(lab), await session(lab)
+    go_on = threading.Event()
+
+    def stand_still(step: str) -> None:
+        if step == "prepare: written":
+            go_on.wait(10)
+
+    steps.then = stand_still
+    task = asyncio.create_task(prepared(one, *BOTH))
+    await until(lambda: "prepare: written" in steps.met)
+    one.close()
+    task.cancel()
+    while len(await rows(other, "SHOW PROCESSLIST")) > 2:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    go_on.set()
+    assert isinstance(lab.engine, IbbEngine)
+    keeper = lab.engine.row_keeper
+    assert keeper is not None
+    await other.query("SET innodb_lock_wait_timeout = 20")
+    for _ in await rows(other, "XA RECOVER"):
+        await other.query("XA ROLLBACK 'q'")
+    await other.query("INSERT INTO s VALUES (1, 'y', 1)")
+    await other.query("INSERT INTO t VALUES (1, 'y', 1)")
+    assert keeper.recover() == []
 
 
 async def test_truncate_and_drop(lab: Lab, tmp_path: Path, steps: Steps) -> None:
@@ -219,7 +301,7 @@ async def test_shown(lab: Lab) -> None:
         ("InnoDB", "YES", "YES", "YES"),
         ("MyISAM", "NO", "NO", "NO"),
         ("Aria", "NO", "NO", "NO"),
-        ("SQLITE", "YES", "NO", "YES"),
+        ("SQLITE", "YES", "YES", "YES"),
     ]
     sql = "SELECT table_name, engine FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1"
     assert await rows(client, sql) == [("s", "SQLITE"), ("t", "InnoDB")]

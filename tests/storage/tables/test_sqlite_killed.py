@@ -6,12 +6,16 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.engine import Xid
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
+from tests.storage.groups import gtid_event
 from tests.storage.tables.test_sqlite_rows import HERE, THERE, Kind, Store
 
 STEPS = 20
@@ -21,8 +25,8 @@ def tell(what: str, number: int) -> None:
     os.write(1, json.dumps([what, number]).encode() + b"\n")
 
 
-def life(path: Path, kill_at: int) -> None:
-    """What the killed process does: it tells each transaction that it begins, and each whose commit has returned."""
+def killed_at(path: Path, kill_at: int) -> Store:
+    """A store that kills its process at such a step of it."""
     left = [kill_at]
 
     def before(step: str) -> None:
@@ -43,6 +47,12 @@ def life(path: Path, kill_at: int) -> None:
     setattr(syncing, name, sync_log)
     if not store.engine.tables.tables():
         store.make_tables()
+    return store
+
+
+def life(path: Path, kill_at: int) -> None:
+    """What the killed process does: it tells each transaction that it begins, and each whose commit has returned."""
+    store = killed_at(path, kill_at)
     for number in range(1, 3):
         tell("begins", number)
         value = b"%d" % number
@@ -54,6 +64,32 @@ def life(path: Path, kill_at: int) -> None:
         }
         store.put(number, changes)
         tell("done", number)
+    tell("end", 0)
+
+
+def start(path: Path, kill_at: int) -> None:
+    """A start alone."""
+    killed_at(path, kill_at)
+    tell("end", 0)
+
+
+def xa_life(path: Path, kill_at: int) -> None:
+    """XA: the first transaction is committed, the second one rolled back."""
+    store = killed_at(path, kill_at)
+    for number in range(1, 3):
+        xid, value = Xid(1, b"q"), b"%d" % number
+        tell("prepares", number)
+        store.prepare(xid, {(HERE, value): value, (THERE, value): value})
+        store.engine.sync()
+        tell("prepared", number)
+        tell("ends", number)
+        if number == 1:
+            gtid = Gtid(0, 1, 1)
+            store.engine.commit_prepared(xid, gtid_event(gtid), gtid)
+        else:
+            store.engine.rollback_prepared(xid)
+        store.engine.sync()
+        tell("ended", number)
     tell("end", 0)
 
 
@@ -91,19 +127,60 @@ def test_a_kill_at_each_step(tmp_path: Path, is_ibb: bool, monkeypatch: pytest.M
     raise AssertionError("it never ended")
 
 
-def run(path: Path, kill_at: int) -> list[tuple[str, int]]:
+@pytest.mark.long
+@pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
+def test_a_kill_at_each_step_of_xa(
+    tmp_path: Path, is_ibb: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was prepared waits, in both or in none; and ends in both."""
+    monkeypatch.setattr(Kind, "is_ibb", is_ibb)
+    for step in range(1, 99):
+        path = tmp_path / str(step)
+        path.mkdir()
+        told = run(path, step, xa_life)
+        if told and told[-1][0] != "end":
+            run(path, 1, start)
+        store = Store(path)
+        if store.engine.tables.tables():
+            what, number = told[-1] if told else ("", 0)
+            last = max((gtid.seq_no for gtid in store.engine.binlog_state().entries()), default=0)
+            committed = {b"1": b"1"} if last else {}
+            assert store.rows() == {HERE: committed, THERE: committed}
+            assert not (what in ("", "prepares") and number < 2 and last)
+            waiting = store.engine.prepared()
+            assert len(waiting) == len(store.keeper.recover()) <= 1
+            assert len(waiting) == 1 or what != "prepared"
+            assert not waiting or what in ("prepares", "prepared", "ends")
+            gtid = Gtid(0, 1, 9)
+            for xid in waiting:
+                store.engine.commit_prepared(xid, gtid_event(gtid), gtid)
+            rows = store.rows()
+            assert rows[HERE] == rows[THERE]
+            assert len(rows[HERE]) == len(committed) + len(waiting)
+            assert store.keeper.recover() == []
+        store.close()
+        shutil.rmtree(path)
+        if told and told[-1][0] == "end":
+            assert step > STEPS, "each of them was met"
+            return
+    raise AssertionError("it never ended")
+
+
+def run(
+    path: Path, kill_at: int, lives: Callable[[Path, int], None] = life
+) -> list[tuple[str, int]]:
     """A child lives; what it has told. A fork has all that is imported already."""
     said, saying = os.pipe()
     child = os.fork()
     if not child:
         try:
             os.dup2(saying, 1)
-            life(path, kill_at)
+            lives(path, kill_at)
         finally:
             os._exit(0)
     os.close(saying)
     with os.fdopen(said) as output:
         lines = output.read().splitlines()
     _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or ("end" in lines[-1]), lines
+    assert os.WIFSIGNALED(status) or (lines and "end" in lines[-1]), lines
     return [tuple(json.loads(line)) for line in lines]

@@ -17,7 +17,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Xid
-from binlog_storage.errors import CorruptTables, DiskError, DiskFull, StorageError
+from binlog_storage.errors import CorruptTables, DiskError, DiskFull, LockWaitTimeout, StorageError
 from binlog_storage.tables.rows import ELSEWHERE
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 from binlog_storage.tables.store import TableTransaction
@@ -86,13 +86,31 @@ class Store:
         finally:
             self.engine.finish_two_phase(decision)
 
-    def put(self, number: int, changes: dict[tuple[int, bytes], bytes | None]) -> None:
+    def prepare(self, xid: Xid, changes: dict[tuple[int, bytes], bytes | None]) -> None:
+        trx = self.changed(changes)
+        group = Transaction(self.engine.writer_of(trx))
+        group.write(events(200, "data"))
+        if not trx.is_elsewhere:
+            group.prepare(xid)
+            return
+        decision = self.engine.begin_two_phase(trx, is_xa=True)
+        try:
+            group.prepare(xid, 2)
+        except BaseException:
+            self.engine.finish_two_phase(decision)
+            raise
+
+    def changed(self, changes: dict[tuple[int, bytes], bytes | None]) -> TableTransaction:
         trx = self.engine.tables.begin()
         for (table, key), row in changes.items():
             if row is None:
                 trx.delete(table, key)
             else:
                 trx.put(table, key, row)
+        return trx
+
+    def put(self, number: int, changes: dict[tuple[int, bytes], bytes | None]) -> None:
+        trx = self.changed(changes)
         try:
             self.commit(trx, number)
         except StorageError:
@@ -185,7 +203,7 @@ def test_it_commits_by_two_phases_alone(store: Store) -> None:
     group.write(events(200, "data"))
     with pytest.raises(StorageError, match="two phases"):
         group.commit(gtid_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
-    with pytest.raises(StorageError, match="another engine"):
+    with pytest.raises(StorageError, match="two phases"):
         Transaction(store.engine.writer_of(trx)).prepare(Xid(1, b"q"))
     decision = store.engine.begin_two_phase(trx)
     trx.put(THERE, b"b", b"1")
@@ -194,6 +212,88 @@ def test_it_commits_by_two_phases_alone(store: Store) -> None:
     store.engine.finish_two_phase(decision)
     assert store.keeper.recover() == []
     trx.rollback()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_xa_waits_over_restarts(store: Store, tmp_path: Path, commit: bool) -> None:
+    """Rows there stay locked and unseen, as those here; they come, or are forgotten, with the end."""
+    store.put(1, {(HERE, b"a"): b"1", (THERE, b"a"): b"1", (THERE, b"b"): b"1"})
+    before = store.rows()
+    for xid in (Xid(1, b"q"), Xid(1, b"there alone")):
+        tables = TABLES if xid.gtrid == b"q" else (THERE,)
+        store.prepare(xid, {(table, xid.gtrid): b"new" for table in tables})
+    store.prepare(Xid(1, b"here alone"), {(HERE, b"alone"): b"new"})
+    store.prepare(Xid(1, b"changes"), {(THERE, b"a"): None, (THERE, b"b"): b"2"})
+    for _ in range(2):
+        store = again(store, tmp_path)
+        store.engine._snapshots.make()
+        assert store.rows() == before
+        trx = store.engine.tables.begin()
+        trx.lock_wait_s = 0.0
+        for key in (b"a", b"q", b"there alone"):
+            with pytest.raises(LockWaitTimeout):
+                trx.put(THERE, key, b"2")
+        with pytest.raises(LockWaitTimeout):
+            trx.drop_table(THERE)
+        trx.rollback()
+    for number, xid in enumerate(store.engine.prepared(), 2):
+        if commit:
+            gtid = Gtid(0, 1, number)
+            store.engine.commit_prepared(xid, gtid_event(gtid), gtid)
+        else:
+            store.engine.rollback_prepared(xid)
+    expected = before
+    if commit:
+        expected = {
+            HERE: {b"a": b"1", b"q": b"new", b"alone": b"new"},
+            THERE: {b"b": b"2", b"q": b"new", b"there alone": b"new"},
+        }
+    store.engine.sync()
+    for _ in range(2):
+        assert store.rows() == expected
+        assert store.keeper.recover() == []
+        store = again(store, tmp_path)
+    store.put(9, {(THERE, b"a"): b"9", (THERE, b"q"): b"9"})
+    store.close()
+
+
+def test_the_same_name_is_another_transaction(store: Store, tmp_path: Path) -> None:
+    """A commit of the same XID, long ago, decides nothing about what is prepared here alone."""
+    for number in (1, 2):
+        gtid = Gtid(0, 1, number)
+        store.prepare(Xid(1, b"q"), {(THERE, b"a"): b"%d" % number})
+        store.engine.commit_prepared(Xid(1, b"q"), gtid_event(gtid), gtid)
+    trx = store.engine.tables.begin()
+    trx.put(THERE, b"a", b"never")
+    store.engine.begin_two_phase(trx, is_xa=True)
+    assert len(store.keeper.recover()) == 1
+    store.keeper.close()  # and it is killed before the binlog has it
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    after = Store(copy)
+    assert after.rows()[THERE] == {b"a": b"2"}
+    assert after.keeper.recover() == []
+    after.close()
+    trx.rollback()
+
+
+def test_what_is_not_prepared_everywhere_is_rolled_back(store: Store, tmp_path: Path) -> None:
+    """As of a file that was restored from an older copy."""
+    store.prepare(Xid(1, b"q"), {(HERE, b"a"): b"1", (THERE, b"a"): b"1"})
+    (name,) = store.keeper.recover()
+    store.keeper.rollback(name)
+    (tmp_path / SQLITE_NAME).rename(tmp_path / "away")
+    store.close()
+    with pytest.raises(CorruptTables, match="is missing"):  # and nothing is decided
+        Store(tmp_path)
+    (tmp_path / "away").rename(tmp_path / SQLITE_NAME)
+    store = Store(tmp_path)
+    assert store.engine.prepared() == []
+    while store.engine.rows_to_undo:
+        store.engine._rows.undo_step()
+    store.put(1, {(HERE, b"b"): b"1", (THERE, b"a"): b"1"})
+    assert store.rows() == {HERE: {b"b": b"1"}, THERE: {b"a": b"1"}}
+    store.close()
 
 
 def test_dropped_tables_leave_no_rows(store: Store, tmp_path: Path) -> None:
