@@ -16,4 +16,5 @@ pytest.register_assert_rewrite("tests.storage.groups")
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
-pytest_plugins = ["tests.kit.fixtures"]
+# The first is an entry point of what is installed, too: under this name, so that it is taken once.
+pytest_plugins = ["binlog_server.pytest_plugin", "tests.kit.fixtures", "pytester"]

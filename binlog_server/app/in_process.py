@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from binlog_server.app.app import Server, call_soon
-from binlog_server.settings.config import Config
+from binlog_server.settings.config import load
 from binlog_server.store.store_directory import StoreDirectory
 
 
@@ -21,11 +21,13 @@ from binlog_server.store.store_directory import StoreDirectory
 def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
     """A server on a store directory, with tables, until the end of the block; `server.master` changes its tables.
 
-    `options`: by the names of the configuration file; `listen_port` is any free one by default, `server.port` tells it.
+    `options`: those of the configuration file, as it has them; `listen_port` is any free one by default, `server.port`
+    tells it.
     Signals, the log and limits of the process stay as they are. Raises `ConfigError`, `StorageError`, `OSError`.
     """
-    config = Config(
-        binlog_directory=Path(directory), **{"listen_port": 0, "local_tables": True, **options}
+    config = load(
+        None,
+        {"binlog_directory": directory, "listen_port": 0, "local_tables": True, **options},
     )
     started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 

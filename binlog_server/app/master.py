@@ -186,6 +186,8 @@ class AsyncTransaction:
         self._tables = tables
         self._ended = ended
         self._lost: Exception | None = None
+        self.gtid = ""
+        """The GTID of its group, once it is committed; empty if it has changed nothing."""
 
     async def insert(self, table: str, row: Row | Sequence[Row]) -> int:
         """Insert a row, or several. Columns that are not named get their defaults. Returns the (first) number that
@@ -264,7 +266,11 @@ class AsyncTransaction:
 
     async def commit(self) -> None:
         """Commit it: as durable as innodb_flush_log_at_trx_commit says. Raises `ServerError`: 1053, 1290, ..."""
+        sql = self._session.sql
+        before = sql.last_gtid
         await self._run("COMMIT")
+        if sql.last_gtid is not None and sql.last_gtid != before:
+            self.gtid = str(sql.last_gtid)
         self.close()
 
     def close(self) -> None:
@@ -396,6 +402,11 @@ class MasterTransaction:
         self._transaction = transaction
         self._wait = wait
 
+    @property
+    def gtid(self) -> str:
+        """See `AsyncTransaction.gtid`."""
+        return self._transaction.gtid
+
     def insert(self, table: str, row: Row | Sequence[Row]) -> int:
         """See `AsyncTransaction.insert`."""
         return self._wait(self._transaction.insert(table, row))
@@ -439,30 +450,30 @@ class Master:
     @contextlib.contextmanager
     def transaction(self, **variables: str | int) -> Iterator[MasterTransaction]:
         """See `AsyncMaster.transaction`."""
-        opened = self._wait(self.aio.begin(**variables))
+        opened = self.run(self.aio.begin(**variables))
         try:
-            yield MasterTransaction(opened, self._wait)
-            self._wait(opened.commit())
+            yield MasterTransaction(opened, self.run)
+            self.run(opened.commit())
         finally:
-            self._wait(_closed(opened))
+            self.run(_closed(opened))
 
     def create_database(self, name: str) -> None:
         """See `AsyncMaster.create_database`."""
-        self._wait(self.aio.create_database(name))
+        self.run(self.aio.create_database(name))
 
     def drop_database(self, name: str) -> None:
         """See `AsyncMaster.drop_database`."""
-        self._wait(self.aio.drop_database(name))
+        self.run(self.aio.drop_database(name))
 
     def create_table(self, table: str, columns: Mapping[str, str], *more: str) -> None:
         """See `AsyncMaster.create_table`."""
-        self._wait(self.aio.create_table(table, columns, *more))
+        self.run(self.aio.create_table(table, columns, *more))
 
     def drop_table(self, table: str) -> None:
         """See `AsyncMaster.drop_table`."""
-        self._wait(self.aio.drop_table(table))
+        self.run(self.aio.drop_table(table))
 
-    def _wait(self, call: Coroutine[Any, Any, T]) -> T:
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine on the loop. Raises `ServerShutdown` (1053) where that has ended."""
         if self._is_on_loop():
             call.close()

@@ -7,20 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlog_storage.classic.binlog import ClassicBinlog
-from binlog_storage.classic.file_list import in_order, of_index
-from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.errors import NotAStore
-from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
-from binlog_storage.log.groups import IBB_MAGIC
 
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.settings.config import ConfigError
+from binlog_server.store.given_source import source_of
 
 _EPILOG = """
 An empty store begins where the first file does, or behind the last group of which a purge has left a half. In a store
@@ -81,17 +76,7 @@ def _source(index: Path | None, paths: list[Path]) -> IntakeSource:
     """The source of groups that the arguments name. Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
         raise ConfigError("give either binlog files, or a directory of .ibb files, or --index")
-    if index is not None:
-        return ClassicBinlog(of_index(index))
-    if len(paths) == 1 and paths[0].is_dir():
-        return IbbFiles(paths[0])
-    for path in paths:
-        if path.is_dir():
-            raise NotAStore(f"{path} is a directory: give it alone, or give files")
-        with open_given(path) as file:
-            if file.read(len(IBB_MAGIC)) == IBB_MAGIC:
-                raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
-    return ClassicBinlog(in_order(paths))
+    return source_of(paths, index)
 
 
 def taken_summary(taken: Taken, seconds: float) -> str:

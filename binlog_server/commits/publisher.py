@@ -120,10 +120,14 @@ class Publisher:
     @missing.setter
     def missing(self, value: Callable[[], str] | None) -> None:
         self._missing = value
-        if value is None:  # others have logged in all domains
-            for domain in self._domains.values():
-                domain.age = _NEVER
+        if value is None:
+            self.others_have_logged()
         self._sum_up()
+
+    def others_have_logged(self) -> None:
+        """In any domain: numbers go on behind what is in the store."""
+        for domain in self._domains.values():
+            domain.age = _NEVER
 
     def require_whole(self) -> None:
         """Raises 1290 while something is `missing`."""

@@ -401,7 +401,7 @@ def _account(name: str, value: Any, path: Path | None) -> str | Account:
         UserAccount(name)
     except ValueError as error:
         raise ConfigError(f"users: {error}{_place(path)}") from None
-    if isinstance(value, str):
+    if isinstance(value, str | Account):
         return value
     if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):
         raise ConfigError(_USERS + _place(path))

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from tests.kit import containers
-from tests.kit.install import Install, homes
+from binlog_server.testing import containers
+from binlog_server.testing.found import install_of
 from tests.kit.local import LocalMariaDB
 from tests.kit.mariadb import MariaDB
 
@@ -51,7 +51,7 @@ class Backend:
         """A server that is not started yet; `name` is what its log is printed under."""
         name = f"{self.kind}-{self.version}-{name}"
         if self.kind == "local":
-            install = _install(self.version)
+            install = install_of(self.version)
             assert install is not None
             return LocalMariaDB(install, name, server_id, flags)
         return containers.DockerMariaDB(
@@ -68,14 +68,8 @@ def _missing(reason: str, *, required: bool) -> NoReturn:
 @functools.cache
 def _why_not(backend: Backend) -> str | None:
     if backend.kind == "local":
-        return None if _install(backend.version) else f"no mariadbd {backend.version} here"
+        return None if install_of(backend.version) else f"no mariadbd {backend.version} here"
     return containers.why_no_image(containers.image(backend.kind, backend.version))
-
-
-@functools.cache
-def _install(version: str) -> Install | None:
-    candidates = [Install.system(), *(Install.tree(h / f"mariadb-{version}") for h in homes())]
-    return next((i for i in candidates if i and i.version == version), None)
 
 
 def _listed(variable: str) -> list[str]:

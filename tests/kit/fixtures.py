@@ -13,15 +13,15 @@ from __future__ import annotations
 import gc
 import os
 import random
-import re
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from tests.kit import backends, containers, mounts, rundir, unit
+from binlog_server.pytest_plugin import Logged, servers_of
+from binlog_server.testing import containers
+from tests.kit import backends, mounts, rundir, unit
 from tests.kit.backends import Backend
 from tests.kit.bad_disk import FailingDisk, SmallDisk, ThinDisk
 from tests.kit.chaosproxy import ChaosProxy
@@ -29,16 +29,13 @@ from tests.kit.cut_disk import CutDisk
 from tests.kit.mariadb import UPSTREAM, MariaDB
 from tests.kit.server import BinlogServer
 
+# Before the first import of testcontainers, which reads them then. Its reaper is an image of its
+# own that may not be there to pull; `remove_leftovers` does its work. And it takes a machine that
+# has a /.dockerenv for a container, whose loopback would not be ours.
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+os.environ.setdefault("TESTCONTAINERS_CONNECTION_MODE", "docker_host")
+
 SEED = "BINLOG_TEST_SEED"
-LOG_LINES = 60
-"""Of each server's log in the report of a failed test."""
-
-
-class Logged(Protocol):
-    @property
-    def name(self) -> str: ...
-    def log(self) -> str: ...
-    def discard(self) -> None: ...
 
 
 class Closed(Protocol):
@@ -85,7 +82,6 @@ MakeSmallDisk = Callable[..., SmallDisk]
 MakeThinDisk = Callable[..., ThinDisk]
 MakeFailingDisk = Callable[..., FailingDisk]
 
-_MADE = pytest.StashKey[list[Logged]]()
 _FAILED = pytest.StashKey[bool]()
 
 
@@ -108,12 +104,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly:
-        rundir.remove_leftovers()
+        rundir.remove_leftovers(mounts.unmount_below)
         containers.remove_leftovers()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    rundir.remove_own()
+    rundir.remove_own(mounts.unmount_below)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -135,7 +131,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    real = {"backend", "make_replica", "make_upstream"}
+    real = {"backend", "make_replica", "make_upstream", "make_mariadb_replica"}
     for item in items:
         if real & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.replica)
@@ -156,7 +152,7 @@ def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-# -- logs of failed tests --------------------------------------------------------------------------
+# -- whether a test has failed ----------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,21 +162,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
-    if report.failed and call.when != "teardown":
-        for made in item.stash.get(_MADE, []):
-            path = _keep_log(item.nodeid, made)
-            tail = "\n".join(made.log().splitlines()[-LOG_LINES:])
-            report.sections.append((f"log of {made.name} (whole: {path})", tail))
     return report
-
-
-def _keep_log(nodeid: str, made: Logged) -> Path:
-    default = Path(tempfile.gettempdir()) / f"binlog-test-logs-{os.getuid()}"
-    folder = Path(os.environ.get("BINLOG_TEST_LOGS", default)) / re.sub(r"[^\w.-]+", "-", nodeid)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{made.name}.log"
-    path.write_text(made.log())
-    return path
 
 
 # -- open files ------------------------------------------------------------------------------------
@@ -228,8 +210,7 @@ def _disks() -> Iterator[list[Closed]]:
 @pytest.fixture
 def _made(request: pytest.FixtureRequest, _disks: object) -> Iterator[list[Logged]]:
     # Behind _disks: a server is discarded before the disk that it works on.
-    made: list[Logged] = []
-    request.node.stash[_MADE] = made
+    made = servers_of(request.node)
     yield made
     for server in reversed(made):
         server.discard()

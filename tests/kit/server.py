@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -10,16 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pymysql
-import pymysql.cursors
 
+from binlog_server.testing.sql_server import SqlServer, url
 from tests.kit import forks, ports, process, rundir
 from tests.kit.faults import Faults
-from tests.kit.mariadb import Account, Row, Source
+from tests.kit.mariadb import Account, Source
 from tests.kit.waiting import POLL, until
 
 READY = "ready for connections"
@@ -37,13 +36,12 @@ ONE_HEAP: Final = {"MALLOC_ARENA_MAX": "1"}
 """Environment of a server whose memory is measured: holes in a heap for each thread are not what it keeps."""
 
 
-class BinlogServer:
+class BinlogServer(SqlServer):
     """`binlog-server serve` on a loopback port. Options are lines of its configuration file:
 
     BinlogServer(upstream=primary, server_id=7, max_binlog_size=65536)
     """
 
-    host = "127.0.0.1"
     module = "binlog_server"
     command: Sequence[str] = ()
     """In the place of `python -m MODULE`."""
@@ -188,11 +186,6 @@ class BinlogServer:
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
-    @property
-    def gtid_binlog_pos(self) -> str:
-        """Of its store, as the first user may ask."""
-        return str(self.q("SELECT @@GLOBAL.gtid_binlog_pos AS p")[0]["p"])
-
     def wait_position(self, position: str, timeout: float = 30.0) -> None:
         """Until its store ends there; domains may come in any order."""
         wanted = set(position.split(","))
@@ -200,37 +193,15 @@ class BinlogServer:
             lambda: set(self.gtid_binlog_pos.split(",")) == wanted, f"{self} at {position}", timeout
         )
 
-    # -- what a client asks it --------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def connect(self, **options: Any) -> Iterator[Any]:
-        """A pymysql connection as the first user, rows as dictionaries."""
-        defaults = {
-            "host": self.host,
-            "port": self.port,
-            "user": self.account.user,
-            "password": self.account.password,
-            "connect_timeout": 20,
-            "ssl_disabled": True,  # pymysql loads all certificates of the machine otherwise: 40 ms
+    def login(self) -> Mapping[str, Any]:
+        """As the first user; pymysql says nothing of its own after the login."""
+        account = self.account
+        return {
+            "user": account.user,
+            "password": account.password,
             "read_timeout": 40,
-            "cursorclass": pymysql.cursors.DictCursor,
-            "autocommit": None,  # says nothing of its own after the login
+            "autocommit": None,
         }
-        connection = pymysql.connect(**{**defaults, **options})
-        try:
-            yield connection
-        finally:
-            connection.close()
-
-    def q(self, sql: str, *values: Any) -> list[Row]:
-        with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(sql, values or None)
-            return list(cursor.fetchall())
-
-
-def url(source: Source) -> str:
-    account = source.account
-    return f"mariadb://{account.user}:{account.password}@{source.host}:{source.port}"
 
 
 def toml(options: Mapping[str, Any], **tables: Mapping[str, Any]) -> str:

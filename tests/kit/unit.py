@@ -33,6 +33,7 @@ LONG: Final = {
     "binlog_server/sql_commit": "sql_commit",
     "binlog_server/store": "slots",
     "binlog_server/tables": "histories paths planted quick_rows sessions sqlite_tables",
+    "binlog_server/testing": "master master_process",
     "pipeline": "filters",
     "pipeline/cli": "cli",
     "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server export stats",
@@ -59,7 +60,7 @@ LONG: Final = {
 
 _OTHER_TIERS: Final = ("replica", "slow", "spark", "long")
 _OUTSIDE: Final = frozenset(
-    {"backend", "make_replica", "make_upstream", "binlog_server"}
+    {"backend", "make_replica", "make_upstream", "binlog_server", "make_mariadb_replica"}
     | {"cut_disk", "small_disk", "thin_disk", "failing_disk"}
 )
 _PROCESSES: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})

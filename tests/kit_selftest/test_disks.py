@@ -171,7 +171,7 @@ def test_leftovers_of_a_killed_run(small_disk: MakeSmallDisk) -> None:
     argv = [sys.executable, "-c", LEAVES, str(rundir.base())]
     path = Path(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
     assert path.is_mount()
-    rundir.remove_leftovers()
+    rundir.remove_leftovers(mounts.unmount_below)
     assert not path.exists()
     assert not mounts.mounted_below(path.parent)
 

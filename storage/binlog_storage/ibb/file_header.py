@@ -71,6 +71,11 @@ def no_data(file_no: int, *, missing: bool) -> CorruptBinlog:
     )
 
 
+def number_in(page: bytes) -> int:
+    """The number that the header of a file says, from its first bytes; `FileHeader.parse` checks them."""
+    return int(_FIELDS.unpack_from(page)[4])
+
+
 @dataclass(frozen=True, slots=True)
 class FileHeader:
     """The fields that vary. `xa_ref` is None when no XA transaction is pending."""

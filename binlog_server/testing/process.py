@@ -22,6 +22,7 @@ def spawn(
     log: Path,
     env: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` with its output appended to `log`. Its pid is the program's own."""
     with log.open("ab") as out:
@@ -31,6 +32,7 @@ def spawn(
             stdout=out,
             stderr=out,
             env=env,
+            pass_fds=pass_fds,
             start_new_session=True,  # Ctrl-C is for the test run, which then cleans up
         )
 

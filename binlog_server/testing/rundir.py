@@ -6,18 +6,19 @@
         bytecode/               of Python, kept between runs, if it may not be beside the sources
         run-<owner>/            one test process; <owner> is "<pid>-<start time>"
 
-A process id alone comes back; together with the start time in /proc it names one process for ever.
+A process id alone comes back; together with the start time in /proc it names one process for ever. What a process has
+made goes when it ends; what one that was killed has left goes when the next one makes its directory.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-
-from tests.kit import mounts
 
 ROOM_WANTED = 1 << 30
 """Free bytes below which /dev/shm is passed over (a container has 64 MB of it by default)."""
@@ -61,8 +62,10 @@ def _start_time(pid: int) -> str | None:
 
 @functools.cache
 def run_dir() -> Path:
+    remove_leftovers()
     path = base() / f"run-{owner()}"
     path.mkdir(exist_ok=True)
+    atexit.register(remove_own)
     return path
 
 
@@ -77,15 +80,16 @@ def keep_bytecode() -> None:
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(base() / "bytecode"))
 
 
-def remove_leftovers() -> None:
-    """Directories of runs that died before they could clean up."""
+def remove_leftovers(before: Callable[[Path], None] = lambda path: None) -> None:
+    """Directories of runs that died before they could clean up. `before`: is told of each that is to go."""
     for path in base().glob("run-*"):
         if not is_alive(path.name.removeprefix("run-")):
-            mounts.unmount_below(path)
+            before(path)
             shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_own() -> None:
+def remove_own(before: Callable[[Path], None] = lambda path: None) -> None:
+    """The directory of this process, if it has one. `before`: as of `remove_leftovers`."""
     path = base() / f"run-{owner()}"
-    mounts.unmount_below(path)
+    before(path)
     shutil.rmtree(path, ignore_errors=True)

@@ -12,7 +12,7 @@ import os
 import socket
 from typing import IO
 
-from tests.kit import rundir
+from binlog_server.testing import rundir
 
 FIRST = int(os.environ.get("BINLOG_TEST_FIRST_PORT", "21000"))
 PER_WORKER = 200

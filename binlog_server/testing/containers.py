@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import io
-import os
 import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from tests.kit import rundir
-from tests.kit.mariadb import MariaDB
-
-# Before the first import of testcontainers, which reads them then. Its reaper is an image of its
-# own that may not be there to pull; `remove_leftovers` does its work. And it takes a machine that
-# has a /.dockerenv for a container, whose loopback would not be ours.
-os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-os.environ.setdefault("TESTCONTAINERS_CONNECTION_MODE", "docker_host")
+from binlog_server.testing import rundir
+from binlog_server.testing.mariadb import MariaDB
 
 OWNER_LABEL = "binlog-test.owner"
+VERSION = "11.8"
+"""Where no other one is wanted."""
 
 
 def image(kind: str, version: str) -> str:
@@ -28,9 +24,12 @@ def image(kind: str, version: str) -> str:
 
 def why_no_image(name: str) -> str | None:
     """None if a container of that image can be started."""
-    from docker.client import DockerClient
-    from docker.errors import DockerException, ImageNotFound
-
+    try:
+        import testcontainers  # noqa: F401
+        from docker.client import DockerClient
+        from docker.errors import DockerException, ImageNotFound
+    except ImportError:
+        return "testcontainers is not installed (pip install testcontainers)"
     try:
         client = DockerClient.from_env(timeout=10)
         try:
@@ -61,6 +60,9 @@ def remove_leftovers() -> None:
         pass  # another run may be at the same
     finally:
         client.close()
+
+
+_remove_leftovers_once = functools.cache(remove_leftovers)
 
 
 class DockerMariaDB(MariaDB):
@@ -95,6 +97,7 @@ class DockerMariaDB(MariaDB):
     def _create(self, arguments: list[str]) -> None:
         from testcontainers.core.container import DockerContainer
 
+        _remove_leftovers_once()
         container = (
             DockerContainer(self.image)
             .with_kwargs(network_mode="host", labels={OWNER_LABEL: rundir.owner()})

@@ -1,0 +1,37 @@
+"""The source of groups that paths name: for `import`, and for a master of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.file_list import in_order, of_index
+from binlog_storage.disk.given_files import open_given
+from binlog_storage.errors import NotAStore
+from binlog_storage.intake.ibb_files import IbbFiles
+from binlog_storage.intake.source import IntakeSource
+from binlog_storage.log.groups import IBB_MAGIC
+
+
+def source_of(paths: Sequence[Path], index: Path | None = None) -> IntakeSource:
+    """A directory of .ibb files, or traditional binlog files, or those that an index names.
+
+    Raises `StorageError`, `OSError`.
+    """
+    if index is not None:
+        return ClassicBinlog(of_index(index))
+    if len(paths) == 1 and paths[0].is_dir():
+        return IbbFiles(paths[0])
+    for path in paths:
+        if path.is_dir():
+            raise NotAStore(f"{path} is a directory: give it alone, or give files")
+        if is_ibb(path):
+            raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
+    return ClassicBinlog(in_order(paths))
+
+
+def is_ibb(path: Path) -> bool:
+    """Whether a file begins as an .ibb file does. Raises `OSError`."""
+    with open_given(path) as file:
+        return file.read(len(IBB_MAGIC)) == IBB_MAGIC

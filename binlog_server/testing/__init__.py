@@ -1,0 +1,33 @@
+"""A master for tests, and real replicas: docs/pytest.md. Importing this imports nothing of it.
+
+from binlog_server.testing import running_master
+with running_master() as master:
+    master.sql("CREATE DATABASE shop")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from binlog_server.testing.found import running_replica
+    from binlog_server.testing.mariadb import MariaDB, ReplicationStopped
+    from binlog_server.testing.master import BinlogMaster
+    from binlog_server.testing.running import running_master
+
+__all__ = ["BinlogMaster", "MariaDB", "ReplicationStopped", "running_master", "running_replica"]
+_MODULES = {
+    "BinlogMaster": "master",
+    "MariaDB": "mariadb",
+    "ReplicationStopped": "mariadb",
+    "running_master": "running",
+    "running_replica": "found",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        from importlib import import_module
+
+        return getattr(import_module(f"binlog_server.testing.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'binlog_server.testing' has no attribute {name!r}")

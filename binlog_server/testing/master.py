@@ -1,0 +1,238 @@
+"""A master for tests: a server of ours on a small store, in this process or in one of its own (`running.py`).
+
+with running_master() as master:
+    master.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, a TEXT)")
+    gtid = master.rows("shop.t", [{"id": 1, "a": "x"}])
+    replica.follow(master)
+    master.wait_for(replica, gtid)
+"""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from binlog_protocol.gtid import SlavePosition
+
+from binlog_server.testing import ports, rundir
+from binlog_server.testing.served import Values
+from binlog_server.testing.sql_server import Credentials, SqlServer, url
+from binlog_server.testing.waiting import until
+
+SMALL: Final = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+"""Options by which a store takes 7 MiB: files are made in full size, one ahead."""
+TESTER: Final = Credentials("tester", "tester-password")
+"""The account of a master: it may do everything."""
+
+
+class Waiting(Protocol):
+    """A replica that knows how far it is; see `MariaDB`."""
+
+    def wait_gtid(self, position: str, timeout: float = 30.0) -> None: ...
+
+
+@dataclass(frozen=True)
+class MasterConnection:
+    """A client of a master. Of one that is sent the binlog: its `server_id`, and the GTID position that it was sent."""
+
+    id: int
+    user: str
+    host: str
+    command: str
+    state: str
+    server_id: int | None = None
+    sent_gtid: str | None = None
+
+
+class MasterClient(SqlServer):
+    """A master by its port: SQL, and who is connected."""
+
+    account = TESTER
+
+    @property
+    def url(self) -> str:
+        """With the account in it: `mariadb://USER:PASSWORD@HOST:PORT`."""
+        return url(self)
+
+    def login(self) -> Mapping[str, Any]:
+        """As the account that may do everything; pymysql says nothing of its own after the login."""
+        return {
+            "user": self.account.user,
+            "password": self.account.password,
+            "autocommit": None,
+            "read_timeout": 60,
+        }
+
+    @property
+    def connections(self) -> list[MasterConnection]:
+        """All but the one that asks."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW BINLOG REPLICAS")
+            replicas = {row["Connection_id"]: row for row in cursor.fetchall()}
+            cursor.execute("SHOW PROCESSLIST")
+            rows = [row for row in cursor.fetchall() if row["Id"] != connection.thread_id()]
+        found = []
+        for row in rows:
+            replica = replicas.get(row["Id"], {})
+            found.append(
+                MasterConnection(
+                    row["Id"],
+                    row["User"],
+                    row["Host"],
+                    row["Command"],
+                    row["State"] or "",
+                    replica.get("Server_id"),
+                    replica.get("Sent_gtid"),
+                )
+            )
+        return found
+
+    def wait_for(
+        self, replica: Waiting | int, gtid: str | None = None, timeout: float = 30.0
+    ) -> None:
+        """Until the replica has applied everything up to a GTID or a position; by default all that is here.
+
+        replica: a `MariaDB`; or the server_id of any client: then it is the client's being sent it that is waited for.
+
+        Raises `TimeoutError`; `ReplicationStopped` at once with the replica's errors.
+        """
+        position = self.gtid_binlog_pos if gtid is None else gtid
+        if not isinstance(replica, int):
+            replica.wait_gtid(position, timeout)
+            return
+        wanted = SlavePosition.parse(position)
+
+        def is_sent() -> bool:
+            return any(
+                one.server_id == replica and _reaches(one.sent_gtid, wanted)
+                for one in self.connections
+            )
+
+        until(is_sent, f"{position} sent to server_id {replica}", timeout)
+
+
+def _reaches(sent: str | None, wanted: SlavePosition) -> bool:
+    if sent is None:
+        return False
+    there = SlavePosition.parse(sent)
+    return all(
+        (at := there.get(gtid.domain_id)) is not None and at.seq_no >= gtid.seq_no
+        for gtid in wanted
+    )
+
+
+class BinlogMaster(MasterClient, ABC):
+    """A master of this test. Its store stays over `stop` and `start`, and goes with `discard`."""
+
+    def __init__(self, *, directory: Path | str | None = None, **options: Any) -> None:
+        """`directory`: given from outside it outlives this object. `options`: those of the configuration file."""
+        self.port = ports.lease()
+        self.dir = rundir.new_dir("master")
+        self.directory = Path(directory or self.dir / "store")
+        self.options: dict[str, Any] = {**SMALL, "server_id": 1, **options}
+        """Of the next start: a test may change them while it is stopped."""
+        self.name = f"binlog-master-{self.port}"
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    # --- its life ---
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Returns when it accepts logins. Raises `ConfigError`, `StorageError`, `OSError`."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """In order: what was committed is durable. Nothing if it does not run."""
+
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+    def restart(self) -> Self:
+        """On the same port, with the same store."""
+        self.stop()
+        return self.start()
+
+    def discard(self) -> None:
+        """End it, and throw its data away."""
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        ports.release(self.port)
+
+    def log(self) -> str:
+        """The lines that it has logged; empty where they go to the log of this process."""
+        return ""
+
+    def _all_options(self) -> dict[str, Any]:
+        account = {"password": self.account.password, "grants": ["ALL"]}
+        users = {self.account.user: account, **self.options.get("users", {})}
+        return {
+            **self.options,
+            "listen_host": self.host,
+            "listen_port": self.port,
+            "users": users,
+        }
+
+    # --- what goes into its binlog, beside SQL ---
+
+    @abstractmethod
+    def _call(self, name: str, *arguments: Any) -> str:
+        """Call a method of its `Served`."""
+
+    def rows(
+        self,
+        table: str,
+        insert: Iterable[Values] = (),
+        *,
+        update: Iterable[tuple[Values, Values]] = (),
+        delete: Iterable[Values] = (),
+        columns: Mapping[str, str] | None = None,
+        keys: Sequence[str] = (),
+    ) -> str:
+        """Change rows in one transaction: row events. Returns its GTID; empty if nothing has changed.
+
+        Args:
+            table: `database.table`.
+            update: for each, the values that a row has, and those that change.
+            columns: the table is not here: events of this layout are logged as they are said, and the rows need not
+                have been anywhere. Types by name, as CREATE TABLE has them. The first part of an update, and each of
+                `delete`, is then a whole row; columns that are not named are NULL.
+            keys: with `columns`: keys, as "PRIMARY KEY (a, b)".
+
+        Raises `ServerError` as MariaDB would, `BadValue` for a value that is none of its column.
+        """
+        return self._call(
+            "rows", table, list(insert), list(update), list(delete), columns, list(keys)
+        )
+
+    def raw(
+        self,
+        given: Iterable[bytes] | Path | str,
+        *,
+        checksums: bool = False,
+        check: bool = True,
+    ) -> str:
+        """Events as they are, or all groups of a binlog file, behind what is there. Returns the last GTID.
+
+        Args:
+            given: events, each with its header; or a file, traditional or .ibb. Without a GTID event in front, events
+                are a transaction under the next number, with its XID event added.
+            checksums: the events end in CRC-32.
+            check: what no master could log is refused with `ProtocolError`. Otherwise all events are one group.
+        """
+        if isinstance(given, Path | str):
+            return self._call("raw_files", [Path(given).absolute()])
+        return self._call("raw", list(given), checksums, check)
+
+    def load(self, *paths: Path | str) -> str:
+        """Take the history of captured files: traditional ones, .ibb, or a directory of .ibb. Returns the position.
+
+        An empty master begins where they do; any other must end where they go on. Raises `StorageError`, `OSError`.
+        """
+        return self._call("load", [Path(path).absolute() for path in paths])

@@ -1,0 +1,323 @@
+"""A server in this process; and what tests put into its store beside SQL: events, rows of any layout, files."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from binlog_protocol.errors import BadValue, PrimaryKeyRequired, ProtocolError, ServerError
+from binlog_protocol.events.checksum import ChecksumAlgorithm, normal_form
+from binlog_protocol.events.collation_names import default_collation
+from binlog_protocol.events.column_type import ColumnType
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import gtid_of
+from binlog_protocol.events.header import TYPE_OFFSET, parse_whole
+from binlog_protocol.groups.event_group import (
+    EventGroup,
+    EventGroupAssembler,
+    Incident,
+    StartMarker,
+)
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.statement_group import Origin
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.tables.definition import KeyKind, StoredTable
+from binlog_protocol.tables.row_format import RowFormat
+from binlog_protocol.tables.row_group import LoggedTable, RowLogging, RowStatement, TableChange
+from binlog_storage.ibb.file_header import number_in
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.intake.intake import Intake
+from binlog_storage.intake.server_version import note_server_version
+from binlog_storage.intake.source import FileStart, Item
+
+from binlog_server.app.in_process import running_server
+from binlog_server.relay.large_group import IncomingGroup
+from binlog_server.store.given_source import is_ibb, source_of
+from binlog_server.tables.definitions import quoted_name, read_table
+from binlog_server.testing import rundir
+
+Values = Mapping[str, Any]
+"""Values of a row by the names of its columns."""
+
+_GTID: Final = Gtid(0, 1, 1)  # of some transaction, to have its events read
+_SOME: Final = Origin(1)
+_SOME_KEY: Final = "no such column"
+_FLOATS: Final = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
+
+
+class GivenGroup(NamedTuple):
+    """A group in normal form; a start marker has no GTID."""
+
+    payload: bytes
+    gtid: Gtid | None
+
+
+class Served:
+    """Use: calls from any thread but the server's own, then `close`."""
+
+    def __init__(self, directory: Path, options: Mapping[str, Any]) -> None:
+        """`options`: of the configuration file. Raises `ConfigError`, `StorageError`, `OSError`."""
+        self._stack = ExitStack()
+        self.server = self._stack.enter_context(running_server(directory, **options))
+        self._loading = threading.Lock()
+        self._table_id = 1 << 20  # of tables that are only in events
+
+    def close(self) -> None:
+        self._stack.close()
+
+    # --- events ---
+
+    def raw(self, events: Sequence[bytes], checksums: bool, check: bool) -> str:
+        """Events as one or more groups; without a GTID event in front, as a transaction under the next number.
+
+        Args:
+            checksums: the events end in CRC-32, until a format description among them says something else.
+            check: read them as those of a master are. Otherwise they are one group, whatever they hold.
+
+        Returns the GTID of the last group. Raises `ProtocolError`, `BadValue`, `ServerError`, `StorageError`.
+        """
+        if not events:
+            raise BadValue("no events")
+        algorithm = ChecksumAlgorithm.CRC32 if checksums else ChecksumAlgorithm.NONE
+        has_gtid = any(parse_whole(event).type == EventType.GTID for event in events)
+        if has_gtid and check:
+            groups = _groups(events, algorithm)
+            return self._append(lambda: groups)
+        plain = [normal_form(event, algorithm) for event in map(bytes, events)]
+        if has_gtid:
+            return self._append(lambda: [GivenGroup(b"".join(plain), gtid_of(plain[0]))])
+        if plain[-1][TYPE_OFFSET] == EventType.XID:
+            del plain[-1]  # it has the number of the group
+        if check:
+            _groups([_SOME.begin(_GTID, 0), *plain, _SOME.commit(1, 0)], ChecksumAlgorithm.NONE)
+        return self._append(lambda: [self._numbered(b"".join(plain))])
+
+    def raw_files(self, paths: Sequence[Path]) -> str:
+        """All groups of these files, behind what is there. Returns the GTID of the last one.
+
+        Raises `StorageError`, `ServerError`.
+        """
+        source = source_of(_readable(paths))
+        try:
+            return self._append(lambda: _of_items(source.items(0)))
+        finally:
+            source.close()
+
+    # --- rows ---
+
+    def rows(
+        self,
+        table: str,
+        insert: Sequence[Values],
+        update: Sequence[tuple[Values, Values]],
+        delete: Sequence[Values],
+        columns: Mapping[str, str] | None,
+        keys: Sequence[str],
+    ) -> str:
+        """One transaction of row changes. Returns its GTID. Raises `ServerError`, `BadValue`, `StorageError`."""
+        if columns is not None:
+            statement = self._layout_changes(table, columns, keys, insert, update, delete)
+            return self._append(lambda: [self._numbered(b"".join(self._row_events(statement)))])
+        with self.server.master.transaction() as t:
+            if insert:
+                t.insert(table, insert)
+            for where, changes in update:
+                t.update(table, changes, where)
+            for where in delete:
+                t.delete(table, where)
+        return t.gtid
+
+    def _layout_changes(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        keys: Sequence[str],
+        insert: Sequence[Values],
+        update: Sequence[tuple[Values, Values]],
+        delete: Sequence[Values],
+    ) -> RowStatement:
+        layout = _layout(table, columns, keys)
+        self._table_id += 1
+        logged = LoggedTable(layout, self._table_id)
+        changes = [TableChange(logged, None, _row(layout, row)) for row in insert]
+        for before, after in update:
+            old, new = _row(layout, before), _row(layout, {**before, **after})
+            changes.append(TableChange(logged, old, new))
+        changes += [TableChange(logged, _row(layout, row), None) for row in delete]
+        if not changes:
+            raise BadValue("no row is inserted, updated or deleted")
+        return RowStatement.of(changes, timestamp=self.server.publisher.now())
+
+    def _row_events(self, statement: RowStatement) -> Iterator[bytes]:
+        return statement.events(Origin(self.server.config.server_id), RowLogging())
+
+    # --- captured history ---
+
+    def load(self, paths: Sequence[Path]) -> str:
+        """The history of these files; behind what is there, exactly. Returns the GTID position of the store's end.
+
+        Raises `StorageError`, `OSError`.
+        """
+        server = self.server
+        server.publisher.require_whole()
+        source = source_of(_readable(paths))
+        try:
+            with self._loading:
+                Intake(server.engine, source).run()
+            note_server_version(server.state, source.server_version)
+        finally:
+            source.close()
+
+        async def noted() -> str:
+            server.publisher.others_have_logged()
+            server.look_at_begin()
+            server.syncer.appended()
+            return str(server.engine.binlog_state().position())
+
+        return server.master.run(noted())
+
+    # --- into the store, on the loop ---
+
+    def _append(self, groups: Callable[[], Iterable[GivenGroup]]) -> str:
+        """`groups` is called on the loop, and walked there: each when there is room for it."""
+        return self.server.master.run(self._appended(groups))
+
+    async def _appended(self, groups: Callable[[], Iterable[GivenGroup]]) -> str:
+        server = self.server
+        last: Gtid | None = None
+        try:
+            await server.room.wait()
+            for group in groups():
+                await self._append_one(group)
+                last = group.gtid or last
+                await server.room.wait()
+        finally:
+            server.publisher.others_have_logged()
+            server.syncer.appended()
+        await server.syncer.synced()
+        return str(last or "")
+
+    async def _append_one(self, group: GivenGroup) -> None:
+        engine, payload, gtid = self.server.engine, group.payload, group.gtid
+        if gtid is not None:
+            self.server.publisher.require_open(gtid.domain_id)
+        if gtid is None or len(payload) <= engine.cache_bytes:
+            engine.append(payload, gtid)
+            return
+        large = IncomingGroup(self.server.room, bulk=False)
+        try:
+            await large.finish(payload)
+            await self.server.room.wait()
+            large.commit(gtid, engine.age)
+        except BaseException:
+            await large.rollback()
+            raise
+
+    def _numbered(self, body: bytes) -> GivenGroup:
+        """A transaction with these events, under the next number. Raises `BadValue` where it is too large for that."""
+        server = self.server
+        publisher, config = server.publisher, server.config
+        publisher.require_open(config.gtid_domain_id)
+        publisher.announce()
+        domain = publisher.domain(config.gtid_domain_id)
+        gtid = Gtid(domain.id, config.server_id, domain.next_seq_no())
+        origin, now = Origin(config.server_id), publisher.now()
+        payload = origin.begin(gtid, now) + body + origin.commit(gtid.seq_no, now)
+        # A larger one is stored piece by piece, and others may take the number meanwhile.
+        if len(payload) > server.engine.cache_bytes:
+            raise BadValue(
+                f"{len(payload)} bytes without a GTID event: give one, or at most {server.engine.cache_bytes} bytes"
+            )
+        return GivenGroup(payload, gtid)
+
+
+def _groups(events: Iterable[bytes], algorithm: ChecksumAlgorithm) -> list[GivenGroup]:
+    """Raises `ProtocolError`."""
+    assembler = EventGroupAssembler(algorithm)
+    found = []
+    for event in events:
+        match assembler.feed(bytes(event)):
+            case EventGroup(gtid, payload):
+                found.append(GivenGroup(payload, gtid))
+            case StartMarker() as marker:
+                found.append(GivenGroup(marker.payload, None))
+            case Incident(incident):
+                raise ProtocolError(f"a store keeps no INCIDENT: {incident}")
+    if assembler.unfinished is not None:
+        raise ProtocolError(f"group {assembler.unfinished} has no end")
+    return found
+
+
+def _of_items(items: Iterable[Item]) -> Iterator[GivenGroup]:
+    for item in items:
+        if isinstance(item, GroupRun):
+            for index in range(len(item)):
+                yield GivenGroup(item.payload(index), item.gtid(index))
+        elif not isinstance(item, FileStart):
+            yield GivenGroup(b"".join((item.payload, *(item.rest or ()))), item.gtid)
+
+
+def _readable(paths: Sequence[Path]) -> list[Path]:
+    """Files of an .ibb binlog, whatever they are called, as a directory that has them under their names."""
+    if not any(path.is_file() and is_ibb(path) for path in paths):
+        return list(paths)
+    folder = rundir.new_dir("captured")
+    for path in paths:
+        with path.open("rb") as file:
+            number = number_in(file.read(PAGE_SIZE))
+        shutil.copyfile(path, folder / file_name(number))
+    return [folder]
+
+
+def _layout(table: str, columns: Mapping[str, str], keys: Sequence[str]) -> RowFormat:
+    """Raises `ServerError` for what is no column."""
+    parts = [f"{quoted_name(column)} {kind}" for column, kind in columns.items()]
+    try:
+        return RowFormat(_definition(table, [*parts, *keys]))
+    except ServerError as error:
+        if error.errno != PrimaryKeyRequired.errno:
+            raise
+    # A table here must have one, and one elsewhere need not.
+    made = _definition(table, [*parts, *keys, f"{quoted_name(_SOME_KEY)} INT PRIMARY KEY"])
+    others = tuple(key for key in made.keys if key.kind is not KeyKind.PRIMARY)
+    return RowFormat(replace(made, columns=made.columns[:-1], keys=others))
+
+
+def _definition(table: str, parts: Sequence[str]) -> StoredTable:
+    database, _, name = table.rpartition(".")
+    return read_table(
+        f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)})",
+        database,
+        lambda _: default_collation("utf8mb4"),
+        lambda column, literal: literal,
+    ).table
+
+
+def _row(layout: RowFormat, values: Values) -> bytes:
+    """Columns that are not named are NULL. Raises `BadValue`."""
+    names = [column.name for column in layout.definition.columns]
+    if unknown := values.keys() - set(names):
+        raise BadValue(f"no column {', '.join(sorted(unknown))}", layout.definition.name)
+    return layout.row(
+        [
+            _exact(column.type, values.get(name))
+            for name, column in zip(names, layout.columns, strict=True)
+        ]
+    )
+
+
+def _exact(kind: ColumnType, value: Any) -> Any:
+    """Whole numbers as the number that the column has."""
+    if isinstance(value, int):
+        if kind in _FLOATS:
+            return float(value)
+        if kind == ColumnType.NEWDECIMAL:
+            return Decimal(value)
+    return value
