@@ -111,3 +111,25 @@ def test_programs_beside_folders_of_such_names(programs: Path, folder: Path) -> 
     assert list((folder / "parts").glob("*"))
     assert dumped
     assert read
+
+
+CHECKS = """
+import sys
+
+def test_a_master(binlog_master, make_binlog_master):
+    for name in ("binlog_server", "binlog_storage"):
+        assert sys.modules[name].__file__.startswith(sys.prefix), name
+    assert binlog_master.sql("SELECT 1 AS x") == [{"x": 1}]
+    other = make_binlog_master(process=True)
+    other.sql("CREATE DATABASE shop")
+    assert other.gtid_binlog_pos == "0-1-1"
+"""
+
+
+@pytest.mark.timeout(120)
+def test_fixtures_beside_folders_of_such_names(programs: Path, folder: Path) -> None:
+    """pytest finds them by itself, where nothing names them."""
+    (folder / "checks").mkdir()
+    (folder / "checks" / "test_mine.py").write_text(CHECKS)
+    shown = run(programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "checks")
+    assert "1 passed" in shown
