@@ -40,7 +40,7 @@ from binlog_storage.intake.source import FileStart, Item
 from binlog_server.app.in_process import running_server
 from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.store.given_source import is_ibb, source_of
-from binlog_server.tables.definitions import quoted_name, read_table
+from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
 
 Values = Mapping[str, Any]
@@ -292,12 +292,14 @@ def _layout(table: str, columns: Mapping[str, str], keys: Sequence[str]) -> RowF
 
 def _definition(table: str, parts: Sequence[str]) -> StoredTable:
     database, _, name = table.rpartition(".")
-    return read_table(
+    made = read_table(
         f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)})",
         database,
         lambda _: default_collation("utf8mb4"),
         lambda column, literal: literal,
-    ).table
+    )
+    assert isinstance(made, Creation), "it has no SELECT"
+    return made.table
 
 
 def _row(layout: RowFormat, values: Values) -> bytes:
