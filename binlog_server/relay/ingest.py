@@ -200,7 +200,7 @@ class Ingest:
                 elif done == index:
                     payload = run.payload(index)
                     await self._spill_large(payload)
-                    self._commit(payload, run.gtid(index))
+                    await self._commit(payload, run.gtid(index))
                     done += 1
                 index = done
                 if turn.is_over:
@@ -245,15 +245,15 @@ class Ingest:
             await self._drop_large()
             return 0
         self._went_on()
-        return self._commit(whole.payload, whole.gtid)
+        return await self._commit(whole.payload, whole.gtid)
 
-    def _commit(self, payload: bytes, gtid: Gtid) -> int:
+    async def _commit(self, payload: bytes, gtid: Gtid) -> int:
         """Append an admitted group, or commit what was spilled of it. Returns the bytes appended."""
         if self._large is None:
             self._engine.append(payload, gtid, self._gate.age)
             return len(payload)
         # If it raises, `run` rolls back: what was spilled holds files.
-        size = self._large.commit(gtid, self._gate.age)
+        size = await self._large.commit(gtid, self._gate.age)
         self._large = None
         return size
 

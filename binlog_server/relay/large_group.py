@@ -12,6 +12,7 @@ from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid
 
 from binlog_server.commits.room import AppendRoom
+from binlog_server.loop.shielded import shielded
 
 _QUEUE_BYTES = 4 << 20  # of these, which it has not taken yet
 _PARTS_MAX = 8  # small parts would be many records
@@ -72,12 +73,25 @@ class IncomingGroup:
         if self._failure is not None:
             raise self._failure
 
-    def commit(self, gtid: Gtid, age: int) -> int:
+    async def commit(self, gtid: Gtid, age: int) -> int:
         """Append the commit record: the group becomes part of the binlog of that age. Raises `StorageError`.
 
-        Returns the bytes of the whole group.
+        Returns the bytes of the whole group. What takes long is done in a thread, to its end: cancelled, it is waited
+        for, but not on a full disk.
         """
-        self._writer.commit(self._gtid_event, gtid, age)
+        turn = self._writer.turn()
+        if turn is None:
+            self._writer.commit(self._gtid_event, gtid, age)
+        else:
+            with turn, self._room.waiting():
+                call = asyncio.to_thread(self._writer.commit, self._gtid_event, gtid, age)
+                committing = asyncio.ensure_future(call)
+                try:
+                    await shielded(committing)
+                finally:
+                    if not committing.done():
+                        self._writer.give_up()
+                        await asyncio.wait((committing,))
         return len(self._gtid_event) + self.size
 
     async def rollback(self) -> None:

@@ -59,6 +59,7 @@ class Runner:
         self._writer = FairThread("sql-accounts")
         self._questions = FairThread("sql-questions")
         self._rows = FairThread("sql-rows", threads=ROW_THREADS)
+        self._commits = FairThread("sql-commit")
         self._gtid_waits = GtidWaits(engine)
         self._is_closed = False
 
@@ -69,6 +70,7 @@ class Runner:
         self._questions.close(wait=False)
         self._writer.close(wait=True)
         self._rows.close(wait=True)
+        self._commits.close(wait=True)
         for threads in (self._threads, *self._lines.values()):
             threads.shutdown(wait=True, cancel_futures=True)
 
@@ -88,11 +90,18 @@ class Runner:
         Args:
             who: the account, as of `in_thread`; one alone never has all of the threads.
         """
+        return self._call(self._rows, who, call)
+
+    def _call(self, threads: FairThread, who: str, call: Callable[[], T]) -> asyncio.Future[T]:
         if self._is_closed:
             future: asyncio.Future[T] = self._loop.create_future()
             future.cancel()
             return future
-        return self._rows.call(who, call)
+        return threads.call(who, call)
+
+    def in_commit_thread(self, call: Callable[[], T], who: str = "") -> asyncio.Future[T]:
+        """Call a commit that takes long, in its turn: see `GroupWriter.turn`. Cancelled when the server stops."""
+        return self._call(self._commits, who, call)
 
     def row_threads(self, who: str) -> RowThreadsOf:
         """The threads for changes of rows, for an account."""
@@ -302,3 +311,7 @@ class RowThreadsOf:
 
     def in_row_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         return self.runner.in_row_thread(call, self.who)
+
+    def in_commit_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """See `Runner`."""
+        return self.runner.in_commit_thread(call, self.who)

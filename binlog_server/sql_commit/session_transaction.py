@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -169,6 +170,7 @@ _INSERT_IDS: Final = ("last_insert_id", "identity")  # variables that LAST_INSER
 _STRINGS: Final = re.compile(STRING_OR_REST, re.DOTALL)
 
 T = TypeVar("T")
+_Commit = Callable[[], Gtid]
 Steps = Iterator["asyncio.Future[Any] | None"]
 """What a statement waits for, one after the other; None: for room in the store, or until the loop has served others."""
 
@@ -193,6 +195,9 @@ class RowThreads(Protocol):
 
     def in_row_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a statement, or undo one."""
+
+    def in_commit_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a commit that takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1069,7 +1074,7 @@ class SessionTransaction:
                     direct.changes = 0
             if direct.changes:
                 yield from self._until_room()
-                self._append_direct(direct)
+                yield from self._append_direct(direct)
             else:
                 direct.roll_back(self._threads)
         finally:
@@ -1101,12 +1106,13 @@ class SessionTransaction:
         if warns:  # inside of a transaction its end does
             self._sql.warn(IncompleteRollback())
 
-    def _append_direct(self, direct: OpenTransaction) -> None:
+    def _append_direct(self, direct: OpenTransaction) -> Steps:
         """Append what a statement did to a table without transactions. Raises as `_append`."""
         settings = self._settings
         try:
             self._publisher.require_open(settings.domain_id)
-            self._sql.last_gtid = self._publisher.commit(
+            commit = partial(
+                self._publisher.commit,
                 direct.events,
                 settings.origin,
                 self._publisher.domain(settings.domain_id),
@@ -1114,6 +1120,8 @@ class SessionTransaction:
                 timestamp=settings.timestamp,
                 is_direct=True,
             )
+            turn = direct.events.turn()
+            self._sql.last_gtid = yield from self._in_turn(turn, commit, direct.rows)
         except ServerError:
             direct.roll_back(self._threads)
             raise
@@ -1382,8 +1390,7 @@ class SessionTransaction:
             self._answer_behind(last, answer)
             return
         yield from self._until_room()
-        self._append(standalone=selected is None, of_table=selected)
-        job.done()
+        yield from self._append(standalone=selected is None, of_table=selected, then=job.done)
         if ddl.kind is DdlKind.DROP_DATABASE and self._database == ddl.names[0].database:
             self._sql.database = b""
             self._sql.changed.add("")
@@ -1588,7 +1595,7 @@ class SessionTransaction:
         yield from self._append_open()
         yield from self._write(self._opened().events, logged, names, is_ddl=True)
         yield from self._until_room()
-        self._append(standalone=True)
+        yield from self._append(standalone=True)
         self._answer_when_committed(Answer())
 
     # --- XA ---
@@ -1650,10 +1657,13 @@ class SessionTransaction:
             now = self._publisher.now() if settings.timestamp is None else settings.timestamp
             opened.events.write(settings.origin.prepared_end(now), is_limited=False)
             rows = opened.rows
-            if rows is None or not rows.trx.is_elsewhere:
-                self._prepare_open(opened, branch)
-            else:
+            if rows is not None and rows.trx.is_elsewhere:
                 yield from _to_its_end(self._prepare_by_two_phases(opened, rows, branch))
+            elif opened.events.is_large:
+                yield from _to_its_end(self._prepare_open(opened, branch))
+            else:
+                opened.events.prepare(branch.xid)
+                self._prepared_as(opened, branch)
         except BaseException:
             self._xa.over()
             self._rollback()
@@ -1662,11 +1672,22 @@ class SessionTransaction:
         self._due, self._go_on = Answer(), None
         self._commits.on_record(self._done)
 
-    def _prepare_open(self, opened: OpenTransaction, branch: Branch, engines: int = 1) -> None:
-        opened.events.prepare(branch.xid, engines)
-        branch.state, self._open = XaState.PREPARED, None
-        if opened.rows is not None:
-            opened.rows.ended()
+    async def _prepare_open(
+        self, opened: OpenTransaction, branch: Branch, engines: int = 1
+    ) -> None:
+        prepare, rows = partial(opened.events.prepare, branch.xid, engines), opened.rows
+        if opened.events.is_large:
+            await self._threads().in_row_thread(prepare if rows is None else rows.alone(prepare))
+        else:
+            prepare()
+        self._prepared_as(opened, branch)
+
+    def _prepared_as(self, opened: OpenTransaction, branch: Branch) -> None:
+        branch.state = XaState.PREPARED
+        if self._open is opened:  # or the client has gone
+            self._open = None
+            if opened.rows is not None:
+                opened.rows.ended()
 
     async def _prepare_by_two_phases(
         self, opened: OpenTransaction, rows: RowSide, branch: Branch
@@ -1679,7 +1700,7 @@ class SessionTransaction:
             )
             try:
                 if self._open is opened:  # or it was rolled back: the client has gone
-                    self._prepare_open(opened, branch, engines=2)
+                    await self._prepare_open(opened, branch, engines=2)
             finally:
                 if branch.state is not XaState.PREPARED:
                     await in_thread(lambda: tables.finish_two_phase(decision))
@@ -1718,9 +1739,10 @@ class SessionTransaction:
         settings, tables, branch = self._settings, self._tables, self._xa.branch
         has_direct = branch is not None and branch.has_direct
 
-        def append(decide: Callable[[Xid, bytes, Gtid], object] | None = None) -> None:
+        def append(decide: Callable[[Xid, bytes, Gtid], object] | None = None) -> _Commit:
             self._publisher.require_open(settings.domain_id)
-            self._sql.last_gtid = self._publisher.commit_prepared(
+            return partial(
+                self._publisher.commit_prepared,
                 xid,
                 settings.origin,
                 self._publisher.domain(settings.domain_id),
@@ -1735,7 +1757,10 @@ class SessionTransaction:
                 decision = tables.completing_two_phase(xid)
                 if decision is None:
                     raise XaStateError(f"the XID {xid} is not prepared")
-                append(partial(tables.decide_prepared, decision))
+                while not self._engine.has_room:
+                    await self._room.wait()
+                commit = append(partial(tables.decide_prepared, decision))
+                self._sql.last_gtid = await self._turned(self._engine.turn_of(xid), commit)
                 await self._threads().in_row_thread(lambda: tables.finish_two_phase(decision))
 
         if commit:
@@ -1745,7 +1770,8 @@ class SessionTransaction:
             if not commit:
                 yield from self._in_rows_thread(lambda: self._engine.rollback_prepared(xid))
             elif tables.completing_two_phase(xid) is None:
-                append()
+                turn = self._engine.turn_of(xid)
+                self._sql.last_gtid = yield from self._in_turn(turn, append())
             else:
                 yield from _to_its_end(append_by_two_phases())
         except XaStateError as error:  # another session has ended it meanwhile
@@ -1906,8 +1932,9 @@ class SessionTransaction:
         rows = self._open.rows
         if self._open.events.is_large:
             yield from self._in_rows_thread(self._open.events.settle)
+            yield from self._until_room()
         if rows is None or not rows.trx.is_elsewhere:
-            self._append()
+            yield from self._append()
             return True
         yield from _to_its_end(self._append_by_two_phases(rows))
         return True
@@ -1918,8 +1945,12 @@ class SessionTransaction:
         async with tables.line:
             decision = await in_thread(rows.alone(lambda: tables.begin_two_phase(rows.trx)))
             try:
+                while not self._engine.has_room:
+                    await self._room.wait()
                 if self._open is opened:  # or it was rolled back: the client has gone
-                    self._append(decision=decision)
+                    for waiting in self._append(decision=decision):
+                        assert waiting is not None
+                        await asyncio.wait((waiting,))
             finally:
                 await in_thread(lambda: tables.finish_two_phase(decision))
 
@@ -1929,18 +1960,21 @@ class SessionTransaction:
         standalone: bool = False,
         of_table: SelectedRows | None = None,
         decision: Decision | None = None,
-    ) -> None:
+        then: Callable[[], None] = lambda: None,
+    ) -> Steps:
         """Append the open transaction as one group. `standalone`: it is DDL, without BEGIN and COMMIT. `of_table`: it
-        makes a table with these rows. `decision`: another engine has prepared a part of it.
+        makes a table with these rows. `decision`: another engine has prepared a part of it. `then` is called behind it,
+        also if the client has gone. There has to be room, without a step in between.
 
         Raises `ServerError` if it may not be committed; it is rolled back then.
         """
-        assert self._open is not None
-        settings = self._settings
+        opened, settings = self._open, self._settings
+        assert opened is not None
         try:
             self._publisher.require_open(settings.domain_id)
-            self._sql.last_gtid = self._publisher.commit(
-                self._open.events,
+            commit = partial(
+                self._publisher.commit,
+                opened.events,
                 settings.origin,
                 self._publisher.domain(settings.domain_id),
                 seq_no=settings.seq_no,
@@ -1948,16 +1982,49 @@ class SessionTransaction:
                 standalone=standalone,
                 with_rows=of_table is not None,
                 is_direct=of_table is not None and of_table.is_direct,
-                is_transactional=not self._open.has_direct,
+                is_transactional=not opened.has_direct,
                 decision=decision,
-                writes=None if decision or of_table else self._writes(self._open),
+                writes=None if decision or of_table else self._writes(opened),
             )
+            gtid = yield from self._in_turn(opened.events.turn(), commit, opened.rows, then)
         except ServerError as error:
             self._rollback()
             if error.kind is GtidOutOfOrder:
                 self._forget(ONCE_PER_GROUP)
             raise
-        self._appended()
+        if self._open is opened:  # or the client has gone
+            self._sql.last_gtid = gtid
+            self._appended()
+
+    def _in_turn(
+        self,
+        turn: AbstractContextManager[None] | None,
+        commit: _Commit,
+        rows: RowSide | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> Generator[asyncio.Future[Any] | None, None, Gtid]:
+        """Commit what takes long in a thread, in its turn: it goes on when the client has gone. Else at once."""
+        if turn is None:
+            gtid = commit()
+            then()
+            return gtid
+        return (yield from _to_its_end(self._turned(turn, commit, rows, then)))
+
+    async def _turned(
+        self,
+        turn: AbstractContextManager[None] | None,
+        commit: _Commit,
+        rows: RowSide | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> Gtid:
+        if turn is None:
+            return commit()
+        with turn:
+            in_thread = self._threads().in_commit_thread
+            gtid = await in_thread(commit if rows is None else rows.alone(commit))
+        then()
+        self._commits.on_record(lambda _: None)  # made durable, whoever has gone
+        return gtid
 
     def _writes(self, opened: OpenTransaction) -> Writes | None:
         if opened.rows is None or opened.has_text or opened.has_direct or opened.events.is_large:
@@ -2092,12 +2159,15 @@ class OpenTransaction:
         return key
 
 
-def _to_its_end(work: Coroutine[Any, Any, None]) -> Steps:
+def _to_its_end(
+    work: Coroutine[Any, Any, T],
+) -> Generator[asyncio.Future[Any] | None, None, T]:
     """Wait for what goes on when the client has gone."""
     task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody asks
     while not task.done():
         yield task
-    task.result()
+    return task.result()
 
 
 def _no_such_savepoint(name: bytes) -> ServerError:

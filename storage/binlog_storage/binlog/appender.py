@@ -440,6 +440,9 @@ class OpenGroup:
             self._appender.flusher.settle(self._unlogged_end, lambda: self._given_up or given_up())
             self._unlogged_end = None  # only now: after a failure it may be tried again
 
+    def turn(self) -> None:
+        """See `GroupWriter`: the commit is one record."""
+
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         self.settle()
         appender = self._appender

@@ -365,6 +365,9 @@ class IbbEngine:
         self.finish_two_phase(decision)
         return end
 
+    def turn_of(self, xid: Xid) -> None:
+        """See `EngineWriter`: the commit is one record."""
+
     def rollback_prepared(self, xid: Xid) -> Position:
         trx = self.tables.prepared.get(xid)
         self._two_phase.rollback_prepared(xid)

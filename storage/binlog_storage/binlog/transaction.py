@@ -11,7 +11,10 @@ only the GTID event goes into the commit record; readers take the lists behind i
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -91,7 +94,7 @@ class Transaction:
         self._space = space
         self._taken = 0  # of it
         self._lock = threading.Lock()  # of the two below
-        self._is_settling = self._has_ended = False
+        self._is_busy = self._has_ended = False
 
     @property
     def memory_bytes(self) -> int:
@@ -157,31 +160,41 @@ class Transaction:
         if self._fits(gtid_event):
             self._group.rollback()
             return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
-        self._spill_all()
-        end = self._group.commit(gtid_event, gtid, age)
-        self._give_back()
+        with self._busy():
+            self._spill_all()
+            end = self._group.commit(gtid_event, gtid, age)
+            self._give_back()
         return end
+
+    def turn(self) -> AbstractContextManager[None] | None:
+        """See `GroupWriter.turn`, for `commit` and `decide`. It may be rolled back while these are at work, as in
+        `settle`.
+        """
+        return self._group.turn()
 
     def decide(
         self, decision: Decision, gtid_event: bytes, gtid: Gtid, age: int | None = None
     ) -> Position:
         """As `commit`, of what engines with logs of their own have prepared."""
-        self._spill_all()
-        assert isinstance(self._group, DecidingGroup), (
-            "a transaction without rows has no part elsewhere"
-        )
-        end = self._group.decide(decision, gtid_event, gtid, age)
-        self._give_back()
+        with self._busy():
+            self._spill_all()
+            assert isinstance(self._group, DecidingGroup), (
+                "a transaction without rows has no part elsewhere"
+            )
+            end = self._group.decide(decision, gtid_event, gtid, age)
+            self._give_back()
         return end
 
     def prepare(self, xid: Xid, engines: int = 1) -> Position:
         """XA PREPARE: spill everything out of band; the transaction waits in the binlog under its name.
 
-        `engines`: how many have a part of it.
+        In a thread, if it is large; it may be rolled back meanwhile, as in `settle`. `engines`: how many have a part of
+        it.
         """
-        self._spill_all()
-        end = self._group.prepare(xid, engines)
-        self._give_back()
+        with self._busy():
+            self._spill_all()
+            end = self._group.prepare(xid, engines)
+            self._give_back()
         return end
 
     def settle(self) -> None:
@@ -189,22 +202,29 @@ class Transaction:
 
         It may be rolled back meanwhile: it is, then, when this is done.
         """
-        with self._lock:
-            self._is_settling = True
-        try:
+        with self._busy():
             self._spill_all()
             self._group.settle(lambda: self._has_ended)
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """A rollback that comes inside of the block is done behind it."""
+        with self._lock:
+            self._is_busy = True
+        try:
+            yield
         finally:
             with self._lock:
-                self._is_settling = False
+                self._is_busy = False
             if self._has_ended:
                 self.rollback()
 
     def rollback(self) -> None:
-        """Drop all events of the transaction."""
+        """Drop all events of the transaction; what waits for room in a thread ends with an error."""
         with self._lock:
             self._has_ended = True
-            if self._is_settling:
+            if self._is_busy:
+                self._group.give_up()
                 return
         try:
             self._group.rollback()

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -110,9 +110,11 @@ class BinlogDirectory:
             found.append(number)
         return found
 
-    def write_index(self, numbers: Sequence[int]) -> None:
-        """Replace the index: durable when it returns."""
-        with replaced(self.disk, self.index_name) as file:
+    def write_index(
+        self, numbers: Sequence[int], decide: Callable[[], None] = lambda: None
+    ) -> None:
+        """Replace the index: durable when it returns. `decide`: see `replaced`."""
+        with replaced(self.disk, self.index_name, decide) as file:
             file.pwrite(self._lines(numbers), 0)
 
     # --- files that are being made or deleted ---

@@ -29,6 +29,7 @@ from binlog_protocol.events.header import (
 from binlog_protocol.limits import EVENT_BYTES_MAX
 
 from binlog_storage.classic.stored_files import plain_pieces
+from binlog_storage.classic.write_behind import WriteBehind
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.errors import DiskFull, FileMissing
 
@@ -94,6 +95,7 @@ class Spool:
     Args:
         checksum_algorithm: of the events as they are laid out.
         new_file: gives a new name for the file, in `CACHE_FOLDER`.
+        behind: is told what is written to the file.
         encrypted: what is written to and read from in the place of the file, which no offset is written twice in.
     """
 
@@ -102,11 +104,13 @@ class Spool:
         disk: Disk,
         checksum_algorithm: int,
         new_file: Callable[[], CacheFile],
+        behind: WriteBehind,
         encrypted: Callable[[File], File] | None = None,
     ) -> None:
         self._disk = disk
         self.checksum_algorithm = checksum_algorithm
         self._new_file = new_file
+        self._behind = behind
         self._encrypted = encrypted
         self._memory = bytearray()  # laid out, behind what is in the file
         self._file: File | None = None
@@ -234,6 +238,7 @@ class Spool:
                 self._file = self._encrypted(self._file)
         self._file.pwrite(self._memory, self.reserved + self._in_file)
         self._in_file += len(self._memory)
+        self._behind.wrote(self.name, len(self._memory))
         self._memory.clear()
 
     def _made(self, name: str) -> File:
@@ -357,6 +362,7 @@ class Spool:
         self._file.pwrite(last, self.reserved + self.body_size)
         self._file.truncate(end)
         self._file.fdatasync()
+        self._behind.forget(self.name)
         self._sealed = self._reading.size
         return end
 
@@ -368,6 +374,7 @@ class Spool:
 
     def give_file(self) -> None:
         """The file is somebody else's from now on."""
+        self._behind.forget(self.name)
         self._file = None
         self.close()
 
@@ -376,6 +383,7 @@ class Spool:
         if self._file is not None:
             self._file.close()
             self._file = None
+            self._behind.forget(self.name)
             self._disk.unlink(self.name)
         self._memory.clear()
         self._ranges.clear()

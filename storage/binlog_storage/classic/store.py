@@ -35,6 +35,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -60,6 +61,7 @@ from binlog_storage.classic.options import FILE_BYTES_MIN, ClassicOptions
 from binlog_storage.classic.row_log import RowDeciding, RowLog
 from binlog_storage.classic.spool import CACHE_FOLDER, CacheFile, Spool, SpoolMark, prepare_folder
 from binlog_storage.classic.stored_files import Extent, StoredBatch, StoredFiles
+from binlog_storage.classic.write_behind import WriteBehind
 from binlog_storage.classic.writing import (
     FILE_START,
     FLAG_AT,
@@ -162,10 +164,63 @@ class _Current:
 
 
 class _NewFile(NamedTuple):
-    """How the next file gets its name: `make` gives it, and the end of what is in it; `unmake` undoes that."""
+    """How the next file gets its name: `make` gives it, and the end of what is in it; `unmake` undoes that.
+
+    decide: called right before the index names it; behind that nothing is undone.
+    """
 
     make: Callable[[], tuple[File, int]]
     unmake: Callable[[File], None]
+    decide: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A large group that is to be appended.
+
+    age: of the binlog; None for any.
+    given_up: ends waits for room.
+    ending: under the locks, the end of the transaction of tables that commits with it.
+    prepared: the XA transaction that it commits.
+    """
+
+    gtid_event: bytes
+    gtid: Gtid
+    age: int | None
+    given_up: Callable[[], bool]
+    ending: Callable[[], TableStep] | None = None
+    prepared: PreparedFile | None = None
+
+    def step(self) -> TableStep | None:
+        """The end of its rows, if it has some."""
+        return None if self.ending is None else self.ending()
+
+
+class Turns:
+    """Counts the commits under way that take long: those inside of `with`. From any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self.count = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self.count -= 1
+            self._changed.notify_all()
+
+    def wait(self, timeout: float | None, ended: Callable[[], bool]) -> None:
+        """Wait until there are none, for so many seconds, or until `ended`, which `wake` lets it ask again."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.count or ended(), timeout)
+
+    def wake(self) -> None:
+        """Let who waits ask again whether that has ended."""
+        with self._changed:
+            self._changed.notify_all()
 
 
 class ClassicEngine:
@@ -204,6 +259,9 @@ class ClassicEngine:
         self._syncing = threading.Lock()
         self._writing = threading.RLock()
         self._lock = threading.RLock()
+        self._copied = threading.Condition(self._lock)
+        self._copying = False  # a large group, to the end of the file: nothing else is appended
+        self._turns = Turns()
         self._purging = threading.Lock()
         self._indexing = threading.Lock()  # held while files get or lose their names
         self._extending = threading.Lock()
@@ -216,14 +274,14 @@ class ClassicEngine:
         self._buffer = bytearray()
         self._state = BinlogState()
         self._last_marker: bytes | None = None
-        self._ended: list[
-            PreparedFile
-        ] = []  # their groups are appended: their files go at the next sync
+        self._ended: list[PreparedFile] = []  # of appended groups: they go at the next sync
         self._spools = itertools.count(1)
+        self._behind = WriteBehind(disk)
         self._never_wait = -1
         self._fsyncs = Durations()
         self._commits = self._group_commits = self._bytes_written = 0
         self._rotation_due = False
+        self._completing: set[Xid] = set()  # prepared transactions that are being committed
         self._held: PurgeHeld | None = None
         self._told: tuple[int, str] | None = None
         self._indexes = FileIndexes(
@@ -251,8 +309,9 @@ class ClassicEngine:
             self.start()
 
     def start(self) -> None:
-        """Start the thread that purges by age and size, and those of tables."""
+        """Start the thread that purges by age and size, that of cache files, and those of tables."""
         self._worker.start()
+        self._behind.worker.start()
         if self._row_log is not None:
             self._rows.start()
 
@@ -417,7 +476,14 @@ class ClassicEngine:
         `old`: the file before, which gets its ROTATE event in front of the index: a torn one is cut off at a start, if
         its file is still the last.
         """
-        directory = self._directory
+        directory, is_decided = self._directory, False
+
+        def decide() -> None:
+            nonlocal is_decided
+            if new.decide is not None:
+                new.decide()
+                is_decided = True
+
         with self._indexing:
             try:
                 directory.note([number])
@@ -427,8 +493,12 @@ class ClassicEngine:
                     self._disk.fsync_dir()
                     if old is not None:
                         self._write_last(old, number)
-                    directory.write_index([*self._index, number])
-                except BaseException:
+                    directory.write_index([*self._index, number], decide)
+                except BaseException as error:
+                    if (
+                        is_decided
+                    ):  # it cannot be taken back: the next start finds what the index says
+                        raise DiskError(str(error)) from error
                     with self._failing():
                         new.unmake(file)
                         if old is not None:
@@ -544,9 +614,38 @@ class ClassicEngine:
         return index
 
     def _admit(self, age: int | None) -> None:
-        """Under the append lock."""
+        """Under the append lock, which is given back while a large group is being copied."""
+        if self._copying:
+            self._wait_for_copy()
         self._soundness.require_sound()
         self.references.require_age(age)
+
+    def _wait_for_copy(self) -> None:
+        """Without other locks than that of appends. Raises `WaitGivenUp` in a thread that must not wait."""
+        with self._copied:
+            timeout = None if threading.get_ident() != self._never_wait else _LONG_WAIT_S
+            if not self._copied.wait_for(lambda: not self._copying, timeout):
+                raise WaitGivenUp("a large group is being copied into the binlog")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The locks of syncs, writes and appends, while no group is being copied."""
+        while True:
+            with self._syncing, self._writing, self._lock:
+                if not self._copying:
+                    yield
+                    return
+            self._wait_for_copy()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """`has_room` is false inside of it: see `GroupWriter.turn`."""
+        return self._turns
+
+    def turn_of(self, xid: Xid) -> AbstractContextManager[None] | None:
+        """See `EngineWriter`."""
+        with self._lock:
+            prepared = self._xa.by_xid.get(xid)
+        return None if prepared is None or prepared.size <= _CACHE_BYTES else self.turn()
 
     def _note_group(self, size: int, gtid: Gtid) -> Position:
         """Note that a group of so many bytes is behind the end. Under the append lock."""
@@ -584,7 +683,7 @@ class ClassicEngine:
         tries = self._full.tries
         try:
             with self._syncing, self._writing, self._lock:
-                if self._rotation_due and not self._soundness.failed:
+                if self._rotation_due and not self._soundness.failed and not self._copying:
                     self._next_file(self._state, self._description())
             self._soundness.wake()
         except DiskFull as error:
@@ -598,7 +697,7 @@ class ClassicEngine:
             raise ValueError("a start marker has a time of creation")
 
         def marked() -> Position:
-            with self._syncing, self._writing, self._lock:
+            with self._alone():
                 self._admit(age)
                 if not self._current.is_empty:
                     self._next_file(self._state, description)
@@ -624,7 +723,7 @@ class ClassicEngine:
         """For an open group."""
         algorithm = self._options.binlog_checksum
         encrypted = None if self._sealing is None else CountedFile.temporary
-        return Spool(self._disk, algorithm, self._new_cache_file, encrypted)
+        return Spool(self._disk, algorithm, self._new_cache_file, self._behind, encrypted)
 
     def _new_cache_file(self) -> CacheFile:
         """With room for the head of the next file as it would be now, and a little more."""
@@ -650,16 +749,18 @@ class ClassicEngine:
         given_up: Callable[[], bool],
         ending: Callable[[], TableStep] | None = None,
     ) -> Position:
-        """Append the group of a GTID event and what these hold. A large one is durable when it returns.
+        """Append the group of a GTID event and what these hold. A large one is durable when it returns, if it was
+        renamed.
 
-        ending: under the locks, the end of the transaction of tables that commits with it: it is copied, however large.
+        ending: under the locks, the end of the transaction of tables that commits with it.
         Raises `WaitGivenUp` if `given_up` returns True while the disk is full: nothing was appended.
         """
         self._soundness.require_sound()
         for spool in spools:
             spool.require_whole()
-        if len(spools) == 1 and ending is None and self.may_rename(spools[0]):
-            end = self._rename(gtid_event, gtid, spools[0], age, given_up)
+        group = _Group(gtid_event, gtid, age, given_up, ending)
+        if len(spools) == 1 and self.may_rename(spools[0]):
+            end = self._rename(group, spools[0])
             if end is not None:
                 return end
         if len(gtid_event) + sum(map(len, spools)) <= _CACHE_BYTES:
@@ -667,52 +768,38 @@ class ClassicEngine:
             if ending is None:
                 return self.append(payload, gtid, age)
             return self.append_ending(payload, gtid, ending, age)
-
-        def pieces(current: _Current) -> Iterator[bytes]:
-            return _spooled(gtid_event, spools, current)
-
         self._rotate_if_due()
-
-        def appended() -> Position:
-            self._admit_step(with_tables=ending is not None)
-            with self._writing, self._lock:
-                self._admit(age)
-                step = None if ending is None else ending()
-                return self._copy(pieces, gtid, step=step)
-
-        return self._patiently(appended, given_up)
+        return self._copy(
+            group, lambda: itertools.chain([gtid_event], *(spool.plain() for spool in spools))
+        )
 
     def may_rename(self, spool: Spool) -> bool:
         """Whether its file is to become the next binlog file."""
         return (
             spool.is_one_file
-            and self._sealing is None
-            and spool.body_size >= self._options.binlog_large_commit_threshold
+            and self._may_rename(spool.body_size)
             and spool.checksum_algorithm == self._options.binlog_checksum
         )
+
+    def _may_rename(self, size: int) -> bool:
+        return self._sealing is None and size >= self._options.binlog_large_commit_threshold
 
     def seal(self, spool: Spool, given_up: Callable[[], bool]) -> int:
         """See `Spool.seal`; waits for room. Raises `WaitGivenUp`."""
         return self._patiently(spool.seal, given_up)
 
-    def _rename(
-        self,
-        gtid_event: bytes,
-        gtid: Gtid,
-        spool: Spool,
-        age: int | None,
-        given_up: Callable[[], bool],
-    ) -> Position | None:
+    def _rename(self, group: _Group, spool: Spool) -> Position | None:
         """Let the file of a large group be the next binlog file. None if it has to be copied."""
-        end = self.seal(spool, given_up)
+        end = self.seal(spool, group.given_up)
 
         def renamed() -> Position | None:
-            with self._syncing, self._writing, self._lock:
-                self._admit(age)
-                return self._adopt(spool, gtid_event, gtid, end)
+            self._admit_step(with_tables=group.ending is not None)
+            with self._alone():
+                self._admit(group.age)
+                return self._adopt(group, spool, end)
 
         try:
-            place = self._patiently(renamed, given_up)
+            place = self._patiently(renamed, group.given_up)
         except OtherFileSystem as error:
             log.warning("%s: the group is copied", error)
             return None
@@ -720,17 +807,17 @@ class ClassicEngine:
             self._soundness.wake()
         return place
 
-    def _adopt(self, spool: Spool, gtid_event: bytes, gtid: Gtid, end: int) -> Position | None:
+    def _adopt(self, group: _Group, spool: Spool, end: int) -> Position | None:
         """The same, under the locks of syncs, writes, appends. The file is durable but for what is reserved."""
         disk, number = self._disk, self._directory.next_number(self._disk.names())
         name, description = self._directory.name(number), self._description()
         head = self._head(number, self._state, description)
         algorithm = spool.checksum_algorithm
-        event = padded(gtid_event, len(head), spool.reserved, algorithm)
+        event = padded(group.gtid_event, len(head), spool.reserved, algorithm)
         if event is None or algorithm != self._options.binlog_checksum:
             log.info(
                 "Could not rename binlog cache to binlog: required %d bytes, reserved are %d",
-                len(head) + len(gtid_event),
+                len(head) + len(group.gtid_event),
                 spool.reserved,
             )
             return None
@@ -738,61 +825,101 @@ class ClassicEngine:
         def make() -> tuple[File, int]:
             spool.file.pwrite(head + event, 0)
             spool.file.fdatasync()
-            disk.rename(spool.name, name)
+            try:
+                self._note_commitment(group, Position(number, len(head)))
+                disk.rename(spool.name, name)
+            except BaseException:
+                with self._failing():
+                    self._note_commitment(group, None)
+                raise
             return spool.file, end
 
-        new = _NewFile(make, lambda file: disk.rename(name, spool.name))
+        def unmake(file: File) -> None:
+            disk.rename(name, spool.name)
+            self._note_commitment(group, None)
+
+        def decide() -> None:
+            step = group.step()
+            self._log_step(step, Position(number, end))
+            if step is not None and self._row_log is not None:
+                self._row_log.flush()
+
+        new = _NewFile(make, unmake, None if group.ending is None else decide)
         self._next_file(self._state, description, new, logical_end=end)
         spool.give_file()
-        place = self._note_group(0, gtid)  # it is in the file already
+        if group.prepared is not None:
+            self._commits_prepared(group.prepared)
+        place = self._note_group(0, group.gtid)  # it is in the file already
         self._bytes_written += end - len(head)
         self._group_commits += 1
         log.info("Renamed binlog cache to binlog %s", name)
         return place
 
-    def _copy(
-        self,
-        pieces: Callable[[_Current], Iterator[bytes]],
-        gtid: Gtid,
-        committing: PreparedFile | None = None,
-        step: TableStep | None = None,
-    ) -> Position:
-        """Append a group as it is laid out at the end of a file. Under the locks of writes and appends.
+    def _note_commitment(self, group: _Group, place: Position | None) -> None:
+        """Note durably where the group of a prepared transaction is being written; None for nowhere."""
+        if group.prepared is not None:
+            commitment = None if place is None else Commitment(place, group.gtid)
+            self._xa.note(group.prepared, commitment)
 
-        With rows the last piece is written behind a sync of the redo log: until then the file has zeros there.
+    def _copy(self, group: _Group, plain: Callable[[], Iterable[bytes]]) -> Position:
+        """Append a group of pieces in normal form at the end of the file, waiting for room. Without locks."""
+        return self._patiently(lambda: self._copied_once(group, plain()), group.given_up)
+
+    def _copied_once(self, group: _Group, plain: Iterable[bytes]) -> Position:
+        """The same, once. Its bytes are written without locks: others wait for its end before they append, and a sync
+        makes durable what is in front of it.
         """
-        self._write_out()
-        current = self._current
-        begin = at = last_at = current.end
-        last = b""
-        with_rows = step is not None and bool(step.record)
-        if committing is not None:
-            self._xa.note(committing, Commitment(Position(current.number, begin), gtid))
+        with self._alone():
+            self._admit(group.age)
+            self._write_out()
+            current, begin = self._current, self._current.end
+            self._copying = True
         try:
-            for data in pieces(current):
-                data = current.sealed(data, at)
-                if with_rows:
-                    current.file.pwrite(last, last_at)
-                    last, last_at = data, at
-                    data = bytes(len(data))
-                current.file.pwrite(data, at)
-                at += len(data)
-        except BaseException as error:
-            with self._failing():
-                if isinstance(error, DiskError) and not isinstance(error, DiskFull):
+            with self.turn():
+                try:
+                    self._note_commitment(group, Position(current.number, begin))
+                    return self._copied_behind(group, plain, current)
+                except BaseException as error:
+                    with self._failing():
+                        if isinstance(error, DiskError) and not isinstance(error, DiskFull):
+                            raise
+                        current.file.truncate(begin)
+                        self._note_commitment(group, None)
                     raise
-                current.file.truncate(begin)
-                if committing is not None:
-                    self._xa.note(committing, None)
-            raise
-        self._log_step(step, Position(current.number, at))
-        if with_rows:
-            assert self._row_log is not None
-            self._row_log.flush()
-            with self._failing():
-                current.file.pwrite(last, last_at)
-        current.written = at
-        return self._note_group(at - begin, gtid)
+        finally:
+            with self._copied:
+                self._copying = False
+                self._copied.notify_all()
+
+    def _copied_behind(self, group: _Group, plain: Iterable[bytes], current: _Current) -> Position:
+        """The last piece is written under the locks: with tables behind a sync of the redo log, over zeros that have
+        kept its room.
+
+        Each event is given its end: what waits has none, and a replica that reads by file and wants no ANNOTATE_ROWS
+        events counts its place wrong between events without ends.
+        """
+        begin = at = last_at = current.end
+        file, last, rows = current.file, b"", self._row_log
+        for data in pieces_laid_out(plain, begin, current.checksum_algorithm):
+            file.pwrite(last, last_at)
+            file.start_writing(len(last), last_at)
+            last, last_at = current.sealed(data, at), at
+            at += len(last)
+        self._admit_step(with_tables=group.ending is not None)
+        with self._writing, self._lock:
+            self._soundness.require_sound()
+            if rows is None:
+                file.pwrite(last, last_at)
+            else:
+                file.pwrite(bytes(len(last)), last_at)
+                self._log_step(group.step(), Position(current.number, at))
+                rows.flush()
+                with self._failing():
+                    file.pwrite(last, last_at)
+            current.written = at
+            if group.prepared is not None:
+                self._commits_prepared(group.prepared)
+            return self._note_group(at - begin, group.gtid)
 
     # --- tables ---
 
@@ -1168,13 +1295,19 @@ class ClassicEngine:
             return list(self._xa.by_xid)
 
     def note_prepared(
-        self, xid: Xid, spool: Spool, tables: JoinedTables | None = None, engines: int = 1
+        self,
+        xid: Xid,
+        spool: Spool,
+        given_up: Callable[[], bool],
+        tables: JoinedTables | None = None,
+        engines: int = 1,
     ) -> Position:
         """Prepare the transaction of an open group: durable when it returns, as is all that was appended before.
 
-        Its rows are prepared first: the file decides.
+        Its file is written without locks. Then its rows are prepared: the name of the file decides.
         """
         rows = self._row_log
+        written = self._patiently(lambda: self._xa.write(xid, len(spool), spool.plain()), given_up)
 
         def noted() -> Position:
             if rows is not None and tables is not None:
@@ -1189,19 +1322,25 @@ class ClassicEngine:
                     step = tables.preparing(xid, engines)
                     rows.log_tables(step.record)
                 self._sync()
-                self._keep(self._xa.add(xid, len(spool), spool.plain()))
+                self._xa.add(written)
+                self._keep(written)
                 if step is not None:
                     step.done()
                 return self.written_end
 
-        end = self._patiently(noted)
+        try:
+            end = self._patiently(noted, given_up)
+        except BaseException:
+            with contextlib.suppress(DiskError):
+                self._xa.drop(written)
+            raise
         self._soundness.wake()
         return end
 
     def _prepared(self, xid: Xid) -> PreparedFile:
         """Under the append lock."""
         self._soundness.require_sound()
-        if xid not in self._xa.by_xid:
+        if xid not in self._xa.by_xid or xid in self._completing:
             raise XaStateError(f"the XID {xid} is not prepared")
         return self._xa.by_xid[xid]
 
@@ -1239,23 +1378,39 @@ class ClassicEngine:
     def _commit_prepared(
         self, xid: Xid, gtid_event: bytes, gtid: Gtid, step: TableStep | None
     ) -> Position:
-        def appended() -> Position:
-            self._admit_step(with_tables=step is not None)
-            with self._writing, self._lock:
-                prepared = self._prepared(xid)
-                self._xa.verify(prepared)
+        with self._lock:
+            prepared = self._prepared(xid)
+            self._completing.add(xid)
+        try:
+            ending = None if step is None else lambda: step
+            group = _Group(gtid_event, gtid, None, lambda: False, ending, prepared)
+            return self._append_prepared(group, prepared)
+        finally:
+            with self._lock:
+                self._completing.discard(xid)
 
-                def pieces(current: _Current) -> Iterator[bytes]:
-                    plain = itertools.chain([gtid_event], self._xa.pieces(prepared))
-                    return pieces_laid_out(plain, current.end, current.checksum_algorithm)
-
-                end = self._copy(pieces, gtid, prepared, step)
-                self._forget_prepared(prepared)
-                self._ended.append(prepared)
+    def _append_prepared(self, group: _Group, prepared: PreparedFile) -> Position:
+        """A large one becomes a cache file first, which can be renamed as that of any other transaction."""
+        xa = self._xa
+        xa.verify(prepared)
+        if self._may_rename(prepared.size):
+            spool = self.new_spool()
+            try:
+                for piece in xa.pieces(prepared):
+                    self.spill(spool, piece, group.given_up)
+                spool.require_whole()
+                end = self._rename(group, spool) if self.may_rename(spool) else None
+            finally:
+                spool.close()
+            if end is not None:
                 return end
-
         self._rotate_if_due()
-        return self._patiently(appended)
+        return self._copy(group, lambda: itertools.chain([group.gtid_event], xa.pieces(prepared)))
+
+    def _commits_prepared(self, prepared: PreparedFile) -> None:
+        """Its group is appended: its file goes at the next sync. Under the append lock."""
+        self._forget_prepared(prepared)
+        self._ended.append(prepared)
 
     def rollback_prepared(self, xid: Xid) -> Position:
         rows = self._row_log
@@ -1293,7 +1448,7 @@ class ClassicEngine:
         domains = set(delete_domains)
 
         def flushed() -> None:
-            with self._syncing, self._writing, self._lock:
+            with self._alone():
                 self._soundness.require_sound()
                 self._require_unused(domains)
                 kept = [gtid for gtid in self._state.entries() if gtid.domain_id not in domains]
@@ -1326,7 +1481,7 @@ class ClassicEngine:
         begin = BinlogState(state.entries() if state is not None else [])
 
         def begun() -> None:
-            with self._purging, self._syncing, self._writing, self._lock:
+            with self._purging, self._alone():
                 self._soundness.require_sound()
                 is_empty = not len(self._state)
                 if only_if_empty and not is_empty:
@@ -1712,13 +1867,14 @@ class ClassicEngine:
     def has_room(self) -> bool:
         return self._soundness.failed or (
             self._full.error is None
+            and not self._turns.count
             and len(self._buffer) <= _BUFFER_MAX // 2
             and (self._row_log is None or self._row_log.has_room)
         )
 
     @property
     def has_room_to_spill(self) -> bool:
-        return self.has_room
+        return self.has_room and (self._behind.has_room or self._soundness.failed)
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         until = None if timeout is None else time.monotonic() + timeout
@@ -1726,7 +1882,19 @@ class ClassicEngine:
         def given_up() -> bool:
             return until is not None and time.monotonic() >= until
 
-        while not self.has_room:
+        def ended() -> bool:
+            return self._soundness.failed or self._full.is_closing
+
+        while not (found := self.has_room_to_spill if to_spill else self.has_room):
+            left = None if until is None else until - time.monotonic()
+            if ended() or (left is not None and left <= 0):
+                return found
+            if self._turns.count:
+                self._turns.wait(left, ended)
+                continue
+            if self.has_room:
+                self._behind.wait(left, ended)
+                continue
             try:
                 self._patiently(self.write_log_once, given_up)
             except (WaitGivenUp, StoreFailed):
@@ -1771,6 +1939,8 @@ class ClassicEngine:
 
     def stop_waiting(self) -> None:
         self._full.close()
+        self._behind.wake()
+        self._turns.wake()
         if self._row_log is not None:
             self._row_log.stop_waiting()
 
@@ -1780,6 +1950,7 @@ class ClassicEngine:
         if self._row_log is not None:
             self._rows.close()
         self._worker.stop()
+        self._behind.worker.stop()
         try:
             if not self._soundness.failed:
                 try:
@@ -1789,7 +1960,7 @@ class ClassicEngine:
                 except (WaitGivenUp, DiskError) as error:
                     log.error("the binlog was not closed in order: %s", error)
                 else:
-                    with self._syncing, self._writing, self._lock:
+                    with self._alone():
                         self._finish()
         finally:
             self._current.file.close()
@@ -1817,16 +1988,6 @@ def _clear_flag(file: File) -> None:
     """Say in a file that it is closed."""
     flag = file.pread(1, FLAG_AT)[0]
     file.pwrite(bytes([flag & ~FLAG_IN_USE & 0xFF]), FLAG_AT)
-
-
-def _spooled(gtid_event: bytes, spools: Sequence[Spool], current: _Current) -> Iterator[bytes]:
-    """A group as it lies at the end of a file, in pieces of whole events.
-
-    Each event is given its end: what waits has none, and a replica that reads by file and wants no ANNOTATE_ROWS events
-    counts its place wrong between events without ends.
-    """
-    plain = itertools.chain([gtid_event], *(spool.plain() for spool in spools))
-    yield from pieces_laid_out(plain, current.end, current.checksum_algorithm)
 
 
 class ClassicGroup:
@@ -1868,10 +2029,15 @@ class ClassicGroup:
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """See `GroupWriter`: the file of a large group is durable then."""
         spool = self._statement if len(self._statement) else self._transactional
-        if self._tables is not None or (len(self._statement) and len(self._transactional)):
+        if len(self._statement) and len(self._transactional):
             return
         if self._engine.may_rename(spool):
             self._engine.seal(spool, lambda: given_up() or self._given_up)
+
+    def turn(self) -> AbstractContextManager[None] | None:
+        """See `GroupWriter`: a group that is copied or renamed takes long."""
+        is_long = len(self._statement) + len(self._transactional) > _CACHE_BYTES
+        return self._engine.turn() if is_long else None
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         tables = self._tables
@@ -1901,7 +2067,9 @@ class ClassicGroup:
         self._require_open()
         if len(self._statement):
             raise ValueError("an XA transaction has no statement list: spill into one list only")
-        end = self._engine.note_prepared(xid, self._transactional, self._tables, engines)
+        end = self._engine.note_prepared(
+            xid, self._transactional, lambda: self._given_up, self._tables, engines
+        )
         self.rollback()
         return end
 

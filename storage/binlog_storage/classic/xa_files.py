@@ -17,6 +17,7 @@ GTID lies there, the transaction is committed; else it is still prepared. The he
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import struct
 import zlib
@@ -30,14 +31,15 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.errors import DamagedBinlog, NoBinlogKey
 from binlog_storage.classic.event_reader import Bytes
-from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine.references import Pin
-from binlog_storage.errors import NotAStore
+from binlog_storage.errors import DiskError, FileMissing, NotAStore
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.xa import XID_PART_MAX, Xid
 
 XA_PREFIX: Final = "binlog-server.xa."
+_NEW: Final = ".new"
 _MAGIC: Final = b"BLXAPREP"
 _HEAD: Final = struct.Struct("<8sIHH128sIQIQQIIQ16s")
 _NONCE_BYTES: Final = 16
@@ -136,7 +138,7 @@ def pieces_of(
 def waiting(disk: ReadableDisk, has: Callable[[Commitment], bool]) -> list[PreparedFile]:
     """The transactions that a start would find prepared: nothing is changed. `has`: as for `PreparedFiles.settle`."""
     names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
-    found = [_read(disk, name) for name in names if not name.endswith(".new")]
+    found = [_read(disk, name) for name in names if not name.endswith(_NEW)]
     return [one for one in found if one.commitment is None or not has(one.commitment)]
 
 
@@ -154,31 +156,56 @@ class PreparedFiles:
         self._sealing = sealing
         self._keys = keys
         self.by_xid: dict[Xid, PreparedFile] = {}
-        self._last = 0
+        last = 0
         names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
         for name in names:
-            if name.endswith(".new"):  # a crash while it was written
+            last = int(name.removeprefix(XA_PREFIX).removesuffix(_NEW))
+            if name.endswith(_NEW):  # a crash while it was written
                 disk.unlink(name)
                 continue
             found = _read(self._disk, name)
             self.by_xid[found.xid] = found
-            self._last = int(name.removeprefix(XA_PREFIX))
+        self._numbers = itertools.count(last + 1)
 
-    def add(self, xid: Xid, size: int, pieces: Iterable[bytes]) -> PreparedFile:
-        """Keep a transaction of `size` bytes: durable when it returns. Raises `DiskError`."""
-        name = f"{XA_PREFIX}{self._last + 1:012d}"
+    def write(self, xid: Xid, size: int, pieces: Iterable[bytes]) -> PreparedFile:
+        """Write a transaction of `size` bytes, durably, that is not prepared yet: `add` or `drop` follows.
+
+        Needs no lock. Raises `DiskError`: nothing is left.
+        """
+        name = f"{XA_PREFIX}{next(self._numbers):012d}"
         nonce = _PLAIN if self._sealing is None else os.urandom(_NONCE_BYTES)
-        with replaced(self._disk, name) as file:
-            body = file if self._sealing is None else self._sealing.sealed_file(file, nonce)
-            at, crc = _HEAD_BYTES, 0
-            for piece in pieces:
-                body.pwrite(piece, at)
-                at += len(piece)
-                crc = zlib.crc32(piece, crc)
-            file.pwrite(_head(xid, size, crc, None, nonce), 0)
-        self._last += 1
-        found = self.by_xid[xid] = PreparedFile(name, xid, size, crc, None, nonce)
-        return found
+        file = self._disk.open(f"{name}{_NEW}", create=True)
+        try:
+            with contextlib.closing(file):
+                body = file if self._sealing is None else self._sealing.sealed_file(file, nonce)
+                at, crc = _HEAD_BYTES, 0
+                for piece in pieces:
+                    body.pwrite(piece, at)
+                    body.start_writing(len(piece), at)
+                    at += len(piece)
+                    crc = zlib.crc32(piece, crc)
+                file.pwrite(_head(xid, size, crc, None, nonce), 0)
+                file.fdatasync()
+        except BaseException:
+            with contextlib.suppress(DiskError):
+                self._disk.unlink(f"{name}{_NEW}")
+            raise
+        return PreparedFile(name, xid, size, crc, None, nonce)
+
+    def add(self, written: PreparedFile) -> None:
+        """It is prepared, durably when this returns. Raises `DiskError`: it may be tried again."""
+        try:
+            self._disk.rename(f"{written.name}{_NEW}", written.name)
+        except FileMissing:  # it has its name already
+            self._disk.size(written.name)
+        self._disk.fsync_dir()
+        self.by_xid[written.xid] = written
+
+    def drop(self, written: PreparedFile) -> None:
+        """It is not to be prepared."""
+        for name in (f"{written.name}{_NEW}", written.name):
+            with contextlib.suppress(FileMissing):
+                self._disk.unlink(name)
 
     def verify(self, prepared: PreparedFile) -> None:
         """Raises `DamagedBinlog` if the transaction is not what was prepared."""

@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -109,10 +109,11 @@ class Disk(Protocol):
 
 
 @contextlib.contextmanager
-def replaced(disk: Disk, name: str) -> Iterator[File]:
+def replaced(disk: Disk, name: str, decide: Callable[[], None] = lambda: None) -> Iterator[File]:
     """A new file to write, which takes the place of `name` behind the block. A crash leaves either of them, whole.
 
-    Until then its name is that with `.new` behind it. Raises `DiskError`.
+    Until then its name is that with `.new` behind it. `decide` is called when it is durable under that name, right
+    before it takes the place. Raises `DiskError`.
     """
     new = f"{name}.new"
     if new in disk.names():  # left by a crash between create and rename
@@ -120,6 +121,7 @@ def replaced(disk: Disk, name: str) -> Iterator[File]:
     with contextlib.closing(disk.open(new, create=True)) as file:
         yield file
         file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
+    decide()
     disk.rename(new, name)
     disk.fsync_dir()
 

@@ -16,6 +16,7 @@ The store is synchronous; every method may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -149,6 +150,12 @@ class GroupWriter(Protocol):
         On a full disk it waits for room. Raises `NoRoom` if `given_up` returns True.
         """
 
+    def turn(self) -> AbstractContextManager[None] | None:
+        """For a commit that takes long: it is called in a thread, inside of this. None if it does not.
+
+        `has_room` is false inside, so whoever asks that first commits behind it, under a later number.
+        """
+
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """Append the group: `gtid_event`, the statement list, the transactional list. Returns its end.
 
@@ -245,6 +252,9 @@ class EngineWriter(OpenBinlog, Protocol):
 
     def commit_prepared(self, xid: Xid, gtid_event: bytes, gtid: Gtid) -> Position:
         """Commit a prepared XA transaction. Returns the end of its group. Raises `XaStateError` if there is none."""
+
+    def turn_of(self, xid: Xid) -> AbstractContextManager[None] | None:
+        """As `GroupWriter.turn`, for `commit_prepared` of that name."""
 
     def rollback_prepared(self, xid: Xid) -> Position:
         """Roll back a prepared XA transaction. Raises `XaStateError` if there is none of that name."""

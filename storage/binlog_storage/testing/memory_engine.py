@@ -174,6 +174,9 @@ class MemoryEngine:
             self.refuse_after_failure()
             return self.append(gtid_event + self._completed(xid), gtid)
 
+    def turn_of(self, xid: Xid) -> None:
+        """See `EngineWriter`."""
+
     def rollback_prepared(self, xid: Xid) -> Position:
         with self._lock:
             self.refuse_after_failure()
@@ -474,6 +477,9 @@ class MemoryGroup:
         self._transactional = list(mark.transactional)
 
     def settle(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """See `GroupWriter`."""
+
+    def turn(self) -> None:
         """See `GroupWriter`."""
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:

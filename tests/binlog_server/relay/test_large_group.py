@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ class Writer:
     def __init__(self) -> None:
         self.told: list[bytes] = []
         self.done: list[str] = []
-        self.is_storing = False
+        self.is_storing = self.is_long = False
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.fails: Callable[[], None] = lambda: None
@@ -41,7 +42,21 @@ class Writer:
     def settle(self) -> None:
         self.done.append("settle")
 
+    def turn(self) -> AbstractContextManager[None] | None:
+        return self._in_turn() if self.is_long else None
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        self.done.append("turn")
+        try:
+            yield
+        finally:
+            self.done.append("turn is over")
+
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int) -> None:
+        self.is_storing = True
+        assert self.may_go_on.wait(10)
+        self.fails()
         self.done.append(f"commit {gtid}")
 
     def give_up(self) -> None:
@@ -101,8 +116,38 @@ async def test_everything_in_order_and_settled_before_it_is_whole(rng: Random) -
     assert told.startswith(b"".join(parts))
     assert payload.endswith(told.removeprefix(b"".join(parts)))
     assert group.size == len(told)
-    group.commit(gtid, 0)
+    await group.commit(gtid, 0)
     assert writer.done == ["settle", f"commit {gtid}"]
+
+
+async def test_a_commit_that_takes_long_is_done_in_a_thread_in_its_turn() -> None:
+    group, writer = begun()
+    gtid = Gtid(0, 1, 7)
+    await group.finish(groups.group(gtid, 3000).payload)
+    writer.is_long = True
+    loop = threading.get_ident()
+    threads: list[int] = []
+    writer.fails = lambda: threads.append(threading.get_ident())
+    await within(group.commit(gtid, 0))
+    assert threads != [loop]
+    assert writer.done == ["settle", "turn", f"commit {gtid}", "turn is over"]
+
+
+async def test_cancelled_it_is_waited_for_in_its_turn() -> None:
+    group, writer = begun()
+    gtid = Gtid(0, 1, 7)
+    await group.finish(groups.group(gtid, 3000).payload)
+    writer.is_long, writer.is_storing = True, False
+    writer.may_go_on.clear()
+    committing = asyncio.ensure_future(group.commit(gtid, 0))
+    await until(lambda: writer.is_storing)
+    committing.cancel()
+    await until(lambda: "give up" in writer.done)
+    assert not committing.done()
+    writer.may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await within(committing)
+    assert writer.done[1:] == ["turn", "give up", f"commit {gtid}", "turn is over"]
 
 
 async def test_small_parts_are_joined_and_large_ones_are_not() -> None:

@@ -235,6 +235,18 @@ def renamed(scene: Scene) -> None:
     scene.sync()
 
 
+def renamed_xa(scene: Scene) -> None:
+    one = Xid(1, b"one")
+    scene.append()
+    scene.prepare(one, 41_000)
+    scene.told()
+    scene.append()
+    scene.commit(one, 41_000)
+    scene.told()
+    scene.append()
+    scene.sync()
+
+
 def xa(scene: Scene) -> None:
     one, two, three = (Xid(1, name) for name in (b"one", b"two", b"three"))
     scene.prepare(one)
@@ -254,12 +266,23 @@ def xa(scene: Scene) -> None:
 
 SCRIPTS = {
     script.__name__: script
-    for script in (simple, rotations, flushes, markers, purges, resets, large, renamed, xa)
+    for script in (
+        simple,
+        rotations,
+        flushes,
+        markers,
+        purges,
+        resets,
+        large,
+        renamed,
+        renamed_xa,
+        xa,
+    )
 }
 
 
 def options_of(script: Callable[[Scene], None]) -> ClassicOptions:
-    return RENAMING if script is renamed else OPTIONS
+    return RENAMING if script in (renamed, renamed_xa) else OPTIONS
 
 
 def play(script: Callable[[Scene], None]) -> Scene:

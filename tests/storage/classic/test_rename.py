@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +21,10 @@ from binlog_storage.classic.event_reader import EventReader
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.classic.write_behind import LEFT_BYTES_MAX, WriteBehind
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import Xid
-from binlog_storage.errors import DiskError, DiskFull, WaitGivenUp
+from binlog_storage.errors import DiskError, DiskFull, WaitGivenUp, XaStateError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.classic.test_crash import without_padding
@@ -340,16 +343,176 @@ def test_settled_ahead_it_is_synced_once() -> None:
         assert len(engine.files()) == 2
 
 
-def test_xa_is_prepared_from_a_cache_file() -> None:
-    with closing(ClassicEngine(MemoryDisk(), RENAMING)) as engine:
+def test_xa_is_prepared_from_a_cache_file_and_committed_by_rename() -> None:
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
         writer = engine.begin()
-        writer.spill(ROWS + events(70_000, "long") + COMMIT_EVENT)
+        body = ROWS + events(70_000, "long") + COMMIT_EVENT
+        writer.spill(body)
         name = Xid(1, b"x")
         writer.prepare(name)
         engine.commit_prepared(name, begin_event(ONE), ONE)
+        assert engine.durable_end == engine.written_end
+        assert [file.number for file in engine.files()] == [1, 2]
+        assert engine.prepared() == []
+        assert [without_padding(payload) for payload in read_all(engine)] == [
+            begin_event(ONE) + body
+        ]
         engine.sync()
-        whole = begin_event(ONE) + ROWS + events(70_000, "long") + COMMIT_EVENT
-        assert read_all(engine) == [whole]
+        assert not any(".xa." in name for name in disk.names())
+        assert not disk.names(CACHE_FOLDER)
+
+
+def test_xa_that_is_being_committed_is_nobody_elses() -> None:
+    """Its events are copied without locks: another session finds it gone."""
+    disk = MemoryDisk()
+    with closing(
+        ClassicEngine(disk, replace(RENAMING, binlog_large_commit_threshold=1 << 40))
+    ) as engine:
+        writer = engine.begin()
+        writer.spill(events(3 << 20, "long") + COMMIT_EVENT)
+        name = Xid(1, b"x")
+        writer.prepare(name)
+        refused: list[str] = []
+
+        def meanwhile(kind: str, file: str) -> None:
+            if kind == "write" and file == "binlog.000001" and not refused:
+                refused.append(file)
+                with pytest.raises(XaStateError):
+                    engine.rollback_prepared(name)
+                with pytest.raises(XaStateError):
+                    engine.commit_prepared(name, begin_event(ONE), ONE)
+
+        disk.fault = meanwhile
+        engine.commit_prepared(name, begin_event(ONE), ONE)
+        assert refused
+        disk.fault = None
+        engine.sync()
+        assert len(read_all(engine)) == 1
+
+
+def in_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_copy_lets_others_work() -> None:
+    """Its bytes are written without locks: who looks, and who syncs what is in front of it, does not wait. Who appends
+    comes behind it."""
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk)) as engine:
+        append_all(engine, simple(10))
+        before = engine.written_end
+        others: list[threading.Thread] = []
+
+        def meanwhile(kind: str, file: str) -> None:
+            if kind == "write" and disk.contents()[file] and len(others) < 3:
+                at = len(disk.contents()[file])
+                if file != "binlog.000001" or at < before.offset + (1 << 20) or others:
+                    return
+                others.append(in_thread(lambda: append_all(engine, simple(1, first=12))))
+                for call in (engine.sync, engine.binlog_state, engine.prepared):
+                    others.append(in_thread(call))
+                    others[-1].join(20)
+                    assert not others[-1].is_alive()
+                assert engine.durable_end == before
+                assert not engine.has_room
+                assert not engine.wait_for_room(0.0)
+                assert engine.written_end == before
+
+        disk.fault = meanwhile
+        body = events(3 << 20, "a") + events(3 << 20, "b") + COMMIT_EVENT
+        commit(engine, body)
+        disk.fault = None
+        assert len(others) == 4
+        others[0].join(20)
+        assert engine.has_room
+        engine.sync()
+        assert read_all(engine)[10:] == [begin_event(ONE) + body, simple(1, first=12)[0].payload]
+
+
+def test_a_thread_that_must_not_wait_is_told_of_a_copy() -> None:
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk)) as engine:
+        told: list[type[BaseException] | None] = []
+
+        def append() -> None:
+            engine.never_wait_in(threading.get_ident())
+            with pytest.raises(WaitGivenUp):
+                append_all(engine, simple(1, first=12))
+            told.append(WaitGivenUp)
+
+        def meanwhile(kind: str, file: str) -> None:
+            if kind == "write" and file == "binlog.000001" and not told:
+                in_thread(append).join(20)
+
+        disk.fault = meanwhile
+        commit(engine, events(3 << 20, "a") + COMMIT_EVENT)
+        assert told
+
+
+def test_a_turn_is_waited_for() -> None:
+    with closing(ClassicEngine(MemoryDisk())) as engine:
+        writer = engine.begin()
+        writer.spill(events(100, "a") + COMMIT_EVENT)
+        assert writer.turn() is None, "it is appended in one piece"
+        writer.spill(events(3 << 20, "a") + COMMIT_EVENT)
+        turn = writer.turn()
+        assert turn is not None
+        assert engine.has_room
+        with turn:
+            assert not engine.has_room
+            assert not engine.wait_for_room(0.0)
+            waiting = in_thread(engine.wait_for_room)
+        waiting.join(20)
+        assert not waiting.is_alive()
+        assert engine.has_room
+        writer.rollback()
+
+
+def test_cache_files_are_synced_while_they_are_written() -> None:
+    disk, synced = MemoryDisk(), threading.Event()
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "sync" and name.startswith(CACHE_FOLDER):
+            synced.set()
+
+    disk.fault = fault
+    with closing(ClassicEngine(disk, background=True)) as engine:
+        writer = engine.begin()
+        writer.spill(events(5 << 20, "a"))
+        assert synced.wait(20)
+        writer.rollback()
+
+
+def test_who_spills_waits_for_the_disk() -> None:
+    disk = MemoryDisk()
+    behind = WriteBehind(disk)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "sync":
+            begun.set()
+            goes_on.wait(20)
+
+    with closing(disk.open("a", create=True)):
+        pass
+    behind.wrote("a", LEFT_BYTES_MAX + 1)
+    assert behind.has_room, "without a thread nobody would sync"
+    disk.fault = fault
+    behind.worker.start()
+    assert begun.wait(20)
+    assert not behind.has_room
+    behind.wrote("b", LEFT_BYTES_MAX // 2)  # it is gone already
+    goes_on.set()
+    behind.wait(20, lambda: False)
+    assert behind.has_room
+    behind.wrote("a", LEFT_BYTES_MAX)
+    behind.forget("a")
+    behind.wait(20, lambda: False)
+    assert behind.has_room
+    behind.worker.stop()
 
 
 def test_what_are_no_events_is_refused() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,7 +18,7 @@ from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
-from binlog_storage.errors import CorruptRedo, DiskFull, WaitGivenUp
+from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, WaitGivenUp
 from binlog_storage.redo.format import REDO_NAME, tables_record
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.facts import OfflineFacts
@@ -29,11 +30,12 @@ from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.crash.states import crash_points
 from tests.storage.crash.tables import CLASSIC, TableChecker, commits_and_snapshots, played
 from tests.storage.crash.variants import Limits
-from tests.storage.groups import events, group, gtid_event
+from tests.storage.groups import COMMIT_EVENT, begin_event, events, group, gtid_event
 
 HISTORIES = 2
 STATES = 80
 T = 1
+RENAMED = 45_000  # bytes of a group that is
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
@@ -116,7 +118,9 @@ def put(engine: ClassicEngine, key: bytes, seq_no: int, size: int = 200) -> None
     gtid = Gtid(0, 1, seq_no)
     caches = Transaction(engine.writer_of(t))
     caches.write(events(size, str(seq_no)))
-    caches.commit(gtid_event(gtid), gtid)
+    if size == RENAMED:  # the last event does not count
+        caches.write(COMMIT_EVENT)
+    caches.commit((begin_event if size == RENAMED else gtid_event)(gtid), gtid)
 
 
 def rows(engine: ClassicEngine) -> dict[bytes, bytes]:
@@ -313,6 +317,112 @@ def test_a_reset_without_room_leaves_the_age() -> None:
     engine._full.freed()
     engine.reset()
     assert engine.facts.binlog_age == 1
+
+
+RENAMING: dict[str, Any] = {"binlog_large_commit_threshold": 40_000, "max_binlog_size": 1 << 24}
+
+
+def prepare(engine: ClassicEngine, key: bytes, name: Xid, size: int) -> None:
+    t = engine.tables.begin()
+    t.put(T, key, b"xa")
+    caches = Transaction(engine.writer_of(t))
+    caches.write(events(size, "xa") + COMMIT_EVENT)
+    caches.prepare(name)
+
+
+def test_rows_of_renamed_groups(rng: random.Random) -> None:
+    """Whatever a power cut leaves: a row is there if its group is, and so is what was told."""
+    disk = RecordingDisk(MemoryDisk())
+    engine = ClassicEngine(
+        disk, replace(CLASSIC, **RENAMING), facts=StateStore(disk), clock=lambda: 1e9
+    )
+    t = engine.tables.begin()
+    t.create_table(T, b"definition")
+    t.commit()
+    put(engine, b"1", 1)
+    engine.sync()
+    told = [(len(disk.trace), 1)]
+    put(engine, b"2", 2, RENAMED)
+    assert engine.durable_end == engine.written_end
+    told.append((len(disk.trace), 2))
+    name = Xid(1, b"x")
+    prepare(engine, b"3", name, RENAMED)
+    put(engine, b"4", 3)
+    engine.commit_prepared(name, begin_event(Gtid(0, 1, 4)), Gtid(0, 1, 4))
+    told.append((len(disk.trace), 4))
+    assert len(engine.files()) == 3
+    engine.close()
+    keys = {1: b"1", 2: b"2", 3: b"4", 4: b"3"}
+    found = set()
+    seen = set()
+    for point, states in enumerate(crash_points(disk, Limits(per_point=4), rng)):
+        for state in states if point >= told[0][0] else ():
+            if state.key in seen:
+                continue
+            seen.add(state.key)
+            left = MemoryDisk(state.files)
+            with closing(opened(left, **RENAMING)) as again:
+                while again.step():
+                    pass
+                last = again.binlog_state().last(0)
+                assert last is not None
+                count = last.seq_no
+                assert count >= max(number for at, number in told if at <= point)
+                assert set(rows(again)) == {keys[n] for n in range(1, count + 1)}
+                if count < 4:  # the number of a file that was given up is used again
+                    for xid in again.prepared():
+                        again.rollback_prepared(xid)
+                    put(again, b"5", 5, RENAMED)
+            with closing(opened(MemoryDisk(left.contents()), **RENAMING)) as again:
+                assert (b"5" in rows(again)) == (count < 4)
+            found.add(count)
+    assert found == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("kind", ["write", "create", "sync", "rename", "sync directory"])
+def test_a_full_disk_while_a_group_with_rows_is_renamed(kind: str) -> None:
+    """It is waited for, up to the commit of the rows; what fails behind that ends the store. In front of the index it
+    is nowhere at the next start, behind it it is there."""
+    at, ended = 0, set()
+    while True:
+        at += 1
+        disk, left = MemoryDisk(), at
+        engine = with_table(disk, **RENAMING)
+        engine._full._instead = lambda seconds: None
+        t = engine.tables.begin()
+        t.put(T, b"a", b"1")
+        caches = Transaction(engine.writer_of(t))
+        caches.write(events(RENAMED, "a") + COMMIT_EVENT)
+
+        def fault(met: str, name: str) -> None:
+            nonlocal left
+            left -= met == kind and name != REDO_NAME
+            if met == kind and not left:
+                left = -1
+                raise DiskFull("no room (injected)")
+
+        disk.fault = fault
+        try:
+            caches.commit(begin_event(GTID), GTID)
+        except DiskFull:
+            pytest.fail("it was not waited for")
+        except DiskError:
+            assert engine.failed
+        ended.add(engine.failed)
+        disk.fault = None
+        if not engine.failed:
+            engine.sync()
+            assert rows(engine) == {b"a": b"1"}
+        disk.crash()
+        with closing(opened(disk, **RENAMING)) as again:
+            while again.step():
+                pass
+            assert (rows(again) == {b"a": b"1"}) == again.binlog_state().has(GTID)
+            assert again.binlog_state().has(GTID) or engine.failed
+        if left > 0:
+            break
+    assert at > 1
+    assert ended == ({False, True} if kind in ("rename", "sync directory") else {False})
 
 
 GTID = Gtid(0, 1, 1)
