@@ -2,7 +2,7 @@
 
 As `large_transaction.py` measures it, of four servers in turn: ours with traditional files, once with
 binlog_large_commit_threshold as it is and once out of reach, and mariadbd 11.8 and 10.11, of which the one renames and
-the other copies.
+the other copies. The factors are those of small commits that were due in the time of the large COMMIT itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> Result:
         starts |= {f"mariadbd_{version}": _mariadbd(version) for version in VERSIONS}
     found, machine = by_turns(starts, options)
     return {
-        **{f"p99_factor_{name}": one["p99_factor"] for name, one in found.items()},
+        **{f"p99_factor_{name}": one["p99_factor_in_commit"] for name, one in found.items()},
         **found,
         "transaction_bytes": options.bytes,
         "small_commits_s": RATE,
@@ -58,15 +58,19 @@ def table(result: Result) -> str:
     """See `Benchmark`."""
     lines = [
         f"a transaction of {result['transaction_bytes'] >> 20} MiB beside {result['small_commits_s']:.0f} small "
-        f"commits/s, traditional files; windows of {result['window_s']:.0f} s",
+        f"commits/s, traditional files; {result['window_s']:.0f} s before it, and the time of its COMMIT",
         "",
         f"{'server':>14} {'p99 before':>11} {'p99 beside':>11} {'factor':>8} {'max ms':>9} {'COMMIT s':>9}",
     ]
     for name, found in result.items():
         if isinstance(found, dict) and "p99_factor" in found:
-            before, beside = found["baseline"], found["commit"]
+            before, beside, factor = (
+                found["baseline"],
+                found["in_commit"],
+                found["p99_factor_in_commit"],
+            )
             lines.append(
-                f"{name:>14} {before['p99_ms']:>8.2f} ms {beside['p99_ms']:>8.2f} ms {found['p99_factor']:>8.2f} "
+                f"{name:>14} {before['p99_ms']:>8.2f} ms {beside['p99_ms']:>8.2f} ms {factor:>8.2f} "
                 f"{beside['max_ms']:>9.1f} {found['commit_s']:>9.3f}"
             )
     return "\n".join(lines)
