@@ -215,7 +215,7 @@ class Served:
         try:
             await large.finish(payload)
             await self.server.room.wait()
-            large.commit(gtid, engine.age)
+            await large.commit(gtid, engine.age)
         except BaseException:
             await large.rollback()
             raise
