@@ -9,14 +9,15 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from binlog_protocol.errors import NotSupportedYet
 
 CHARS_MAX: Final = 128 * 1024
 """Characters of a text, at most: the library reads it in one go, while no other thread runs."""
-DEPTH_MAX: Final = 32
+DEPTH_MAX: Final = 31
 """Arrays and objects within each other, as in MariaDB."""
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -105,6 +106,165 @@ def bounds(text: str) -> tuple[int, int] | None:
     except (ValueError, RecursionError):
         return None
     return (begin, end) if _blanks(text, end) == len(text) else None
+
+
+class Fault(NamedTuple):
+    """Why a text is no JSON: `at` is the place that MariaDB tells, in bytes of UTF-8."""
+
+    kind: FaultKind
+    at: int
+
+
+class FaultKind(Enum):
+    """The errors of a reader of JSON."""
+
+    ENDS = auto()
+    SYNTAX = auto()
+    CHARACTER = auto()
+    DEPTH = auto()
+
+
+def fault(text: str) -> Fault:
+    """What 11.8 says of a text that is no JSON. Where a character is not the one that must come, it counts as read;
+    but within true, false, null and behind \\u, and in the place of a colon."""
+    try:
+        _Reader(text).document()
+    except _FaultFound as found:
+        before = text[: found.at].encode("utf-8", "surrogateescape")
+        return Fault(found.kind, len(before))
+    return Fault(FaultKind.SYNTAX, 1)  # of what only the library refuses
+
+
+class _FaultFound(Exception):
+    def __init__(self, kind: FaultKind, at: int) -> None:
+        super().__init__()
+        self.kind: Final = kind
+        self.at: Final = at
+
+
+class _Reader:
+    """Reads a text only to find its fault."""
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+        self._at = 0
+
+    def document(self) -> None:
+        """Raises `_FaultFound`."""
+        closing: list[str] = []
+        while True:
+            closed = self._begin(closing)
+            while closed and closing:
+                sign = self._next(" \t\r\n")
+                if sign == closing[-1]:
+                    closing.pop()
+                elif sign == ",":
+                    self._name(closing[-1])
+                    closed = False
+                else:
+                    raise self._syntax()
+            if closed:
+                break
+        self._at = _blanks(self._text, self._at)
+        if self._at < len(self._text):
+            self._at += 1
+            raise self._syntax()
+
+    def _begin(self, closing: list[str]) -> bool:
+        """A value, or the beginning of one: False if others stand in it."""
+        sign = self._next(" \t\r\n")
+        if sign in "[{":
+            end = "}" if sign == "{" else "]"
+            if len(closing) >= DEPTH_MAX:
+                raise _FaultFound(FaultKind.DEPTH, self._at)
+            closing.append(end)
+            at = _blanks(self._text, self._at)
+            if self._text[at : at + 1] == end:
+                self._at = at + 1
+                closing.pop()
+                return True
+            self._name(end)
+            return False
+        if sign == '"':
+            self._string()
+        elif sign in _LITERALS:
+            self._literal(_LITERALS[sign])
+        elif sign == "-" or sign in _DIGITS:
+            self._number(sign)
+        else:
+            raise self._syntax()
+        return True
+
+    def _name(self, closing: str) -> None:
+        if closing != "}":
+            return
+        if self._next(" \t\r\n") != '"':
+            raise self._syntax()
+        self._string()
+        if self._next(" \t\r\n") != ":":
+            self._at -= 1
+            raise self._syntax()
+
+    def _string(self) -> None:
+        while (sign := self._next()) != '"':
+            if sign == "\\":
+                if self._next() == "u":
+                    for _ in range(4):
+                        if self._next() not in _HEX:
+                            self._at -= 1
+                            raise self._syntax()
+            elif sign < " ":
+                raise _FaultFound(FaultKind.CHARACTER, self._at)
+
+    def _literal(self, rest: str) -> None:
+        for wanted in rest:
+            if self._next() != wanted:
+                self._at -= 1
+                raise self._syntax()
+
+    def _number(self, sign: str) -> None:
+        state = {"-": "-", "0": "0"}.get(sign, "1")
+        while True:
+            sign = self._text[self._at : self._at + 1]
+            kind = "1" if sign and sign in _DIGITS else sign.lower()
+            if state == "-" and sign == "0":
+                kind = "0"
+            if kind in _NUMBERS[state]:
+                state = _NUMBERS[state][kind]
+                self._at += 1
+                continue
+            if state in _WHOLE and (not sign or sign in ",]} \t\r\n"):
+                return
+            self._at += bool(sign)
+            raise self._syntax()
+
+    def _next(self, skipped: str = "") -> str:
+        text = self._text
+        while self._at < len(text) and text[self._at] in skipped:
+            self._at += 1
+        if self._at >= len(text):
+            raise _FaultFound(FaultKind.ENDS, self._at)
+        self._at += 1
+        return text[self._at - 1]
+
+    def _syntax(self) -> _FaultFound:
+        return _FaultFound(FaultKind.SYNTAX, self._at)
+
+
+_LITERALS: Final = {"t": "rue", "f": "alse", "n": "ull"}
+_DIGITS: Final = "0123456789"
+_HEX: Final = _DIGITS + "abcdefABCDEF"
+_WHOLE: Final = frozenset("01.x")
+"""States of `_NUMBERS` in which a number may end."""
+_NUMBERS: Final = {
+    "-": {"0": "0", "1": "1"},
+    "0": {".": ".", "e": "e"},
+    "1": {"1": "1", ".": ".", "e": "e"},
+    ".": {"1": ".", "e": "e"},
+    "e": {"1": "x", "+": "+", "-": "+"},
+    "+": {"1": "x"},
+    "x": {"1": "x"},
+}
 
 
 def _blanks(text: str, at: int) -> int:

@@ -21,10 +21,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
 from binlog_protocol.errors import (
+    JsonCharacter,
     JsonEnds,
     JsonPathNoWildcard,
     JsonPathSyntax,
     JsonSyntax,
+    JsonTooDeep,
     NotSupportedYet,
     ServerError,
     UnknownRoutine,
@@ -941,8 +943,20 @@ Paths = list[tuple[documents.PathStep, ...]]
 _SPAN_BYTES: Final = 64  # of memory for a value that a path has found
 
 
+_SILENT: Final = frozenset({"json_value", "json_query", "json_exists"})
+"""Functions that say nothing of a text that is no JSON."""
+
+
 def _not_json(text: str, function: str) -> ServerError:
-    return JsonSyntax(1, function, 1) if text.strip() else JsonEnds(1, function)
+    fault = documents.fault(text)
+    match fault.kind:
+        case documents.FaultKind.ENDS:
+            return JsonEnds(1, function)
+        case documents.FaultKind.CHARACTER:
+            return JsonCharacter(1, function, fault.at)
+        case documents.FaultKind.DEPTH:
+            return JsonTooDeep(1, function, fault.at)
+    return JsonSyntax(1, function, fault.at)
 
 
 def _of_document(
@@ -964,7 +978,8 @@ def _of_document(
         def run(text: str, *paths: str) -> Any:
             session.budget.make(len(text))
             if documents.bounds(text) is None:
-                session.warn(_not_json(text, name))
+                if name not in _SILENT:
+                    session.warn(_not_json(text, name))
                 return None
             steps = []
             for number, path in enumerate(paths, 2):

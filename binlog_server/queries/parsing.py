@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
 from sqlglot import exp
@@ -615,6 +615,56 @@ def named_query(table: Any) -> Any:
                 return one
         child, parent = parent, parent.parent
     return None
+
+
+class Source(NamedTuple):
+    """A table of a question, as EXPLAIN names it.
+
+    number, kind: of its SELECT; 0 for the result of a UNION.
+    alias: nothing if its SELECT has no tables.
+    name: as a key of `Question.tables`; None for what is no table.
+    """
+
+    number: int
+    kind: str
+    alias: str = ""
+    name: tuple[str | None, str] | None = None
+    has_conditions: bool = False
+
+
+def sources_of(question: Question) -> list[Source]:
+    """The tables of a question, SELECT by SELECT as they stand in its text."""
+    selects = list(question.tree.find_all(exp.Select, bfs=False))
+    found: list[Source] = []
+    numbers = {id(select): number for number, select in enumerate(selects, 1)}
+    united: list[int] = []
+    for select in selects:
+        number = numbers[id(select)]
+        kind = "SIMPLE" if len(selects) == 1 else "PRIMARY"
+        parent = select.parent
+        while isinstance(parent, exp.Paren):
+            parent = parent.parent
+        if isinstance(parent, exp.SetOperation):
+            united.append(number)
+        if number > 1:
+            is_derived = isinstance(parent, exp.Subquery | exp.CTE) and not isinstance(
+                parent.parent, exp.In | exp.Exists | exp.Binary
+            )
+            is_united = isinstance(parent, exp.SetOperation)
+            kind = "UNION" if is_united else "DERIVED" if is_derived else "SUBQUERY"
+        before = len(found)
+        for table in select.find_all(exp.Table, bfs=False):
+            is_own = table.find_ancestor(exp.Select) is select
+            is_named = isinstance(table.this, exp.Identifier) and named_query(table) is None
+            if is_own and is_named and table.name.lower() != "dual":
+                name = (table.args["db"].name if table.args.get("db") else None, table.name)
+                has_conditions = select.args.get("where") is not None
+                found.append(Source(number, kind, table.alias_or_name, name, has_conditions))
+        if len(found) == before and select.args.get("from_") is None:
+            found.append(Source(number, kind))
+    if united:
+        found.append(Source(0, "UNION RESULT", f"<union{','.join(map(str, united))}>"))
+    return found
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:

@@ -144,6 +144,7 @@ class Config:
     innodb_log_buffer_size: Annotated[int, Number(2 << 20, (1 << 31) - 4096)] = (
         LOG_BUFFER_SIZE_DEFAULT
     )
+    innodb_lock_wait_timeout: Annotated[int, Number(0, 100_000_000)] = 50  # of sessions of clients
     innodb_force_recovery: Annotated[int, Number(0, 6)] = 0
     rollback_at_start: Annotated[str, Words(tuple(ROLLBACKS))] = "BACKGROUND"
     binlog_error_action: Annotated[str, Words(ERROR_ACTIONS)] = "READ_ONLY"

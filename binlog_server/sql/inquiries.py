@@ -54,6 +54,7 @@ from binlog_server.sql.expressions import (
     Value,
 )
 from binlog_server.sql.functions import call
+from binlog_server.sql.question_plans import explained
 from binlog_server.sql.selects import SelectItem, column_of
 from binlog_server.sql.session_settings import literal_collation
 from binlog_server.sql.state_texts import STATE_VARIABLES
@@ -107,6 +108,7 @@ class Inquiry(Statement):
     question: Question | None = None
     parameters: tuple[Parameter, ...] = ()
     gives_rows: bool = True  # DO gives none
+    explains: bool = False  # EXPLAIN of it: its tables in the place of its rows
 
     def _read(self) -> Inquiry:
         """Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235)."""
@@ -166,6 +168,8 @@ class Inquiry(Statement):
             asking = asker.again()
             runs.append(asking)
             plan = bind(question, asking, lambda schema, name: tables[schema, name])
+            if self.explains:
+                return explained(question, tables)
             if any(isinstance(one, HeldRows) and one.path.is_ordered for one in tables.values()):
                 plan.order = []  # they come so
             if question.into:
@@ -409,6 +413,9 @@ _SET: Final = re.compile(
     r"\s*SET\b(?!\s+(?:STATEMENT|TRANSACTION|PASSWORD|ROLE|DEFAULT)\b)", re.IGNORECASE
 )
 _SELECT: Final = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
+_EXPLAIN: Final = re.compile(
+    r"\s*(?:EXPLAIN|DESCRIBE|DESC)\s+(?=[\s(]*(?:SELECT|WITH)\b)", re.IGNORECASE
+)
 _DO: Final = re.compile(r"\s*DO\b", re.IGNORECASE)
 
 
@@ -417,6 +424,9 @@ def inquired(text: str, refusal: SqlSyntaxError) -> Inquiry | None:
     text = plain(text)
     if _SELECT.match(text):
         return Inquiry(text, refusal)
+    found = _EXPLAIN.match(text)
+    if found:
+        return Inquiry(text[found.end() :], refusal, explains=True)
     found = _DO.match(text)
     return Inquiry("SELECT" + text[found.end() :], refusal, gives_rows=False) if found else None
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import (
+    DatabaseAccessDenied,
     NoDatabaseSelected,
     NoSuchTable,
     NotSupportedYet,
@@ -163,6 +164,13 @@ def _schemata(session: SqlSession, of: TableDefinition) -> Made:
 def _readable(session: SqlSession) -> Sequence[str]:
     """The databases whose tables the session may read."""
     return SCHEMAS if session.may(CREATE_USER) else VISIBLE
+
+
+def require_database(session: SqlSession, name: str) -> None:
+    """Raises `DatabaseAccessDenied` (1044) for a database that is here, unless the account may do anything with it."""
+    if name in session.server.tables.databases and not held_databases(session):
+        user, _, host = session.account.rpartition("@")
+        raise DatabaseAccessDenied(user, host, name)
 
 
 def held_databases(session: SqlSession) -> Mapping[str, HeldDatabase]:

@@ -600,10 +600,12 @@ _Control = Callable[[bytes, TokenReader], Classified]
 _Reader = Callable[[bytes, Sequence[str]], Classified]
 
 _ADMIN: Final = ("ANALYZE", "OPTIMIZE", "REPAIR")
+_ADMIN_WORDS: Final = ("TABLE", "TABLES", "VIEW")
+_UNLOGGED: Final = ("LOCAL", "NO_WRITE_TO_BINLOG")
 _CHANGES: Final[Mapping[_Beginning, _Reader]] = {
     **{(verb,): _of(Kind.DML) for verb in _DML},
     **{(verb,): _of(Kind.DDL) for verb in ("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")},
-    **{(verb, what): _of(Kind.DDL) for verb in _ADMIN for what in ("TABLE", "TABLES", "VIEW")},
+    **{(verb, what): _of(Kind.DDL) for verb in _ADMIN for what in (*_ADMIN_WORDS, *_UNLOGGED)},
 }
 _TRANSACTIONS: Final[Mapping[_Beginning, _Reader]] = {
     ("BEGIN",): _controlled(_begin),
@@ -634,8 +636,12 @@ _REFUSED: Final[Mapping[_Beginning, str]] = {
     ("DROP", "TEMPORARY"): _TEMPORARY,
     **{
         (verb, what): f"{verb} {what}: no plan is made here that could be shown"
-        for verb in ("EXPLAIN", "DESCRIBE", "DESC", "ANALYZE")
-        for what in (*_DML, "SELECT", "WITH", "FORMAT", "EXTENDED", "PARTITIONS")
+        for verb in ("EXPLAIN", "DESCRIBE", "DESC")
+        for what in (*_DML, "FORMAT", "EXTENDED", "PARTITIONS")
+    },
+    **{
+        ("ANALYZE", what): f"ANALYZE {what}: what a statement takes is not measured here"
+        for what in (*_DML, "SELECT", "WITH", "FORMAT")
     },
     ("HANDLER",): "HANDLER: use SELECT",
     ("LOAD",): "LOAD DATA: replicas do not have the file; send INSERT statements",
@@ -658,11 +664,6 @@ _REFUSED: Final[Mapping[_Beginning, str]] = {
     **{(verb,): f"{verb}: this server has no procedures" for verb in ("SIGNAL", "RESIGNAL")},
     ("SHUTDOWN",): "SHUTDOWN: end the process by SIGTERM",
     ("VALUES",): "VALUES: use SELECT",
-    **{
-        (verb, how): f"{verb} {how}: it is not for replicas"
-        for verb in _ADMIN
-        for how in ("LOCAL", "NO_WRITE_TO_BINLOG")
-    },
 }
 _BEGINNINGS: Final[Mapping[_Beginning, _Reader]] = {
     **_CHANGES,

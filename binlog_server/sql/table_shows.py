@@ -340,6 +340,7 @@ class ShowCreate(Statement):
         tables = session.server.tables
         if self.kind == "DATABASE":
             columns = [Column.text("Database", 64), Column.text("Create Database", 1024)]
+            little_tables.require_database(session, self.name)
             if self.name in tables.databases:
                 held = tables.databases[self.name].database
                 return ResultSet(columns, [(self.name, create_database_text(held, shown=True))])
@@ -427,27 +428,36 @@ class CheckTable(Statement):
         reading = session.reading()
 
         def run() -> ResultSet:
-            columns = [
-                Column.text("Table", 128, null=True),
-                Column.text("Op", 10, null=True),
-                Column.text("Msg_type", 10, null=True),
-                Column.text("Msg_text", 393216, kind=ColumnType.MEDIUM_BLOB, null=True),
-            ]
             rows: list[Row] = []
             try:
                 for shown, table in found:
                     if isinstance(table, ServerError):
-                        rows.append((shown, "check", "Error", table.message))
-                        rows.append((shown, "check", "status", "Operation failed"))
+                        rows += failed_rows(shown, "check", table)
                     elif is_intact(table, reading):
                         rows.append((shown, "check", "status", "OK"))
                     else:
                         rows.append((shown, "check", "error", "Corrupt"))
             finally:
                 reading.close()
-            return ResultSet(columns, rows)
+            return done_rows(rows)
 
         return Work(run)
+
+
+def failed_rows(shown: str, verb: str, error: ServerError) -> list[Row]:
+    """The rows of CHECK TABLE and its kin for a table that it did nothing to."""
+    return [(shown, verb, "Error", error.message), (shown, verb, "status", "Operation failed")]
+
+
+def done_rows(rows: list[Row]) -> ResultSet:
+    """The result of CHECK TABLE, ANALYZE TABLE, OPTIMIZE TABLE, REPAIR TABLE."""
+    columns = [
+        Column.text("Table", 128, null=True),
+        Column.text("Op", 10, null=True),
+        Column.text("Msg_type", 10, null=True),
+        Column.text("Msg_text", 393216, kind=ColumnType.MEDIUM_BLOB, null=True),
+    ]
+    return ResultSet(columns, rows)
 
 
 def _looked_up(

@@ -751,6 +751,7 @@ _CLIENTS: Final = (
     Variable.recorded("bind_address", read=lambda session: session.server.config.listen_host),
     Variable("connect_timeout", set_global=_CONNECTIONS),
     *(Variable.recorded(name, read=_has_tls) for name in ("have_ssl", "have_openssl")),
+    Variable("innodb_lock_wait_timeout", set_global=_SUPER),
     Variable.recorded("hostname", read=lambda session: socket.gethostname()),
     Variable("max_allowed_packet", set_global=_SUPER),
     Variable("max_connect_errors"),

@@ -74,6 +74,7 @@ from binlog_server.loop.turn import Turn
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.assignments import SetStatement
 from binlog_server.sql.inquiries import asker_of, keep_of_question, plain_asker, tables_of
+from binlog_server.sql.little_tables import require_database
 from binlog_server.sql.places import Snapshot
 from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
@@ -94,6 +95,7 @@ from binlog_server.sql.view import ResultSet
 from binlog_server.sql_commit.client import CommitClient, not_written
 from binlog_server.sql_commit.held_statements import (
     MAY_WAIT,
+    UPKEEP,
     ChangeJob,
     Ddl,
     DdlJob,
@@ -149,7 +151,6 @@ QUICK_WORDS: Final = frozenset(
 REPEATABLE_READ: Final = "REPEATABLE-READ"
 READ_UNCOMMITTED: Final = "READ-UNCOMMITTED"
 SERIALIZABLE: Final = "SERIALIZABLE"
-LOCK_WAIT_S: Final = 50  # innodb_lock_wait_timeout
 PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the loop serves others
 SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
@@ -636,7 +637,8 @@ class SessionTransaction:
         return True
 
     def use(self, name: bytes) -> None:
-        """Set the default database; `name` is in the client's character set. Raises `WrongDatabaseName` (1102)."""
+        """Set the default database; `name` is in the client's character set. Raises `WrongDatabaseName` (1102),
+        `DatabaseAccessDenied` (1044)."""
         if not name:
             raise NoDatabaseSelected()
         text = decode_text(name, default_collation(self._settings.charset))
@@ -644,6 +646,7 @@ class SessionTransaction:
             text = name.decode("utf-8", "replace")
         if not 0 < len(text) <= _DATABASE_CHARS_MAX or "\0" in text or text.endswith(" "):
             raise WrongDatabaseName(text[:_DATABASE_CHARS_MAX])
+        require_database(self._sql, text)
         self._sql.database = text.encode()
         self._sql.changed.add("")
         self.refresh()
@@ -749,7 +752,8 @@ class SessionTransaction:
     @property
     def _lock_wait_s(self) -> float:
         """innodb_lock_wait_timeout, as it is when a wait begins."""
-        return float(self._sql.variables.get("innodb_lock_wait_timeout") or LOCK_WAIT_S)
+        said = self._sql.variables.get("innodb_lock_wait_timeout")
+        return float(said or self._sql.server.config.innodb_lock_wait_timeout)
 
     def _opened_rows(self) -> RowSide | None:
         return self._opened().rows if self._tables.has_any else None
@@ -1331,7 +1335,8 @@ class SessionTransaction:
         ddl = ddl_of(statement.inner_head, self._database, self._plain)
         here = ddl.databases & self._tables.databases.keys()
         if ddl.kind is DdlKind.OTHER and (not sends_text or self._mentions(statement)):
-            raise NotSupportedYet(f"{ddl.words}, of what is in a database that is here")
+            what = "of so many tables in one statement" if ddl.is_long else "of what is"
+            raise NotSupportedYet(f"{ddl.words}, {what} in a database that is here")
         if sends_text and not here:
             self._sql.require(*statement.kind.needs)
             return None
@@ -1359,9 +1364,9 @@ class SessionTransaction:
             lambda: ddl_job(self._sql, self._tables, ddl, self._spoken(statement, bytes(text)))
         )
         if self._locks is not None:
-            for name in ddl.names:
+            for name in ddl.names if ddl.kind is not DdlKind.UPKEEP else ():
                 self._locks.require_write(name)
-            if ddl.kind is not DdlKind.ALTER_TABLE:
+            if ddl.kind not in (DdlKind.ALTER_TABLE, DdlKind.UPKEEP):
                 raise NotSupportedYet(f"{ddl.words} of a table that LOCK TABLES holds")
         rows = self._new_rows()
         opened = self._open = self._new_transaction(rows)
@@ -1378,7 +1383,7 @@ class SessionTransaction:
             yield from self._write(
                 opened.events, job.text.encode(), [], of_database=of_database, now=now, is_ddl=True
             )
-        answer = Answer(job.affected, info=job.info)
+        answer = Answer(job.affected, info=job.info, rows=job.rows)
         if job.text and selected is not None:
             answer = yield from self._insert_selected(selected, opened, bytes(text))
         elif job.asker is not None:
@@ -1584,6 +1589,8 @@ class SessionTransaction:
             self._answer_behind(last, Answer())
             return
         words = statement.words
+        if words[0] in UPKEEP and words[1] not in ("TABLE", "TABLES", "VIEW"):
+            raise NotSupportedYet(f"{words[0]} {words[1]}: it is not for replicas")
         is_program = is_stored_program(statement.text)
         looking = logged_text(statement.text, settings, is_program=is_program)
         for reading in readings or ():

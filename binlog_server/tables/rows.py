@@ -53,6 +53,13 @@ class Reading:
         self._kept = kept
         self._own: ReadView | None = None
 
+    def count(self, table: HeldTable) -> int:
+        """About how many rows there are, without a look at any. Raises as `scan`."""
+        try:
+            return len(self._store.memory.table(table.number))
+        except UnknownTable:
+            raise TableChanged() from None
+
     @property
     def view(self) -> ReadView:
         """The view, taken with the first look."""

@@ -799,13 +799,22 @@ WrongColumnList = ErrorKind(
 )
 # ER_CONSTRAINT_FAILED
 CheckFailed = ErrorKind(4025, "CONSTRAINT `{name}` failed for `{schema}`.`{table}`", "23000")
-# ER_JSON_EOS, ER_JSON_SYNTAX, ER_JSON_PATH_SYNTAX, ER_JSON_PATH_NO_WILDCARD: warnings
+# ER_JSON_BAD_CHR, ER_JSON_EOS, ER_JSON_SYNTAX, ER_JSON_DEPTH, ER_JSON_PATH_SYNTAX, ER_JSON_PATH_NO_WILDCARD: warnings
+JsonCharacter = ErrorKind(
+    4036,
+    "Character disallowed in JSON in argument {number} to function '{function}' at position {at}",
+)
 JsonEnds = ErrorKind(
     4037, "Unexpected end of JSON text in argument {number} to function '{function}'"
 )
 JsonSyntax = ErrorKind(
     4038,
     "Syntax error in JSON text in argument {number} to function '{function}' at position {at}",
+)
+JsonTooDeep = ErrorKind(
+    4040,
+    "Limit of 32 on JSON nested structures depth is reached in argument {number} to function '{function}' "
+    "at position {at}",
 )
 JsonPathSyntax = ErrorKind(
     4042,

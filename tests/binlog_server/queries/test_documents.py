@@ -106,3 +106,43 @@ def test_nothing_breaks_it(text: str) -> None:
         json.loads(text)
         documents.kind_of(text, within[0])
         documents.depth_of(text, within[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "at"),
+    [
+        ("", "ENDS", 0),
+        ('{"a":1,', "ENDS", 7),
+        ("tru", "ENDS", 3),
+        ('"abc', "ENDS", 4),
+        ("x", "SYNTAX", 1),
+        ("1 2", "SYNTAX", 3),
+        ("truex", "SYNTAX", 5),
+        ("-", "SYNTAX", 1),
+        ("1e+", "SYNTAX", 3),
+        ("01", "SYNTAX", 2),
+        ("1.5.2", "SYNTAX", 4),
+        ('"a\\u12"', "SYNTAX", 6),
+        ("{1:2}", "SYNTAX", 2),
+        ('{"a" 1}', "SYNTAX", 5),
+        ('{"a":1,}', "SYNTAX", 8),
+        ("[1,]", "SYNTAX", 4),
+        ("[}", "SYNTAX", 2),
+        ("[tru, 1]", "SYNTAX", 4),
+        ('["é",é]', "SYNTAX", 8),
+        ('{"a":[1,{"b":x}]}', "SYNTAX", 14),
+        ('"\t"', "CHARACTER", 2),
+        ("[" * 40, "DEPTH", 32),
+    ],
+)
+def test_where_the_fault_is(text: str, kind: str, at: int) -> None:
+    """As 11.8 says it; `compared_statements.sql` asks a real one."""
+    assert documents.bounds(text) is None
+    found = documents.fault(text)
+    assert (found.kind.name, found.at) == (kind, at)
+
+
+@given(st.text('{}[],:"ab1-.e tn\\u', max_size=12))
+def test_a_fault_lies_within(text: str) -> None:
+    if documents.bounds(text) is None:
+        assert 0 <= documents.fault(text).at <= max(1, len(text.encode()))

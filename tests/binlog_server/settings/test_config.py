@@ -218,6 +218,7 @@ WRONG_IN_FILE = [
     ("innodb_flush_log_at_timeout=-1", "innodb_flush_log_at_timeout: -1 is not between"),
     ("innodb_log_file_size=4096", "innodb_log_file_size: 4096 is not between 4194304 and"),
     ("innodb_log_buffer_size=1", "innodb_log_buffer_size: 1 is not between"),
+    ("innodb_lock_wait_timeout=-1", "innodb_lock_wait_timeout: -1 is not between 0 and 100000000"),
     ("innodb_force_recovery=7", "innodb_force_recovery: 7 is not between 0 and 6"),
     (
         "rollback_at_start='NEVER'",
