@@ -128,7 +128,7 @@ def fault(text: str) -> Fault:
     """What 11.8 says of a text that is no JSON. Where a character is not the one that must come, it counts as read;
     but within true, false, null and behind \\u, and in the place of a colon."""
     try:
-        _Reader(text).document()
+        _FaultReader(text).document()
     except _FaultFound as found:
         before = text[: found.at].encode("utf-8", "surrogateescape")
         return Fault(found.kind, len(before))
@@ -142,7 +142,7 @@ class _FaultFound(Exception):
         self.at: Final = at
 
 
-class _Reader:
+class _FaultReader:
     """Reads a text only to find its fault."""
 
     def __init__(self, text: str) -> None:

@@ -617,7 +617,7 @@ def named_query(table: Any) -> Any:
     return None
 
 
-class Source(NamedTuple):
+class ExplainedTable(NamedTuple):
     """A table of a question, as EXPLAIN names it.
 
     number, kind: of its SELECT; 0 for the result of a UNION.
@@ -632,10 +632,10 @@ class Source(NamedTuple):
     has_conditions: bool = False
 
 
-def sources_of(question: Question) -> list[Source]:
+def sources_of(question: Question) -> list[ExplainedTable]:
     """The tables of a question, SELECT by SELECT as they stand in its text."""
     selects = list(question.tree.find_all(exp.Select, bfs=False))
-    found: list[Source] = []
+    found: list[ExplainedTable] = []
     numbers = {id(select): number for number, select in enumerate(selects, 1)}
     united: list[int] = []
     for select in selects:
@@ -659,11 +659,13 @@ def sources_of(question: Question) -> list[Source]:
             if is_own and is_named and table.name.lower() != "dual":
                 name = (table.args["db"].name if table.args.get("db") else None, table.name)
                 has_conditions = select.args.get("where") is not None
-                found.append(Source(number, kind, table.alias_or_name, name, has_conditions))
+                found.append(
+                    ExplainedTable(number, kind, table.alias_or_name, name, has_conditions)
+                )
         if len(found) == before and select.args.get("from_") is None:
-            found.append(Source(number, kind))
+            found.append(ExplainedTable(number, kind))
     if united:
-        found.append(Source(0, "UNION RESULT", f"<union{','.join(map(str, united))}>"))
+        found.append(ExplainedTable(0, "UNION RESULT", f"<union{','.join(map(str, united))}>"))
     return found
 
 
