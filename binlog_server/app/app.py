@@ -35,6 +35,7 @@ from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
+from binlog_server.dumps.tail_feed import TailFeed
 from binlog_server.loop.apart import apart
 from binlog_server.loop.rounds import Rounds
 from binlog_server.metrics.endpoint import MetricsEndpoint
@@ -114,6 +115,7 @@ class Server:
         self._running_rounds: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()  # the server is to end
         self._tail: Tail
+        self._feed: TailFeed
         self._listener: asyncio.Server
         self.is_listening = False
         self.syncer: Syncer
@@ -197,8 +199,9 @@ class Server:
             flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
             failed=self._store_failed,
-            alone=lambda: len(self.connections) <= 1 and self.relay.running is None,
+            alone=self._is_nobody_kept_waiting,
         )
+        self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master = Master(self, self.tables, loop)
         await self._start_endpoint()
@@ -390,6 +393,7 @@ class Server:
             engine=self.engine,
             frames=self.frames,
             tail=self._tail,
+            feed=self._feed,
             syncer=self.syncer,
             semi_sync=self.semi_sync,
             format_version=self.state.get(UPSTREAM_VERSION_KEY, self.config.server_version),
@@ -397,6 +401,10 @@ class Server:
             release=self.slots.left,
             why_ended=self.leases.why_ended,
         )
+
+    def _is_nobody_kept_waiting(self) -> bool:
+        """Whether the loop may make a short sync itself: all that it serves waits for just that."""
+        return len(self.connections) - len(self._feed) <= 1
 
     def new_transaction(
         self, client: CommitClient, machine: StatusHolder, sql: SqlSession

@@ -36,10 +36,12 @@ from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
+from binlog_server.dumps.frame_style import FramedBatch
 from binlog_server.dumps.large_group_frames import FrameChunk, LargeGroupFrames
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.stream_events import StreamEvents
 from binlog_server.dumps.tail import Tail
+from binlog_server.dumps.tail_feed import TailFeed
 from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
@@ -71,6 +73,7 @@ class Dump:
         engine: EngineReader,
         frames: FrameCache,
         tail: Tail,
+        feed: TailFeed,
         syncer: Syncer,
         semi_sync: SemiSyncMaster,
         format_version: str,
@@ -87,6 +90,7 @@ class Dump:
         self._engine = engine
         self._frames = frames
         self._tail = tail
+        self._feed = feed
         self._syncer = syncer
         events = StreamEvents(
             format_version,
@@ -165,7 +169,9 @@ class Dump:
                 self._connection.state = (
                     "Master has sent all binlog to slave; waiting for more updates"
                 )
-                await self._wait(moved)
+                shares = groups_filter.transparent and self._out.takes_all
+                if not shares or not await self._feed.stay(self, request.style):
+                    await self._wait(moved)
             elif groups_filter.transparent:
                 batch = await self._frames.frames(self._place.cursor, request.style, self._read)
                 overtaken = batch.overtaken
@@ -344,6 +350,34 @@ class Dump:
             self._heartbeat_if_due()
             await self._out.drain()
         return reading.result()
+
+    # --- at the tail, see `TailFeed` ---
+
+    @property
+    def cursor(self) -> Position:
+        """See `Fed`."""
+        return self._place.cursor
+
+    def take(self, batch: FramedBatch, now: float) -> bool:
+        """See `Fed`."""
+        place, end = self._place, batch.end
+        if not place.moves_silently(end) or not self._out.pass_on(batch.frames, now):
+            return False
+        if self._acks is not None:
+            self._acks.sent_all_before(end)
+        if self._hold is not None and end.file_no != place.cursor.file_no:
+            self._hold.move(end.file_no)
+        place.cursor = self._connection.sent = end
+        return self._out.takes_all
+
+    def heartbeat_due(self) -> float | None:
+        """See `Fed`."""
+        return self._out.heartbeat_due()
+
+    def beat(self) -> bool:
+        """See `Fed`."""
+        self._heartbeat_if_due()
+        return self._out.takes_all
 
     # --- waiting ---
 

@@ -68,18 +68,9 @@ class FrameCache:
         That takes as long as the disk needs for all that lies before the next group: `waiting` may do something else
         meanwhile.
         """
-        if self._age != self._engine.age:
-            self._age, self._bytes = self._engine.age, 0
-            self._made.clear()
+        batch = self.at_once(start, style)
         key = (self._age, start, style)
-        batch = self._made.pop(key, None)
-        if batch is not None:
-            self._made[key] = batch  # to the young end
-            self.hits += 1
-        elif key not in self._being_made and self._is_made_at_once(start, style):
-            self.misses += 1
-            return self._keep(key, self._make(key))  # in memory: done at once
-        else:
+        if batch is None:
             making = self._being_made.get(key)
             if making is None:
                 self.misses += 1
@@ -89,6 +80,25 @@ class FrameCache:
             batch = await waiting(making)
         self._read_ahead((key[0], batch.end, style))
         return batch
+
+    def at_once(self, start: Position, style: FrameStyle) -> FramedBatch | None:
+        """The frames from `start`, if they are here or are made with little work; None if that is for a thread.
+
+        Raises as `FrameStyle.framed`.
+        """
+        if self._age != self._engine.age:
+            self._age, self._bytes = self._engine.age, 0
+            self._made.clear()
+        key = (self._age, start, style)
+        batch = self._made.pop(key, None)
+        if batch is not None:
+            self._made[key] = batch  # to the young end
+            self.hits += 1
+            return batch
+        if key in self._being_made or not self._is_made_at_once(start, style):
+            return None
+        self.misses += 1
+        return self._keep(key, self._make(key))
 
     def _is_made_at_once(self, start: Position, style: FrameStyle) -> bool:
         """Whether making the frames costs the loop nothing worth a thread."""

@@ -118,6 +118,29 @@ class ReplicaStream:
             self.connection.state = "Sending binlog event to slave"
             self._last_sent = time.monotonic()
 
+    def pass_on(self, frames: EventFrames, now: float) -> bool:
+        """Write packets at the tail, at once. False: it must be done by `frames` and `drain`."""
+        if not self.takes_all:
+            return False
+        machine = self.machine
+        sequence = machine.dump_sequence
+        self._channel.write_now(frames.at_sequence(sequence))
+        machine.dump_sequence = frames.sequence_after(sequence)
+        self.event_bytes += frames.size
+        self._last_sent = now
+        if self._acks is not None and self._semi_sync is not None:
+            self._acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
+            self._semi_sync.requests += frames.ack_wanted
+        return True
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing need be waited for: no rate, a socket that takes more, a connection that has not ended."""
+        channel = self._channel
+        return not (
+            self._throttle is not None or self._waiting or channel.is_full or channel.is_closing
+        )
+
     def event(self, event: bytes) -> None:
         """Write one event for this replica alone; never waits."""
         self._write(self.machine.dump_event(event))

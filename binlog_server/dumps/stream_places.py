@@ -75,6 +75,10 @@ class StreamPlace(ABC):
     async def move(self, end: Position, *, overtaken: bool) -> None:
         """The replica has all groups before `end`. `overtaken`: the last was longer than its place."""
 
+    def moves_silently(self, end: Position) -> bool:
+        """Whether a `move` to that end would send nothing: then it may be made by `cursor`."""
+        return end.file_no == self.cursor.file_no
+
     @abstractmethod
     def gtid_list(self, state: BinlogState, flags: int) -> None:
         """Send a GTID_LIST: the binlog state here."""
@@ -103,6 +107,10 @@ class EnginePlace(StreamPlace):
     async def move(self, end: Position, *, overtaken: bool) -> None:
         """See `StreamPlace`."""
         self.cursor = end
+
+    def moves_silently(self, end: Position) -> bool:
+        """See `StreamPlace`."""
+        return True
 
     def gtid_list(self, state: BinlogState, flags: int) -> None:
         """See `StreamPlace`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from binlog_storage.engine import OpenBinlog
 
@@ -19,6 +20,7 @@ class Tail:
         self._thread = threading.get_ident()
         self._moved = asyncio.Event()
         self._scheduled = False
+        self._told: list[Callable[[], object]] = []
         self._stop = engine.subscribe(self._wake_from_thread)
 
     @property
@@ -31,6 +33,12 @@ class Tail:
         self._scheduled = False
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+        for told in self._told:
+            told()
+
+    def tell(self, told: Callable[[], object]) -> None:
+        """Call back each time, too, on the loop's thread."""
+        self._told.append(told)
 
     def close(self) -> None:
         """Stop listening to the store."""

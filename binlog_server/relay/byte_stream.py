@@ -39,6 +39,9 @@ class ByteStream(asyncio.BufferedProtocol):
         self._ended = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        # One timer for all waits: it looks again when it fires, for bytes come a thousand times as often.
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # the end of the wait
         self._transport: asyncio.Transport
 
     @classmethod
@@ -67,16 +70,19 @@ class ByteStream(asyncio.BufferedProtocol):
             raise ConnectionError("closed during the TLS handshake")
         self._transport = transport
 
-    async def read(self, before: bytes | memoryview = b"") -> memoryview:
+    async def read(self, timeout_s: float, before: bytes | memoryview = b"") -> memoryview:
         """The bytes since the last call, behind a copy of `before`; waits for the first byte. At the end nothing.
 
-        It stays as it is until the next call. Raises `OSError` for a broken connection.
+        It stays as it is until the next call. Raises `OSError` for a broken connection, `TimeoutError` if no byte comes
+        for `timeout_s` seconds.
 
         Args:
             before: at most `HEADROOM_BYTES`; may lie in what the call before has returned.
         """
         if not self._filled and not self._ended:
-            self._waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            self._expect(loop, loop.time() + timeout_s)
             try:
                 await self._waiter
             finally:
@@ -118,8 +124,31 @@ class ByteStream(asyncio.BufferedProtocol):
         assert found is None or isinstance(found, ssl.SSLObject)
         return found
 
+    def _expect(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._due = due
+        if self._timer is not None and self._timer.when() > due:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if loop.time() < self._due:
+            self._timer = loop.call_at(self._due, self._look, loop)
+        else:
+            self._waiter.set_exception(TimeoutError())
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()  # it would keep the buffers
+            self._timer = None
+
     def close(self) -> None:
         """Close the connection after sending the bytes that were written."""
+        self._forget_timer()
         self._transport.close()
 
     # --- what the loop says ---
@@ -148,6 +177,7 @@ class ByteStream(asyncio.BufferedProtocol):
         if exc is not None and not isinstance(exc, OSError):
             exc = ConnectionError(f"the connection is lost: {exc!r}")
         self._error = exc
+        self._forget_timer()
         self._wake()
 
     @contextmanager

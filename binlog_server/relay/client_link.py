@@ -195,8 +195,7 @@ class ClientLink:
         return stream.next(runs=runs)
 
     async def _read(self, before: bytes | memoryview = b"") -> memoryview:
-        async with asyncio.timeout(self.timeout_s):
-            data = await self._stream.read(before)
+        data = await self._stream.read(self.timeout_s, before)
         if len(data) == len(before):
             raise ConnectionError(CLOSED)
         return data

@@ -35,7 +35,7 @@ async def connected(serve: Serve) -> AsyncIterator[ByteStream]:
 
 async def rest(stream: ByteStream) -> bytes:
     found = bytearray()
-    while data := await stream.read():
+    while data := await stream.read(60):
         found += data
     return bytes(found)
 
@@ -67,7 +67,7 @@ async def test_the_buffer_grows_where_much_comes() -> None:
     async with connected(serve) as stream:
         for _ in range(5):
             await until(lambda: not len(stream.get_buffer(-1)))
-            sizes.append(len(await stream.read()))
+            sizes.append(len(await stream.read(60)))
     assert sizes == [BUFFER_BYTES, 4 * BUFFER_BYTES, *[BUFFER_BYTES_MAX] * 3]
 
 
@@ -84,7 +84,7 @@ async def test_what_came_before_stands_in_front() -> None:
     rest = memoryview(b"")
     async with connected(serve) as stream:
         for size in itertools.cycle((0, 1, 70_000, HEADROOM_BYTES)):
-            data = await stream.read(rest)
+            data = await stream.read(60, rest)
             assert data[: len(rest)] == rest
             if len(data) == len(rest):
                 break
@@ -102,7 +102,7 @@ async def test_it_is_asked_again_and_again() -> None:
     async with connected(serve) as stream:
         for word in (b"one", b"two"):
             stream.write(word)
-            assert bytes(await stream.read()) == word.upper()
+            assert bytes(await stream.read(60)) == word.upper()
         assert stream.tls is None
         assert not stream.is_closing
 
@@ -137,6 +137,6 @@ async def test_a_reader_that_is_cancelled_loses_nothing() -> None:
     async with connected(serve) as stream:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await stream.read()
+                await stream.read(60)
         stream.write(b"here")
-        assert bytes(await stream.read()) == b"here"
+        assert bytes(await stream.read(60)) == b"here"
