@@ -64,6 +64,13 @@ class Child:
             raise ChildFailed(f"{self._module}: {said or f'it ended with {code}'}")
         return json.loads(text)
 
+    def tell(self, line: str) -> Any:
+        """Give it a line, and return the next thing that it prints. Raises `ChildFailed`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self.line()
+
     def finish(self) -> Any:
         """Tell it to end, and return the next thing that it prints. Raises `ChildFailed`."""
         assert self._process.stdin is not None

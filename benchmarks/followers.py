@@ -26,9 +26,12 @@ TIMEOUT_S: Final = 60.0  # without a byte from anybody
 
 
 class Follower:
-    """One stream. `came`: when each transaction was whole."""
+    """One stream. `came`: when each transaction was there: an event of type `ends`, as a rule its last."""
 
-    def __init__(self, login: str, position: str, server_id: int) -> None:
+    def __init__(
+        self, login: str, position: str, server_id: int, ends: EventType = EventType.XID
+    ) -> None:
+        self._ends = ends
         account, _, address = login.rpartition("@")
         user, _, password = account.partition(":")
         host, _, port = address.rpartition(":")
@@ -49,7 +52,7 @@ class Follower:
             raise DrainError("a server has closed the connection")
         for type_ in self._scanner.types(data):
             self.begun = self.begun or type_ == EventType.FORMAT_DESCRIPTION
-            if type_ == EventType.XID:
+            if type_ == self._ends:
                 self.came.append(now)
 
 

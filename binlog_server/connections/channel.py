@@ -104,7 +104,9 @@ class Channel:
 
     def write_now(self, data: bytearray) -> None:
         """As `write`. What the socket takes at once goes there at once: no copy, and nothing is left for the loop."""
-        if self._fd is None or self.untaken or self.is_closing:
+        if self.is_closing:
+            return  # the number of its socket may be another's soon
+        if self._fd is None or self.untaken:
             self.write(data)
             return
         self.traffic.sent += len(data)

@@ -40,6 +40,7 @@ def test_lists_them() -> None:
         "rollback",
         "rows",
         "spark",
+        "tail",
     ]
 
 
@@ -79,6 +80,18 @@ def test_latency() -> None:
     assert result["extra_ms_p99"] >= result["extra_ms_median"]
     for way in ("direct_ms", "relay_ms"):
         assert 0 < result[way]["median"] <= result[way]["p99"]
+
+
+@pytest.mark.slow
+@pytest.mark.replica
+def test_tail() -> None:
+    done = benchmarks("tail", "--json", "--rates=200", "--replicas", "1", "3", "--seconds=1")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)["200"]
+    for key in ("cpu_ratio", "lag_p50_ratio", "lag_p99_ratio", "ours", "mariadbd"):
+        assert list(result[key]) == ["1", "3"], key
+    assert result["us_per_group"] + result["us_per_group_and_replica"] > 0
+    assert result["ours"]["3"]["lag_p99_ms"] >= result["ours"]["3"]["lag_p50_ms"] > 0
 
 
 @pytest.mark.slow

@@ -219,7 +219,9 @@ async def test_a_turn_ends_between_replicas(site: Site, started: list[asyncio.Ta
     assert not takers[gone].got
 
 
-@pytest.mark.parametrize("error", [CorruptBinlog(0, 0, "a page"), None], ids=["broken", "for a thread"])
+@pytest.mark.parametrize(
+    "error", [CorruptBinlog(0, 0, "a page"), None], ids=["broken", "for a thread"]
+)
 async def test_all_go_where_frames_are_not_made_here(
     site: Site, started: list[asyncio.Task[bool]], error: Exception | None
 ) -> None:
@@ -248,6 +250,7 @@ async def test_many_histories(
     site: Site, rng: random.Random, started: list[asyncio.Task[bool]]
 ) -> None:
     """Replicas that come back as dumps do. Each group reaches each once: `take` looks."""
+
     async def dump(taker: Taker) -> bool:
         while True:
             if taker.cursor < site.engine.durable_end:  # by itself

@@ -1,0 +1,84 @@
+"""What is written past the loop: in order with all else, and nothing of it lost where the socket takes a part."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from binlog_server.connections.channel import Channel
+from tests.binlog_server.lab import until, within
+
+
+class Serving(asyncio.Protocol):
+    channel: Channel | None = None
+    lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        machine = cast(Any, None)
+        self.channel = Channel(
+            cast(asyncio.Transport, transport), machine, cast(Any, str), lambda: None
+        )
+        self.channel.stream()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+@asynccontextmanager
+async def streaming() -> AsyncIterator[tuple[Serving, Channel, asyncio.StreamReader, Any]]:
+    serving = Serving()
+    server = await asyncio.get_running_loop().create_server(lambda: serving, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    await until(lambda: serving.channel is not None)
+    assert serving.channel is not None
+    yield serving, serving.channel, reader, writer
+    writer.close()
+    server.close()
+
+
+async def test_all_in_order_whatever_the_socket_takes(rng: random.Random) -> None:
+    async with streaming() as (_, channel, reader, _writer):
+        assert channel._fd is not None, "this is uvloop's own transport"
+        sent = bytearray()
+
+        def some(size: int) -> bytearray:
+            data = bytearray(rng.randbytes(size))
+            write = rng.choice([channel.write, channel.write_now, channel.write_now])
+            write(data)
+            sent.extend(data)
+            return data
+
+        while not channel.untaken:  # nobody reads
+            some(rng.randrange(1, 1 << 17))
+        for _ in range(30):
+            some(rng.randrange(1, 1 << 14))
+        got = bytearray()
+        while len(got) < len(sent):
+            got += await within(reader.read(1 << 16))
+            if rng.random() < 0.3 and len(sent) < 20 << 20:
+                some(rng.randrange(1, 1 << 12))
+        assert got == sent
+        assert channel.traffic.sent == len(sent)
+
+
+async def test_nothing_is_written_behind_the_end() -> None:
+    """The number of a closed socket may be another's by then."""
+    async with streaming() as (serving, channel, reader, _):
+        channel.write_now(bytearray(b"before"))
+        channel.abort()
+        channel.write_now(bytearray(b"behind"))
+        await until(lambda: serving.lost)
+        channel.write_now(bytearray(b"behind"))
+        assert await within(reader.read()) == b"before"
+
+
+async def test_a_peer_that_is_gone_is_met_as_by_any_write() -> None:
+    async with streaming() as (serving, channel, _, writer):
+        writer.transport.abort()
+        while not serving.lost:
+            channel.write_now(bytearray(1 << 16))
+            await asyncio.sleep(0)
+        assert channel.is_closing
