@@ -76,6 +76,8 @@ class Syncer:
         self._sync_s = 1.0  # how long one takes, of late
         # Readers that have got everything durable and wait: what is appended is for them to get at once.
         self.readers_waiting = 0
+        self.readers_rest_s: Callable[[], float] = lambda: 0.0
+        """How long those readers will not look, in seconds: what nobody else waits for may share a sync until then."""
 
     @property
     def waiting_s(self) -> float:
@@ -106,6 +108,8 @@ class Syncer:
         """Note an append that nobody waits for: it becomes durable as `flush_log_at_trx_commit` says."""
         if self.flush_log_at_trx_commit in (_APPENDED, _WRITTEN):
             self._sync_in_time()
+        elif (rest_s := self.readers_rest_s()) > 0:
+            self._sync_within(rest_s)
         else:
             self.request()
 
@@ -158,8 +162,16 @@ class Syncer:
     def _sync_in_time(self) -> None:
         if self.readers_waiting:
             self.request()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(self.flush_log_at_timeout, self._due)
+        else:
+            self._sync_within(self.flush_log_at_timeout)
+
+    def _sync_within(self, seconds: float) -> None:
+        due = self._loop.time() + seconds
+        if self._timer is not None and self._timer.when() > due:  # of another setting
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(due, self._due)
 
     def _due(self) -> None:
         self._timer = None

@@ -9,7 +9,8 @@ rate, a file begins of which it must be told, a group is too large for memory, t
 cannot be made, or the binlog was begun anew. When it is at the tail again, it comes back.
 
 Passes keep a pace: behind each the feed rests for `PACE` times what it took. So one transaction alone waits for nobody,
-and under load several share a pass, the more the more replicas there are.
+and under load several share a pass, the more the more replicas there are. What an upstream sends meanwhile shares a sync,
+too.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ class TailFeed:
         self._spent = 0.0  # by the pass under way, in its turns so far
         self.passes = 0
         tail.tell(self._moved)
+        syncer.readers_rest_s = self._rest_s
 
     def __len__(self) -> int:
         return len(self._group_of)
@@ -187,11 +189,14 @@ class TailFeed:
 
     # --- passes ---
 
+    def _rest_s(self) -> float:
+        return self._rest_until - self._clock()
+
     def _moved(self) -> None:
         if self._next_pass is None and self._groups:
-            rest = self._rest_until - self._clock()
-            if rest > 0:
-                self._next_pass = self._loop.call_later(rest, self._pass)
+            rest_s = self._rest_s()
+            if rest_s > 0:
+                self._next_pass = self._loop.call_later(rest_s, self._pass)
             else:
                 self._pass()
 

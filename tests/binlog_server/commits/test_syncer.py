@@ -53,6 +53,29 @@ async def test_synced_means_durable(engine: SlowEngine) -> None:
         assert engine.durable_end >= end
 
 
+async def test_what_nobody_waits_for_is_synced_when_the_readers_look(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    rest_s = 3600.0
+    syncer.readers_rest_s = lambda: rest_s
+    append(engine, 1)
+    syncer.appended()
+    await asyncio.sleep(0)
+    assert engine.durable_end < engine.written_end
+    rest_s = 0.001  # never later than the next who appends would have it
+    append(engine, 2)
+    syncer.appended()
+    await until(lambda: engine.durable_end == engine.written_end)
+    assert engine.syncs == 1
+    rest_s = 3600.0
+    append(engine, 3)
+    syncer.appended()
+    await within(syncer.synced())  # somebody waits
+    append(engine, 4)
+    syncer.appended()
+    await within(syncer.close())
+    assert engine.durable_end == engine.written_end, "and not at the end either"
+
+
 async def test_request_is_enough(engine: SlowEngine) -> None:
     syncer = Syncer(engine)
     append(engine, 1)
