@@ -24,7 +24,7 @@ SERVER_ID: Final = 92_000
 
 
 class Receivers:
-    """The first is a `Follower`, of GTIDs: some servers end by XID what others end by COMMIT. The others count bytes."""
+    """The first is a `Follower`, of GTIDs: some servers end by XID what others end by COMMIT. The others count."""
 
     def __init__(self, login: str, position: str, replicas: int) -> None:
         self.probe = Follower(login, position, SERVER_ID, EventType.GTID)

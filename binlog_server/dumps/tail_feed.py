@@ -9,8 +9,8 @@ rate, a file begins of which it must be told, a group is too large for memory, t
 cannot be made, or the binlog was begun anew. When it is at the tail again, it comes back.
 
 Passes keep a pace: behind each the feed rests for `PACE` times what it took. So one transaction alone waits for nobody,
-and under load several share a pass, the more the more replicas there are. What an upstream sends meanwhile shares a sync,
-too.
+and under load several share a pass, the more the more replicas there are. What an upstream sends meanwhile shares a
+sync, too.
 """
 
 from __future__ import annotations
