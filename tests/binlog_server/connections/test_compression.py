@@ -147,17 +147,20 @@ async def test_broken(what: str) -> None:
     assert not bugs
 
 
-def history(lab: Lab, count: int, size: int) -> None:
-    chance = random.Random(5)
-    for number in range(1, count + 1):
-        gtid = Gtid(0, 1, number)
-        text = chance.randbytes(size // 2).hex()  # becomes half as long
-        lab.engine.append(transaction(gtid, f"INSERT INTO t VALUES ('{text}')"), gtid)
-    lab.engine.sync()
+async def history(lab: Lab, count: int, size: int) -> None:
+    def make() -> None:
+        chance = random.Random(5)
+        for number in range(1, count + 1):
+            gtid = Gtid(0, 1, number)
+            text = chance.randbytes(size // 2).hex()  # becomes half as long
+            lab.engine.append(transaction(gtid, f"INSERT INTO t VALUES ('{text}')"), gtid)
+        lab.engine.sync()
+
+    await asyncio.to_thread(make)  # which may wait for the disk
 
 
 async def test_who_does_not_read_is_waited_for(lab: Lab) -> None:
-    history(lab, 200, 100_000)
+    await history(lab, 200, 100_000)
     client = await compressed_client(lab)
     replica = Replica(client)
     await replica.start()
@@ -191,7 +194,7 @@ async def test_frames_are_compressed_once(lab: Lab) -> None:
 
 async def test_history_is_compressed_once_for_those_who_read_it_together(lab: Lab) -> None:
     """Large frames, in a thread: who comes while they are being made waits for the same ones."""
-    history(lab, 40, 100_000)
+    await history(lab, 40, 100_000)
     clients = [await compressed_client(lab) for _ in range(6)]
     replicas = [Replica(client) for client in clients]
     for number, replica in enumerate(replicas):
@@ -257,7 +260,7 @@ async def test_a_slow_compression_delays_nobody_else(
 
 async def test_the_end_comes_behind_what_was_written(lab: Lab) -> None:
     """A dump that is not to wait: all groups and the EOF, although they are still to be compressed when it ends."""
-    history(lab, 3, 400_000)
+    await history(lab, 3, 400_000)
     client = await compressed_client(lab)
     for name, value in (("mariadb_slave_capability", 4), ("slave_connect_state", "''")):
         await client.query(f"SET @{name}={value}")
@@ -269,7 +272,7 @@ async def test_the_end_comes_behind_what_was_written(lab: Lab) -> None:
 
 
 async def test_a_lost_connection_stops_everything(lab: Lab) -> None:
-    history(lab, 50, 400_000)
+    await history(lab, 50, 400_000)
     client = await compressed_client(lab)
     replica = Replica(client)
     await replica.start()
