@@ -6,9 +6,17 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pymysql
 import pytest
+from binlog_protocol.gtid import Gtid
+from binlog_storage.binlog.options import StoreOptions
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.errors import StorageError
 
 from tests.integration.committers import CLIENTS, TABLE, USERS, Committers, connect, make_table
 from tests.integration.load import assert_equal, load
@@ -22,6 +30,8 @@ from tests.kit.fixtures import (
 from tests.kit.mariadb import MariaDB, Row
 from tests.kit.server import BinlogServer
 from tests.kit.waiting import until
+from tests.storage.groups import group, gtid_of, read_all
+from tests.storage.tables.test_sqlite_killed import run, tell
 
 OPTIONS = {"users": USERS, "max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 ROWS = f"SELECT id FROM {TABLE}"
@@ -150,6 +160,54 @@ def test_a_disk_that_has_promised_too_much(
     server.kill()
     disk.restart()
     restarted(server, committers.acknowledged, replica, late)
+
+
+def opened(path: Path, *, is_ibb: bool) -> IbbEngine | ClassicEngine:
+    disk = OsDisk(path)
+    if not is_ibb:
+        return ClassicEngine(disk)
+    return IbbEngine(disk, StoreOptions(max_binlog_size=8 << 20, innodb_log_file_size=4 << 20))
+
+
+@pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
+def test_another_start_on_the_same_disk_and_a_power_cut(
+    thin_disk: MakeThinDisk, *, is_ibb: bool
+) -> None:
+    """The kernel shows the next process what it has lost, and ext4 loses what is written over it. Whatever that process
+    has told durable is there when the power comes back."""
+    disk = thin_disk()
+    path = disk.path / "data"
+    path.mkdir()
+
+    def lives(first: int, last: int, fails_at: int) -> Callable[[Path, int], None]:
+        def live(path: Path, _: int) -> None:
+            engine = opened(path, is_ibb=is_ibb)
+            for number in range(first, last):
+                if number == fails_at:
+                    disk.fail()
+                payload, gtid = group(Gtid(0, 1, number), 60_000)
+                try:
+                    engine.append(payload, gtid)
+                    engine.sync()
+                    tell("told", number)
+                    if number % 5 == 0:
+                        engine.flush()
+                except StorageError:
+                    tell("failed", number)
+                    break
+            tell("end", 0)
+
+        return live
+
+    told = run(path, 0, lives(1, 100, fails_at=18))
+    assert told[-2][0] == "failed"
+    disk.heal()
+    told += run(path, 0, lives(200, 240, fails_at=0))
+    disk.restart()
+    engine = opened(path, is_ibb=is_ibb)
+    found = {gtid.seq_no for payload in read_all(engine) if (gtid := gtid_of(payload))}
+    engine.close()
+    assert {number for what, number in told if what == "told"} <= found
 
 
 def test_relay(

@@ -70,6 +70,7 @@ class BreakableDisk:
         self.make_folder = disk.make_folder
         self.lock = disk.lock
         self.modified = disk.modified
+        self.reread = disk.reread
         self.size = disk.size
         self.close = disk.close
 

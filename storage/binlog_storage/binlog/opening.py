@@ -46,6 +46,7 @@ from binlog_storage.tables.snapshot import Begin, OpenTrx
 
 log = logging.getLogger(__name__)
 
+_CHANGED_FILES = 3  # the last ones: those that recovery may change, and one made ahead
 _FREEZE_FROM = 100_000  # objects made by a start
 
 
@@ -82,6 +83,8 @@ def open_log(
 
     Raises `CorruptRedo`, `CorruptBinlog`, `CorruptTables`, before anything is changed; `DiskError`.
     """
+    for number in file_numbers(disk.names())[-_CHANGED_FILES:]:
+        disk.reread(file_name(number))
     ignored = options.innodb_force_recovery >= NO_LOG_REDO
     there = REDO_NAME in disk.names()
     known = None if facts is None else facts.get(REDO_KEY)

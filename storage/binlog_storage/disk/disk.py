@@ -89,6 +89,14 @@ class Disk(Protocol):
     def size(self, name: str) -> int:
         """Length in bytes, without opening the file. Raises `FileMissing`."""
 
+    def reread(self, name: str) -> None:
+        """From now on reads of the file give what the disk has, and what has still to be written to it.
+
+        A start does it first. Where a sync has failed the kernel shows what it has given up, and ext4 loses even what
+        is written over it later, in spite of a sync that says all is well: it has the place for one that was written.
+        Advice to the kernel, so no reason to leave out `write_again`. `FileMissing` if there is none.
+        """
+
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces `new`. Raises `OtherFileSystem` if the folder of one lies in another."""
 
@@ -130,7 +138,7 @@ def write_again(file: File, begin: int, size: int) -> None:
     """Write these bytes once more, as a read gives them, for the next `fdatasync`.
 
     A start does it with what an earlier process may have failed to sync: the kernel shows such bytes and has given
-    them up, so a sync alone says that all is well. Raises `DiskError`.
+    them up, so a sync alone says that all is well. `Disk.reread` comes before it. Raises `DiskError`.
     """
     end = begin + size
     for at in range(begin, end, _AGAIN_BYTES):
@@ -210,6 +218,8 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 # Linux has it, and Python's `os` has not. It only starts the writing, and takes no error from who calls `fdatasync`.
+_posix_fadvise: Final = getattr(os, "posix_fadvise", None)
+_DONTNEED: Final = getattr(os, "POSIX_FADV_DONTNEED", 0)
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _sync_file_range: Final = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
@@ -317,6 +327,16 @@ class OsDisk:
     def size(self, name: str) -> int:
         with mapped("stat", self._directory / name):
             return (self._directory / name).stat().st_size
+
+    def reread(self, name: str) -> None:
+        path = self._directory / name
+        with mapped("open", path):
+            fd = open_regular(path, os.O_RDONLY)
+            try:
+                if _posix_fadvise is not None:
+                    _posix_fadvise(fd, 0, 0, _DONTNEED)
+            finally:
+                os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
         with mapped("rename", self._directory / old):

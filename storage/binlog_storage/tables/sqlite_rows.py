@@ -9,12 +9,16 @@ A transaction is prepared by one transaction of SQLite, which writes all of its 
 committed by another one, which moves them into `rows`. So a crash at any point leaves it as it was before, or prepared,
 or committed. Who is prepared at a start is settled by the binlog: docs/internals/tables.md.
 
+A sync or a write of the file that fails is believed once, as one of the store: nothing more is written to it, and what
+the binlog has decided is done by the next start. So checkpoints of SQLite's log are ours: its own hide their errors.
+
 While the store is open all of the rows are in memory, too, as those of any table; the file is read by a start alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
@@ -23,9 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from binlog_storage.disk.disk import OsDisk, write_again
 from binlog_storage.errors import CorruptTables, DiskError, DiskFull
 from binlog_storage.ibb.xa import Xid, decode_xid
 from binlog_storage.tables.participants import Changes
+
+log = logging.getLogger(__name__)
 
 SQLITE_NAME: Final = "binlog-server.sqlite"
 _FORMAT: Final = 1
@@ -39,6 +46,7 @@ _APPLY: Final = (
     "REPLACE INTO rows SELECT tbl, key, row FROM prepared WHERE xid = ?1 AND row IS NOT NULL",
     "DELETE FROM rows WHERE (tbl, key) IN (SELECT tbl, key FROM prepared WHERE xid = ?1 AND row IS NULL)",
 )
+_LOG_BYTES: Final = 4 << 20  # of SQLite's own log, before it goes to the file
 _FORGET: Final = ("DELETE FROM prepared WHERE xid = ?1", "DELETE FROM names WHERE xid = ?1")
 
 
@@ -58,6 +66,7 @@ class SqliteRows:
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
         self._late: list[Xid] = []  # decided, but the file could not be written then
+        self._failed = ""
 
     def close(self) -> None:
         """No more use."""
@@ -196,6 +205,8 @@ class SqliteRows:
     @contextmanager
     def _changing(self, what: str) -> Iterator[sqlite3.Connection]:
         """All that is done within is one synced transaction."""
+        if self._failed:
+            raise DiskError(self._failed)
         self._before(f"{what}: begin")
         with self._reading() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -207,7 +218,21 @@ class SqliteRows:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            self._checkpoint(connection)
         self._before(f"{what}: done")
+
+    @property
+    def _log(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-wal")
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Bring a long log of SQLite's into the file. What was committed is durable, whatever becomes of this."""
+        try:
+            with self._mapped():
+                if self._log.stat().st_size > _LOG_BYTES:
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except (DiskError, CorruptTables) as error:
+            log.error("%s", error)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -226,19 +251,39 @@ class SqliteRows:
             raise DiskError(f"{self._path.name}: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
+        self._look_anew()
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # of the WAL, at each commit
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA journal_size_limit = 0")  # its length says how much there is
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def _look_anew(self) -> None:
+        """Take what the disk has, and make that durable, before anything is built on it.
+
+        Of a commit whose sync has failed the kernel shows all, and will write nothing: SQLite would take it for
+        committed, and a power cut takes it away, with all that was synced behind it.
+        """
+        with contextlib.closing(OsDisk(self._path.parent)) as disk:
+            disk.reread(self._path.name)
+            if self._log.name in disk.names():
+                disk.reread(self._log.name)
+                with contextlib.closing(disk.open(self._log.name)) as file:
+                    write_again(file, 0, file.size())
+                    file.fdatasync()
+            disk.fsync_dir()
+
     def _known(self, error: sqlite3.DatabaseError) -> DiskError | CorruptTables:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         text = f"{self._path.name}: {error}"
+        if code == sqlite3.SQLITE_IOERR:
+            self._failed = f"{text}. Nothing more is written to it: restart the server"
         if code == sqlite3.SQLITE_FULL:
             return DiskFull(text)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
 
 SECTOR_BYTES = 512  # the unit that a disk writes whole
+BLOCK_BYTES = 4096  # the unit of a file system
 
 
 class _Content:
     """The bytes of one file, visible and durable, and the writes between the two."""
 
-    __slots__ = ("_lock", "durable", "pending", "visible")
+    __slots__ = ("_lock", "durable", "lost", "pending", "visible", "written")
 
     def __init__(self, data: bytes = b"") -> None:
         self._lock = threading.Lock()
@@ -29,6 +30,9 @@ class _Content:
         self.visible: bytes | bytearray = data
         self.durable: bytes | bytearray = data
         self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
+        # Blocks that were ever synced behind a write, if anybody asks; and others, whose first sync has failed.
+        self.written = set(blocks_of((0, data)))
+        self.lost: set[int] = set()
 
     def change(self, operation: tuple[int, bytes] | int) -> None:
         with self._lock:
@@ -37,19 +41,58 @@ class _Content:
             apply_to(self.visible, operation)
             self.pending.append(operation)
 
-    def sync(self) -> None:
+    def sync(self, *, notes_blocks: bool = False) -> None:
         with self._lock:
             if self.pending and not isinstance(self.durable, bytearray):
                 self.durable = bytearray(self.durable)
             for operation in self.pending:
                 assert isinstance(self.durable, bytearray)
+                if notes_blocks and not isinstance(operation, int):
+                    blocks = blocks_of(operation)
+                    if not self.lost.isdisjoint(blocks):
+                        self._keep_others(operation, blocks)
+                        continue
+                    self.written.update(blocks)
                 apply_to(self.durable, operation)
             self.pending = []
 
+    def _keep_others(self, operation: tuple[int, bytes], blocks: range) -> None:
+        """The part of a write that does not go to lost blocks."""
+        assert isinstance(self.durable, bytearray)
+        offset, data = operation
+        apply_to(self.durable, max(len(self.durable), offset + len(data)))
+        for block in blocks:
+            if block not in self.lost:
+                first = max(block * BLOCK_BYTES, offset)
+                last = min((block + 1) * BLOCK_BYTES, offset + len(data))
+                apply_to(self.durable, (first, data[first - offset : last - offset]))
+                self.written.add(block)
+
     def forget(self) -> None:
-        """A sync failed: the kernel shows what was written, but never tries to write it again."""
+        """A sync failed: the kernel shows what was written, but never tries to write it again.
+
+        As on ext4 even what is written there later is lost, if nothing ever was before; until `reread`.
+        """
         with self._lock:
+            for operation in self.pending:
+                if not isinstance(operation, int):
+                    self.lost.update(set(blocks_of(operation)) - self.written)
             self.pending = []
+
+    def reread(self) -> None:
+        """The kernel has nothing any more but what is still to be written."""
+        with self._lock:
+            visible = bytearray(self.durable)
+            for operation in self.pending:
+                apply_to(visible, operation)
+            self.visible = visible
+            self.lost.clear()
+
+
+def blocks_of(write: tuple[int, bytes]) -> range:
+    """The blocks in which a write is."""
+    offset, data = write
+    return range(offset // BLOCK_BYTES, -(-(offset + len(data)) // BLOCK_BYTES))
 
 
 def apply_to(image: bytearray, operation: tuple[int, bytes] | int) -> None:
@@ -121,7 +164,7 @@ class MemoryFile:
             if self._disk.failed_sync_forgets:
                 self._content.forget()
             raise
-        self._content.sync()
+        self._content.sync(notes_blocks=self._disk.failed_sync_forgets)
 
     def close(self) -> None:
         self._epoch = -1
@@ -138,7 +181,8 @@ class MemoryDisk:
         fault: called with (what, file name) before every operation, reads included; may raise. What is "read",
             "write", "truncate", "allocate", "sync", "create", "rename", "unlink", "make folder" or "sync directory".
         failed_sync_forgets: what a failed `fdatasync` should have written is lost at the next power cut, whatever the
-            next `fdatasync` says. So does Linux.
+            next `fdatasync` says. So does Linux; and as with ext4 what is written over it is lost, too, where nothing
+            was synced before, until `reread`.
         file_bytes_max: `allocate` of more raises `DiskFull`.
         capacity: bytes of all files together; growing beyond raises `DiskFull`. Files that are removed make room.
     """
@@ -219,6 +263,11 @@ class MemoryDisk:
             raise FileMissing(f"cannot stat {name}: No such file or directory")
         return len(self._visible[name].visible)
 
+    def reread(self, name: str) -> None:
+        if name not in self._visible:
+            raise FileMissing(f"cannot open {name}: No such file or directory")
+        self._visible[name].reread()
+
     def rename(self, old: str, new: str) -> None:
         self.count("rename", old)
         if old not in self._visible:
@@ -271,6 +320,7 @@ class MemoryDisk:
             content = names[name]
             content.durable = content.visible = image
             content.pending = []
+            content.lost.clear()
         self._visible = dict(names)
         self._durable = dict(names)
         self._unsynced_names.clear()

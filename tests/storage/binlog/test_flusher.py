@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
+from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.state import StateStore
-from binlog_storage.errors import DiskError, StoreFailed
+from binlog_storage.errors import CorruptBinlog, DiskError, StoreFailed
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import (
@@ -20,7 +22,8 @@ from binlog_storage.redo.format import (
 )
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.groups import append_all, opens_with, payloads, read_all, simple
+from tests.storage.disks import fails_to_sync
+from tests.storage.groups import append_all, group, opens_with, payloads, read_all, simple
 from tests.storage.redo.recording import Done, Recording
 from tests.storage.sizes import small
 
@@ -365,3 +368,33 @@ def test_an_error_met_by_who_makes_room_is_for_good(name: str) -> None:
     with pytest.raises(StoreFailed):
         engine.checkpoint()
     engine.close()
+
+
+def test_pages_that_the_kernel_has_dropped_behind_a_failed_sync() -> None:
+    """What is durable in the redo log alone is served, or is an error: never the end of the data."""
+    told = Counter[str]()
+    for seed in range(40):
+        rng = random.Random(seed)
+        disk = MemoryDisk()
+        disk.failed_sync_forgets = True
+        engine = IbbEngine(disk, small(16))
+        made = [group(Gtid(0, 1, n), rng.choice((200, 3000, 9000, 30_000))) for n in range(1, 41)]
+        at = sorted(rng.sample(range(1, 40), 3))
+        for first, last in zip([0, *at], [*at, 40], strict=True):
+            append_all(engine, made[first:last])
+            engine.sync()
+            if last < 40:
+                engine.checkpoint()
+        disk.fault = lambda kind, name: fails_to_sync(kind, name) if ".ibb" in name else None
+        with pytest.raises(DiskError):
+            engine.checkpoint()
+        engine._pages._cache.clear()
+        for name in disk.names():
+            if rng.random() < 0.8:
+                disk.reread(name)
+        try:
+            assert read_all(engine) == payloads(made)
+            told["whole"] += 1
+        except CorruptBinlog:
+            told["an error"] += 1
+    assert len(told) == 2, told

@@ -60,6 +60,7 @@ class Careless:
         self.size = disk.size
         self.close = disk.close
         self.rename = disk.rename
+        self.reread = disk.reread
         self.unlink = disk.unlink
 
     def open(self, name: str, *, create: bool = False) -> File:

@@ -132,6 +132,7 @@ class RecordingDisk:
             file.close()
         self.initial_names = dict(self._inodes)
         self.modified = disk.modified
+        self.reread = disk.reread
         self.size = disk.size
         self.names = disk.names
         self.make_folder = disk.make_folder

@@ -6,15 +6,17 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine import Xid
+from binlog_storage.errors import DiskError
 from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
+from tests.kit.fixtures import MakeThinDisk
 from tests.storage.groups import gtid_event
 from tests.storage.tables.test_sqlite_rows import HERE, THERE, Kind, Store
 
@@ -164,6 +166,46 @@ def test_a_kill_at_each_step_of_xa(
             assert step > STEPS, "each of them was met"
             return
     raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same process", "another process"])
+def test_a_sync_that_failed_and_a_power_cut(thin_disk: MakeThinDisk, *, is_same: bool) -> None:
+    """The kernel shows what it has given up: what is built on it may not go with the power."""
+    disk = thin_disk()
+    path = disk.path / "data"
+    path.mkdir()
+
+    def lives(numbers: Iterable[int]) -> Callable[[Path, int], None]:
+        def live(path: Path, kill_at: int) -> None:
+            store = killed_at(path, 0)
+            for number in numbers:
+                value = b"%d" % number
+                if number == 2:
+                    disk.fail()
+                elif number == 3:
+                    disk.heal()
+                try:
+                    store.put(number, {(HERE, value): value, (THERE, value): bytes(200_000)})
+                except DiskError:
+                    tell("failed", number)
+            tell("end", 0)
+
+        return live
+
+    if is_same:
+        assert run(path, 0, lives((1, 2, 3))) == [("failed", 2), ("failed", 3), ("end", 0)]
+    else:
+        assert run(path, 0, lives((1, 2))) == [("failed", 2), ("end", 0)]
+        disk.heal()
+        assert run(path, 0, lives((3, 4))) == [("end", 0)]
+    disk.restart()
+    store = Store(path)
+    there = [b"1"] if is_same else [b"1", b"3", b"4"]
+    assert {number: sorted(rows) for number, rows in store.rows().items()} == {
+        HERE: there,
+        THERE: there,
+    }
+    store.close()
 
 
 def run(
