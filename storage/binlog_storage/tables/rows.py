@@ -389,10 +389,11 @@ class Memory:
         self.commit_no += 1
         trx.commit_no = self.commit_no
         if CATALOG in trx.tables:
-            self._drop(trx)
+            self._drop_of(trx, trx.top)
 
-    def _drop(self, trx: Trx) -> None:
-        for node in trx.chain():
+    def _drop_of(self, trx: Trx, top: AnyNode | None) -> None:
+        """Forget the tables that a committed transaction has dropped, by its nodes from this one on."""
+        for node in nodes_from(top):
             if node.table == CATALOG:
                 version = self.tables[CATALOG].look(node.key)
                 if version is None or version.row is None:
@@ -449,6 +450,10 @@ class Memory:
             node = node.below
         if node is not None:  # there are many: they are settled together
             self._settles = True
+            if CATALOG in trx.tables:
+                self._drop_of(
+                    trx, node
+                )  # but what it has dropped is gone now: a number may come again
 
     def redone(self) -> None:
         """All of the log is applied: forget tables that were dropped while the snapshot was read."""
