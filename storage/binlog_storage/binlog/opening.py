@@ -29,7 +29,7 @@ from binlog_storage.binlog.planned_pages import PlannedPages
 from binlog_storage.binlog.prepared import PreparedTransactions
 from binlog_storage.binlog.recovery import Recovered, Recovery
 from binlog_storage.binlog.replay import plan_replay
-from binlog_storage.disk.disk import Disk, write_again
+from binlog_storage.disk.disk import Disk, make_durable
 from binlog_storage.disk.state import KNOWS_BREAKS_KEY, REDO_KEY, STORE_KEY, StateStore
 from binlog_storage.errors import CorruptRedo, CorruptTables, without_advice
 from binlog_storage.ibb.chunk import Position
@@ -83,8 +83,6 @@ def open_log(
 
     Raises `CorruptRedo`, `CorruptBinlog`, `CorruptTables`, before anything is changed; `DiskError`.
     """
-    for number in file_numbers(disk.names())[-_CHANGED_FILES:]:
-        disk.reread(file_name(number))
     ignored = options.innodb_force_recovery >= NO_LOG_REDO
     there = REDO_NAME in disk.names()
     known = None if facts is None else facts.get(REDO_KEY)
@@ -197,6 +195,8 @@ def _open_existing(
     lock: threading.Lock,
     told: Published | None,
 ) -> Opened:
+    for number in file_numbers(disk.names())[-_CHANGED_FILES:]:
+        disk.reread(file_name(number))  # what is durable and not there is in the log
     tables = Rebuild()
     redo = RedoLog(disk, lock, options.innodb_log_buffer_size)
     try:
@@ -357,10 +357,10 @@ def _made_durable(disk: Disk, found: Recovered | None) -> Position | None:
         return None
     current = found.header.file_no
     for file_no in sorted({current - 1, current} & set(file_numbers(disk.names()))):
-        with contextlib.closing(disk.open(file_name(file_no))) as file:
+        name = file_name(file_no)
+        with contextlib.closing(disk.open(name)) as file:
             used = file.size() if file_no < current else (found.page_no + 1) * PAGE_SIZE
-            write_again(file, 0, min(used, file.size()))
-            file.fdatasync()
+            make_durable(disk, name, file, min(used, file.size()))
     return Position(current, found.page_no * PAGE_SIZE + found.at)
 
 

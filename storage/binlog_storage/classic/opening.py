@@ -35,7 +35,7 @@ from binlog_storage.classic.file_indexes import GrowingIndex
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
-from binlog_storage.disk.disk import Disk, File, write_again
+from binlog_storage.disk.disk import Disk, File, make_durable
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine import Position
 from binlog_storage.errors import FileMissing, NotAStore
@@ -237,8 +237,9 @@ def take(directory: BinlogDirectory, opened: Surveyed) -> File:
         if size > opened.end:
             file.truncate(opened.end)
         if opened.head.in_use:
-            write_again(file, 0, opened.end)
-        file.fdatasync()
+            make_durable(disk, name, file, opened.end)
+        else:
+            file.fdatasync()
     except BaseException:
         file.close()
         raise

@@ -72,7 +72,7 @@ from binlog_storage.classic.writing import (
     rotate_event,
     stop_event,
 )
-from binlog_storage.classic.xa_files import XA_PREFIX, Commitment, PreparedFile, PreparedFiles
+from binlog_storage.classic.xa_files import Commitment, PreparedFile, PreparedFiles
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.disk.durations import Durations
 from binlog_storage.disk.state import StateStore
@@ -132,7 +132,6 @@ _RECENT_BYTES: Final = 8 << 20
 _LONG_WAIT_S: Final = 0.5
 _NO_FILE: Final = 1 << 62  # of holds that keep no file: open groups do not lie in the binlog here
 _LIMITS_S: Final = 60.0
-_CHANGED_FILES: Final = 2  # the last ones, that a start may change
 _GTID_ROOM: Final = (
     2048  # reserved for a GTID event, and for GTIDs that the list has more until the commit
 )
@@ -330,7 +329,6 @@ class ClassicEngine:
                     "them, one a line, or move them away. The store was not opened"
                 )
             directory.write_index([])
-        self._look_anew(names)
         self._index = directory.read_index()
         directory.work_off_note(self._index)
         self._finish_reset()
@@ -359,14 +357,6 @@ class ClassicEngine:
         if self._options.encrypt_binlog != (self._current.cipher is not None):
             with self._syncing, self._writing, self._lock:  # nothing new goes into the old file
                 self._next_file(self._state, self._description())
-
-    def _look_anew(self, names: set[str]) -> None:
-        """Believe nothing that a failed sync has left with the kernel: see `Disk.reread`."""
-        numbers = sorted(filter(None, map(self._directory.number, names)))
-        last = {self._directory.name(number) for number in numbers[-_CHANGED_FILES:]}
-        waiting = {name for name in names if name.startswith(XA_PREFIX)}
-        for name in last | waiting | (names & {self._directory.index_name}):
-            self._disk.reread(name)
 
     def _plan_rows(self, reaches: Reaches) -> None:
         if self._row_log is not None:

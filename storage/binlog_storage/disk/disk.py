@@ -34,7 +34,7 @@ from binlog_storage.errors import (
     TooManyOpenFiles,
 )
 
-_AGAIN_BYTES: Final = 1 << 20
+_AGAIN_BYTES: Final = 4 << 20  # aligned: no block of memory of the kernel lies across a border
 OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
 
 
@@ -89,12 +89,13 @@ class Disk(Protocol):
     def size(self, name: str) -> int:
         """Length in bytes, without opening the file. Raises `FileMissing`."""
 
-    def reread(self, name: str) -> None:
-        """From now on reads of the file give what the disk has, and what has still to be written to it.
+    def reread(self, name: str, offset: int = 0, size: int = 0) -> None:
+        """From now on reads of so many bytes of the file give what the disk has, and what has still to be written to
+        it; size 0: of all that is behind the offset.
 
-        A start does it first. Where a sync has failed the kernel shows what it has given up, and ext4 loses even what
-        is written over it later, in spite of a sync that says all is well: it has the place for one that was written.
-        Advice to the kernel, so no reason to leave out `write_again`. `FileMissing` if there is none.
+        Where a sync has failed the kernel shows what it has given up, and ext4 loses even what is written over it
+        later, in spite of a sync that says all is well: it has the place for one that was written. Advice to the
+        kernel, which follows it for whole blocks of memory. `FileMissing` if there is none.
         """
 
     def rename(self, old: str, new: str) -> None:
@@ -138,11 +139,26 @@ def write_again(file: File, begin: int, size: int) -> None:
     """Write these bytes once more, as a read gives them, for the next `fdatasync`.
 
     A start does it with what an earlier process may have failed to sync: the kernel shows such bytes and has given
-    them up, so a sync alone says that all is well. `Disk.reread` comes before it. Raises `DiskError`.
+    them up, so a sync alone says that all is well. Enough where every block has been synced once, as in the redo log;
+    for other files there is `make_durable`. Raises `DiskError`.
     """
     end = begin + size
     for at in range(begin, end, _AGAIN_BYTES):
         file.pwrite(file.pread(min(_AGAIN_BYTES, end - at), at), at)
+
+
+def make_durable(disk: Disk, name: str, file: File, size: int) -> None:
+    """Make the first bytes of an open file durable, as a read gives them, whatever became of earlier syncs.
+
+    As `write_again`; but the kernel has to forget them before they are written: see `Disk.reread`. It forgets nothing
+    that is still to be written, so that is synced first. Raises `DiskError`.
+    """
+    file.fdatasync()
+    for at in range(0, size, _AGAIN_BYTES):
+        data = file.pread(min(_AGAIN_BYTES, size - at), at)
+        disk.reread(name, at, _AGAIN_BYTES)
+        file.pwrite(data, at)
+    file.fdatasync()
 
 
 _KINDS: Final[dict[int | None, type[DiskError]]] = {
@@ -328,13 +344,13 @@ class OsDisk:
         with mapped("stat", self._directory / name):
             return (self._directory / name).stat().st_size
 
-    def reread(self, name: str) -> None:
+    def reread(self, name: str, offset: int = 0, size: int = 0) -> None:
         path = self._directory / name
         with mapped("open", path):
             fd = open_regular(path, os.O_RDONLY)
             try:
                 if _posix_fadvise is not None:
-                    _posix_fadvise(fd, 0, 0, _DONTNEED)
+                    _posix_fadvise(fd, offset, size, _DONTNEED)
             finally:
                 os.close(fd)
 

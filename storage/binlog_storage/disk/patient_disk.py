@@ -386,9 +386,9 @@ class PatientDisk:
             finally:
                 self.let_go(content)
 
-    def reread(self, name: str) -> None:
-        """See `Disk`. Before anything waits."""
-        self._below.reread(name)
+    def reread(self, name: str, offset: int = 0, size: int = 0) -> None:
+        """See `Disk`. What waits is not the kernel's."""
+        self._below.reread(name, offset, size)
 
     def unlink(self, name: str) -> None:
         """See `Disk`. While changes wait, for files that none of them touches."""

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from binlog_storage.disk.disk import OsDisk, write_again
+from binlog_storage.disk.disk import OsDisk, make_durable
 from binlog_storage.errors import CorruptTables, DiskError, DiskFull
 from binlog_storage.ibb.xa import Xid, decode_xid
 from binlog_storage.tables.participants import Changes
@@ -251,7 +251,7 @@ class SqliteRows:
             raise DiskError(f"{self._path.name}: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
-        self._look_anew()
+        self._make_durable()
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -264,19 +264,18 @@ class SqliteRows:
             raise
         return connection
 
-    def _look_anew(self) -> None:
-        """Take what the disk has, and make that durable, before anything is built on it.
+    def _make_durable(self) -> None:
+        """Make durable what is there, before anything is built on it.
 
-        Of a commit whose sync has failed the kernel shows all, and will write nothing: SQLite would take it for
-        committed, and a power cut takes it away, with all that was synced behind it.
+        Of a commit whose sync has failed the kernel shows all, and will write nothing: SQLite takes it for committed,
+        and a power cut would take it away, with all that was synced behind it. So with what a checkpoint of SQLite's
+        log has written into the file.
         """
         with contextlib.closing(OsDisk(self._path.parent)) as disk:
-            disk.reread(self._path.name)
             if self._log.name in disk.names():
-                disk.reread(self._log.name)
-                with contextlib.closing(disk.open(self._log.name)) as file:
-                    write_again(file, 0, file.size())
-                    file.fdatasync()
+                for name in (self._path.name, self._log.name):
+                    with contextlib.closing(disk.open(name)) as file:
+                        make_durable(disk, name, file, file.size())
             disk.fsync_dir()
 
     def _known(self, error: sqlite3.DatabaseError) -> DiskError | CorruptTables:

@@ -79,14 +79,18 @@ class _Content:
                     self.lost.update(set(blocks_of(operation)) - self.written)
             self.pending = []
 
-    def reread(self) -> None:
-        """The kernel has nothing any more but what is still to be written."""
+    def reread(self, offset: int, size: int) -> None:
+        """The kernel has nothing of these blocks any more but what is still to be written."""
         with self._lock:
-            visible = bytearray(self.durable)
+            there = bytearray(self.durable)
             for operation in self.pending:
-                apply_to(visible, operation)
-            self.visible = visible
-            self.lost.clear()
+                apply_to(there, operation)
+            end = offset + size if size else max(len(there), len(self.visible))
+            length = len(self.visible)
+            visible = bytearray(self.visible)
+            visible[offset:end] = there[offset:end].ljust(min(end, length) - offset, b"\0")
+            self.visible = visible[:length]
+            self.lost -= set(blocks_of((offset, bytes(end - offset))))
 
 
 def blocks_of(write: tuple[int, bytes]) -> range:
@@ -263,10 +267,10 @@ class MemoryDisk:
             raise FileMissing(f"cannot stat {name}: No such file or directory")
         return len(self._visible[name].visible)
 
-    def reread(self, name: str) -> None:
+    def reread(self, name: str, offset: int = 0, size: int = 0) -> None:
         if name not in self._visible:
             raise FileMissing(f"cannot open {name}: No such file or directory")
-        self._visible[name].reread()
+        self._visible[name].reread(offset, size)
 
     def rename(self, old: str, new: str) -> None:
         self.count("rename", old)
