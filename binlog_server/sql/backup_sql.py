@@ -1,4 +1,7 @@
-"""BACKUP SERVER: a backup as a result set, which `binlog-server backup` makes files of. Statements of this server."""
+"""BACKUP SERVER: a backup as a result set, which `binlog-server backup` makes files of. And BACKUP STAGE and LOCK.
+
+What BACKUP STAGE and BACKUP LOCK answer is what 11.8 answers. From START to END files stay, as with MariaDB's engine
+binlog: PURGE, FLUSH and RESET MASTER of others wait. Commits and DDL of others never do: a warning says so."""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import NotSupportedYet, UnknownServerError
+from binlog_protocol.errors import NoDatabaseSelected, NotSupportedYet, UnknownServerError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.results import Column
@@ -22,13 +25,14 @@ from binlog_storage.engine.backup import (
 )
 from lark import Token, Transformer
 
+from binlog_server.accounts.privileges import RELOAD
 from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.tokens import unquote
-from binlog_server.sql.view import Row, RowStream
+from binlog_server.sql.view import Row, RowStream, Work
+from binlog_server.store.backups import STAGES, Backups
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
-    from binlog_server.store.backups import Backups
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,80 @@ class BackupServer(Statement):
         return RowStream(COLUMNS, _batches(engine, self.wanted, waiting))
 
 
+@dataclass(frozen=True, slots=True)
+class BackupStage(Statement):
+    """BACKUP STAGE START, FLUSH, BLOCK_DDL, BLOCK_COMMIT or END."""
+
+    syntax = '"BACKUP"i "STAGE"i NAME'
+    needs = (RELOAD,)
+    com = "backup"
+    commits = True
+
+    stage: str
+
+    @classmethod
+    def built(cls, children: list[Any]) -> BackupStage:
+        return cls(str(children[0]))
+
+    def answer(self, session: SqlSession) -> Work | None:
+        stage, backup, server = self.stage.upper(), session.backup, session.server
+        session.require_no_locked_tables()
+        backup.require_next(stage if stage in STAGES else self.stage)
+        if stage == STAGES[0]:
+            wait_s = float(session.variables.get("lock_wait_timeout") or _LOCK_WAIT_S)
+            return Work.patient(
+                "backup", lambda given_up: backup.begin(wait_s, given_up), session.variables_changed
+            )
+        if stage == STAGES[-1]:
+            backup.end()
+            session.variables_changed()
+            return None
+        backup.stage = stage
+        if stage != "FLUSH":
+            session.warn(NotSupportedYet(f"BACKUP STAGE {stage}: commits and the upstream go on"))
+            return None
+        engine = server.engine
+        return Work(engine.sync)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupLock(Statement):
+    """BACKUP LOCK of a table; a second one takes the place of the first."""
+
+    syntax = '"BACKUP"i "LOCK"i (NAME | QUOTED_NAME) ["." (NAME | QUOTED_NAME)]'
+    needs = (RELOAD,)
+    com = "backup_lock"
+    commits = True
+
+    table: str
+    has_database: bool
+
+    @classmethod
+    def built(cls, children: list[Any]) -> BackupLock:
+        return cls(str(children[0]), children[1] is not None)
+
+    def answer(self, session: SqlSession) -> None:
+        if not self.has_database and not session.database:
+            raise NoDatabaseSelected()
+        session.backup.lock = self.table
+        session.variables_changed()
+        session.warn(NotSupportedYet("BACKUP LOCK: DDL of others goes on"))
+
+
+@dataclass(frozen=True, slots=True)
+class BackupUnlock(Statement):
+    """BACKUP UNLOCK; without a lock it does nothing."""
+
+    syntax = '"BACKUP"i "UNLOCK"i'
+    needs = (RELOAD,)
+    com = "backup_lock"
+    commits = True
+
+    def answer(self, session: SqlSession) -> None:
+        session.backup.lock = ""
+        session.variables_changed()
+
+
 COLUMNS: Final = [
     Column.text("Name", 64),
     Column.bigint("Size"),
@@ -85,6 +163,7 @@ def _manifest(manifest: Manifest) -> Row:
     return (BACKUP_NAME, len(data), 0, data)
 
 
+_LOCK_WAIT_S: Final = 86400.0  # lock_wait_timeout
 _RULES: Final = """
 no_lock: "NO_LOCK"i
 skip_binlog: "SKIP_BINLOG"i
@@ -111,4 +190,4 @@ class _Builder(Transformer[Token, Any]):
             raise UnknownServerError("SINCE: this is no end of an earlier backup") from None
 
 
-FAMILY: Final = Family((BackupServer,), _RULES, _Builder)
+FAMILY: Final = Family((BackupServer, BackupStage, BackupLock, BackupUnlock), _RULES, _Builder)

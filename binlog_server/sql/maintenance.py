@@ -51,6 +51,7 @@ from binlog_server.sql.status_variables import flush_status
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import integer, unquote
 from binlog_server.sql.view import Diagnostics, ServerView, Work
+from binlog_server.store.backups import SessionBackup
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -79,7 +80,9 @@ class Purge(Statement):
         server, told, clock = session.server, session.diagnostics, session.clock()
         return Work.patient(
             "purge",
-            lambda given_up: purge(server, self, told, clock, session.coordinates, given_up),
+            lambda given_up: purge(
+                server, self, told, clock, session.coordinates, given_up, session.backup
+            ),
         )
 
 
@@ -102,7 +105,9 @@ class FlushLogs(Statement):
 
     def answer(self, session: SqlSession) -> Work:
         server, told = session.server, session.diagnostics
-        return Work.patient("flush", lambda given_up: flush(server, self, told, given_up))
+        return Work.patient(
+            "flush", lambda given_up: flush(server, self, told, given_up, session.backup)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,7 @@ class FlushTables(Statement):
 
     def answer(self, session: SqlSession) -> None:
         if self.read_lock:
+            session.backup.require_inactive()
             session.warn(NotSupportedYet("READ LOCK: commits and the upstream go on"))
 
 
@@ -201,7 +207,9 @@ class ResetMaster(Statement):
                 raise NoUniqueLogFile(str(session.server.engine.file_name(to)).rpartition(".")[0])
         session.require_no_upstream()
         return Work.patient(
-            "reset", lambda given_up: reset(server, given_up, number=to), server.history_changed
+            "reset",
+            lambda given_up: reset(server, given_up, number=to, own=session.backup),
+            server.history_changed,
         )
 
 
@@ -274,15 +282,17 @@ def purge(
     clock: Clock,
     coordinates: Coordinates,
     given_up: Callable[[], bool] = lambda: False,
+    own: SessionBackup | None = None,
 ) -> None:
     """PURGE BINARY LOGS: delete the files that the statement names and nothing holds.
 
     Args:
         given_up: whether the statement's client has gone or was killed: the wait for a backup then ends.
+        own: of the session that has said it; also below.
 
     Raises `UnknownTargetBinlog` (1373), and `BinlogFileInUse` (1378) with the reason as a note.
     """
-    with view.backups.changing(given_up):
+    with view.backups.changing(given_up, own):
         _purge(view, statement, diagnostics, clock, coordinates)
 
 
@@ -330,6 +340,7 @@ def flush(
     statement: FlushLogs,
     diagnostics: Diagnostics,
     given_up: Callable[[], bool],
+    own: SessionBackup | None = None,
 ) -> None:
     """FLUSH BINARY LOGS: begin a new file, and take the given domains out of the binlog state.
 
@@ -350,7 +361,7 @@ def flush(
     for domain in sorted(set(domains) - known):
         diagnostics.warn(GtidDomainAbsent(domain))
     try:
-        with view.backups.changing(given_up):
+        with view.backups.changing(given_up, own):
             view.engine.flush(domains, given_up)
     except DomainInUse as error:
         raise GtidDomainInUse(error.domain_id) from error
@@ -366,6 +377,7 @@ def reset(
     *,
     only_if_empty: bool = False,
     number: int = 0,
+    own: SessionBackup | None = None,
 ) -> None:
     """RESET MASTER: delete all files and begin the binlog anew.
 
@@ -379,7 +391,7 @@ def reset(
     """
     view.publisher.require_whole()
     try:
-        with view.backups.changing(given_up):
+        with view.backups.changing(given_up, own):
             if number and isinstance(view.engine, ClassicEngine):
                 view.engine.reset(state, given_up, only_if_empty=only_if_empty, number=number)
             else:

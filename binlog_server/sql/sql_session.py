@@ -73,6 +73,7 @@ from binlog_server.sql.view import (
     Unfinished,
     text_of,
 )
+from binlog_server.store.backups import SessionBackup
 from binlog_server.tables.rows import Reading
 
 DECODED_BYTES_MAX = 64 * 1024
@@ -117,10 +118,12 @@ class SqlSession:
     counts: StatementCounts = field(default_factory=StatementCounts)
     traffic: Traffic = field(default_factory=Traffic)
     in_transaction: Callable[[], bool] = lambda: False
+    has_locked_tables: Callable[[], bool] = lambda: False  # LOCK TABLES holds
     reading: Callable[[], Reading] = _nothing_to_read  # what a SELECT of tables that are here reads
     # To be called when a statement that is no SET has SET some.
     variables_changed: Callable[[], None] = lambda: None
     locks: SessionLocks = field(init=False)
+    backup: SessionBackup = field(init=False)
     tmp_space: SessionTmpSpace = field(init=False)
     last_gtid: Gtid | None = None  # of the last group that the session has committed
     found_rows: int = 1  # of the last result, without its LIMIT if the statement asks for that
@@ -152,6 +155,7 @@ class SqlSession:
 
     def __post_init__(self) -> None:
         self.locks = SessionLocks(self.server.user_locks, self.connection_id)
+        self.backup = SessionBackup(self.server.backups, self.server.engine)
         self.tmp_space = self.server.tmp_space.session(self.connection_id, self._tmp_space_limit)
         self.variables.update({**inherited(self.server), **self.login})
 
@@ -164,6 +168,7 @@ class SqlSession:
     def forget(self) -> None:
         """Forget the user variables and what is meant for later statements: the session has ended."""
         self.locks.close()
+        self.backup.close()
         self.user_variables.clear()
         self.next_read_only = None
         self.variable_bytes = 0
@@ -172,6 +177,8 @@ class SqlSession:
     def reset(self) -> None:
         """COM_RESET_CONNECTION: all variables are again as a login would set them now."""
         self.locks.release_all()
+        self.backup.lock = ""
+        self.backup.end()
         self.user_variables.clear()
         self.next_read_only = None
         self.last_gtid = None
@@ -311,6 +318,11 @@ class SqlSession:
     def require_no_transaction(self) -> None:
         """Raises 1192 within a transaction."""
         if self.in_transaction():
+            raise LockOrActiveTransaction()
+
+    def require_no_locked_tables(self) -> None:
+        """Raises 1192 while LOCK TABLES holds."""
+        if self.has_locked_tables():
             raise LockOrActiveTransaction()
 
     def require_no_upstream(self) -> None:

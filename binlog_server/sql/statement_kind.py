@@ -653,10 +653,6 @@ _REFUSED: Final[Mapping[_Beginning, str]] = {
         ("SHOW", "CREATE", what): f"SHOW CREATE {what}: there are none here"
         for what in ("TRIGGER", "EVENT")
     },
-    **{
-        ("BACKUP", what): f"BACKUP {what}: binlog-server backup copies a store that runs"
-        for what in ("STAGE", "LOCK", "UNLOCK")
-    },
     ("BINLOG",): "BINLOG: groups come from upstreams, and from statements",
     ("CACHE",): "CACHE INDEX: there are no key caches here",
     ("GET",): "GET DIAGNOSTICS: use SHOW WARNINGS",

@@ -151,6 +151,7 @@ QUICK_WORDS: Final = frozenset(
 REPEATABLE_READ: Final = "REPEATABLE-READ"
 READ_UNCOMMITTED: Final = "READ-UNCOMMITTED"
 SERIALIZABLE: Final = "SERIALIZABLE"
+_COMMITTING: Final = frozenset({Kind.DML, Kind.DDL, Kind.LOCK_TABLES, Kind.LOCKING_READ})
 PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the loop serves others
 SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
@@ -316,6 +317,7 @@ class SessionTransaction:
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
         self._due: Answer | None = None  # the answer that is due; None: the one of `quick`
         sql.in_transaction = self._in_transaction
+        sql.has_locked_tables = lambda: self._has_locked
         sql.variables_changed = self.refresh
         sql.reading = self._reading
         self.refresh()
@@ -490,6 +492,7 @@ class SessionTransaction:
             and self._machine.status == STATUS_AUTOCOMMIT
             and self._open is None
             and self._locks is None
+            and not self._sql.backup.is_active
             and not self._reads_only
             and not settings.seq_no
             and settings.timestamp is None
@@ -819,6 +822,7 @@ class SessionTransaction:
             and not self._makes_databases
             and self._machine.status == STATUS_AUTOCOMMIT  # the flags in the quick answer
             and self._sql.may(*Kind.DML.needs)
+            and not self._sql.backup.is_active
             and not self._reads_only
             and not settings.seq_no
             and not settings.context
@@ -901,6 +905,8 @@ class SessionTransaction:
     def _steps(self, statement: Classified, readings: Iterable[LoggedReading] | None) -> Steps:
         """The steps of a statement, the client's answer included. Raises `ServerError`, `StorageError`."""
         kind = statement.kind
+        if kind in _COMMITTING:
+            self._sql.backup.require_inactive()
         if kind is Kind.DML:
             yield from self._change(statement, readings)
         elif kind is Kind.LOCKING_READ:

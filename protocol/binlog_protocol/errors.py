@@ -410,6 +410,8 @@ WrongUsage = ErrorKind(1221, "Incorrect usage of {one} and {other}")
 DifferentColumns = ErrorKind(
     1222, "The used SELECT statements have a different number of columns", "21000"
 )
+# ER_CANT_UPDATE_WITH_READLOCK: the session's own
+ReadLockHeld = ErrorKind(1223, "Can't execute the query because you have a conflicting read lock")
 # ER_USER_LIMIT_REACHED: a limit of the account
 UserLimitReached = ErrorKind(
     1226,
@@ -831,6 +833,19 @@ DuplicateServerId = ErrorKind(
 # ER_CAST_ERROR: in the text of 11.8 for an assignment
 CannotCastInAssignment = ErrorKind(
     4078, "Cannot cast '{source}' as '{target}' in assignment of {column}"
+)
+# ER_BACKUP_LOCK_IS_ACTIVE
+BackupStageActive = ErrorKind(4145, "Can't execute the command as you have a BACKUP STAGE active")
+# ER_BACKUP_NOT_RUNNING
+BackupNotRunning = ErrorKind(4146, 'You must start backup with "BACKUP STAGE START"')
+# ER_BACKUP_WRONG_STAGE
+BackupStagePassed = ErrorKind(
+    4147, "Backup stage '{stage}' is same or before current backup stage '{current}'"
+)
+# ER_BACKUP_UNKNOWN_STAGE
+UnknownBackupStage = ErrorKind(
+    4149,
+    "Unknown backup stage: '{stage}'. Stage should be one of START, FLUSH, BLOCK_DDL, BLOCK_COMMIT or END",
 )
 # ER_ACCOUNT_HAS_BEEN_LOCKED
 AccountLocked = ErrorKind(4151, "Access denied, this account is locked", fatal=True)

@@ -166,6 +166,9 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
     "Files": (
         Example("PURGE BINARY LOGS TO 'binlog-000000.ibb'"),
         Example("BACKUP SERVER"),
+        Example("BACKUP STAGE START"),
+        Example("BACKUP LOCK d.t"),
+        Example("BACKUP UNLOCK"),
         Example("FLUSH BINARY LOGS"),
         Example("FLUSH STATUS"),
         Example("FLUSH SSL"),

@@ -36,6 +36,8 @@ nothing in a session, and `SUPER` or the privilege of their part of the server f
 REASONS: Final = {
     "SHOW SLAVE HOSTS": "who only looks need not get the right to set semi-sync",
     "SHOW CREATE DATABASE information_schema": "there is nothing in it that not everybody may see",
+    "BACKUP LOCK d.t": "there is no privilege `LOCK TABLES` here",
+    "BACKUP UNLOCK": "there is no privilege `LOCK TABLES` here",
     "CHECKSUM TABLE d.t": "of a table that is here it needs `SELECT`; others are 1235",
     "CHECK TABLE d.t": "of a table that is here it needs `SELECT`; others are 1235",
     "SET PASSWORD FOR victim = PASSWORD('x')": "there is no table of accounts to have rights on",
