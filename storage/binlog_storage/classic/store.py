@@ -16,7 +16,8 @@ MariaDB's are: in a file without groups it takes the place of the one that is th
 
 A large group: its cache file is written to its end and synced, without a lock; then a new file begins, but what takes
 its name is the cache file, its head and GTID event written into what was reserved for them. When the index names it,
-the group is durable.
+the group is durable. One that is copied is written behind the end of the file, without a lock either; what is appended
+waits for its end, what is in front of it can be synced.
 
 A purge: `~rec~` names the files, the index forgets them, they are deleted, `~rec~` goes: a crash leaves them all, or
 opening deletes the rest. RESET MASTER makes the new first file under another name before anything goes.
@@ -620,6 +621,15 @@ class ClassicEngine:
         self._soundness.require_sound()
         self.references.require_age(age)
 
+    def _admit_with_rows(self, size: int, age: int | None) -> None:
+        """The same, with room for so many bytes of the redo log."""
+        assert self._row_log is not None
+        self._row_log.admit(size)
+        while self._copying:  # it takes of that room
+            self._wait_for_copy()
+            self._row_log.admit(size)
+        self._admit(age)
+
     def _wait_for_copy(self) -> None:
         """Without other locks than that of appends. Raises `WaitGivenUp` in a thread that must not wait."""
         with self._copied:
@@ -960,10 +970,8 @@ class ClassicEngine:
         """The same: `ending` is called under the append lock."""
         self._wait_while_full()
         self._rotate_if_due()
-        assert self._row_log is not None
         with self._lock:
-            self._row_log.admit(STEP_BYTES)
-            self._admit(age)
+            self._admit_with_rows(STEP_BYTES, age)
             step = ending()
             end = self._put(payload, gtid)
             self._log_step(step, end)
@@ -983,14 +991,12 @@ class ClassicEngine:
         """See `TableEngine`."""
         if len(payload) > _CACHE_BYTES:
             return None
-        assert self._row_log is not None
         store = self._rows.store
         self._wait_while_full()
         self._rotate_if_due()
         with self._lock:
             size = CHANGE_BYTES + len(key) + len(before or b"") + len(after or b"")
-            self._row_log.admit(STEP_BYTES + size)
-            self._admit(age)
+            self._admit_with_rows(STEP_BYTES + size, age)
             with store.latch:
                 step = store.at_once(table, key, before, after)
                 if step is None:

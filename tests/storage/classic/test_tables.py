@@ -379,6 +379,37 @@ def test_rows_of_renamed_groups(rng: random.Random) -> None:
     assert found == {1, 2, 3, 4}
 
 
+def test_rows_wait_for_a_copy() -> None:
+    """A commit with rows comes behind a large group that is being copied; a commit without a group in front of it."""
+    disk = MemoryDisk()
+    engine = with_table(disk, max_binlog_size=1 << 24)
+    others: list[threading.Thread] = []
+
+    def without_a_group() -> None:
+        t = engine.tables.begin()
+        t.put(T, b"0", b"0")
+        t.commit()
+
+    def meanwhile(kind: str, name: str) -> None:
+        if kind == "write" and name == "binlog.000001" and not others:
+            for call in (lambda: put(engine, b"2", 2), without_a_group):
+                others.append(threading.Thread(target=call))
+                others[-1].start()
+            others[1].join(20)
+            assert not others[1].is_alive()
+            assert set(rows(engine)) == {b"0"}
+
+    disk.fault = meanwhile
+    put(engine, b"1", 1, 3 << 20)
+    disk.fault = None
+    others[0].join(20)
+    assert engine.binlog_state().last(0) == Gtid(0, 1, 2)
+    engine.sync()
+    disk.crash()
+    with closing(opened(disk)) as again:
+        assert set(rows(again)) == {b"0", b"1", b"2"}
+
+
 @pytest.mark.parametrize("kind", ["write", "create", "sync", "rename", "sync directory"])
 def test_a_full_disk_while_a_group_with_rows_is_renamed(kind: str) -> None:
     """It is waited for, up to the commit of the rows; what fails behind that ends the store. In front of the index it
