@@ -338,7 +338,8 @@ class Spool:
         if self._reading.broken or self._reading.left:
             self.require_whole()
         name = Path(self.name or "a group in memory")
-        yield from plain_pieces(self._read, name, 0, self.body_size, self.checksum_algorithm)
+        algorithm, size = self.checksum_algorithm, self.body_size
+        yield from plain_pieces(self._read, name, 0, size, algorithm, piece_bytes=_PIECE_BYTES)
         yield self._reading.last + self._reading.event
 
     # --- as a binlog file ---

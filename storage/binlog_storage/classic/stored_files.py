@@ -676,10 +676,12 @@ def plain_pieces(
     algorithm: int,
     *,
     keep_ends: bool = False,
+    piece_bytes: int = _PIECE_BYTES,
 ) -> Iterator[bytes]:
     """Events that are laid out from `begin` to `end`, in normal form, in small pieces. Raises `DamagedBinlog`.
 
     read: as `File.pread`; it may give less than it is asked for.
+    piece_bytes: the most that is read at a time.
     """
     at = begin
     tail = CHECKSUM_SIZE if algorithm else 0
@@ -695,7 +697,7 @@ def plain_pieces(
         yield (plain if keep_ends else plain._replace(end_position=0)).build()
         left -= tail
         while left:
-            piece = read(min(_PIECE_BYTES, left), place)
+            piece = read(min(piece_bytes, left), place)
             if not piece:
                 raise DamagedBinlog(path, at, "the file has become shorter")
             summed = zlib.crc32(piece, summed)

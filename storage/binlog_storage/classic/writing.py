@@ -61,15 +61,17 @@ def pieces_laid_out(
     """A group in normal form that comes in pieces as it lies in a file, in pieces of at least a mebibyte, but for the
     last one.
     """
-    data = bytearray()
+    parts: list[bytes] = []
+    size = 0
     for event in split_pieces(pieces):
-        data += laid_out(event, begin + len(data), checksum_algorithm)
-        if len(data) >= _PIECE_BYTES:
-            begin += len(data)
-            yield bytes(data)
-            data.clear()
-    if data:
-        yield bytes(data)
+        parts.append(laid_out(event, begin + size, checksum_algorithm))
+        size += len(parts[-1])
+        if size >= _PIECE_BYTES:
+            yield b"".join(parts)
+            parts.clear()
+            begin, size = begin + size, 0
+    if parts:
+        yield b"".join(parts)
 
 
 def description_laid_out(description: FormatDescription, checksum_algorithm: int) -> bytes:
