@@ -90,7 +90,7 @@ ROOMS = {
         "app": "loop accounts upstreams settings connections commits semi_sync dumps relay store queries tables sql"
         " sql_commit sessions metrics",
         "cli": "process accounts upstreams settings connections relay store tables app",
-        "testing": "process relay store tables app",
+        "testing": "process dumps relay store tables app",
         ".": "cli testing",
     },
     "binlog_pipeline": {

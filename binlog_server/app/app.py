@@ -32,6 +32,7 @@ from binlog_server.connections.tls import TlsServer
 from binlog_server.connections.tmp_space import TmpSpace
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.faults import Faults
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
@@ -89,6 +90,7 @@ class Server:
         self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls = _tls(config) if config.ssl else None  # FLUSH SSL replaces it
         self.compressor = Compressor()
+        self.faults = Faults()
         self.prepared_count = PreparedCount()
         self.session_memory = SessionMemory(lambda: self.config.session_memory_limit)
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from binlog_protocol.connection.commands import BinlogDump
@@ -14,6 +15,7 @@ from binlog_server.connections.channel import Channel
 from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
+from binlog_server.dumps.faulty_stream import FaultyStream
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.loop.defects import internal_error
 from binlog_server.process.logs import shortened
@@ -39,7 +41,13 @@ class DumpSession:
         self._connection = connection
         self._engine = server.engine
         self._reason = ""  # why it ends, once that is known
-        self._stream = ReplicaStream(
+        faults = server.faults.of_stream(connection.user, request.server_id)
+        make = (
+            partial(FaultyStream, faults, checksum=request.style.checksum)
+            if faults
+            else ReplicaStream
+        )
+        self._stream = make(
             channel,
             connection,
             server.connections,

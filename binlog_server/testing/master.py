@@ -10,6 +10,7 @@ with running_master() as master:
 from __future__ import annotations
 
 import shutil
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Final, Protocol, Self
 
 from binlog_protocol.gtid import SlavePosition
 
+from binlog_server.dumps.faults import BadFault
 from binlog_server.testing import ports, rundir
 from binlog_server.testing.served import Values
 from binlog_server.testing.sql_server import Credentials, SqlServer, url
@@ -182,7 +184,7 @@ class BinlogMaster(MasterClient, ABC):
     # --- what goes into its binlog, beside SQL ---
 
     @abstractmethod
-    def _call(self, name: str, *arguments: Any) -> str:
+    def _call(self, name: str, *arguments: Any) -> Any:
         """Call a method of its `Served`."""
 
     def rows(
@@ -207,9 +209,8 @@ class BinlogMaster(MasterClient, ABC):
 
         Raises `ServerError` as MariaDB would, `BadValue` for a value that is none of its column.
         """
-        return self._call(
-            "rows", table, list(insert), list(update), list(delete), columns, list(keys)
-        )
+        rows = list(insert), list(update), list(delete)
+        return str(self._call("rows", table, *rows, columns, list(keys)))
 
     def raw(
         self,
@@ -227,12 +228,38 @@ class BinlogMaster(MasterClient, ABC):
             check: what no master could log is refused with `ProtocolError`. Otherwise all events are one group.
         """
         if isinstance(given, Path | str):
-            return self._call("raw_files", [Path(given).absolute()])
-        return self._call("raw", list(given), checksums, check)
+            return str(self._call("raw_files", [Path(given).absolute()]))
+        return str(self._call("raw", list(given), checksums, check))
 
     def load(self, *paths: Path | str) -> str:
         """Take the history of captured files: traditional ones, .ibb, or a directory of .ibb. Returns the position.
 
         An empty master begins where they do; any other must end where they go on. Raises `StorageError`, `OSError`.
         """
-        return self._call("load", [Path(path).absolute() for path in paths])
+        return str(self._call("load", [Path(path).absolute() for path in paths]))
+
+    # --- faults of the streams to its replicas ---
+
+    def fault(self, do: str, **where: Any) -> None:
+        """Order a fault for streams that begin from now on: `fault("cut", gtid="0-1-5")`; see docs/pytest.md.
+
+        Raises `BadFault`.
+        """
+        self._call("order_faults", [{"do": do, **where}])
+
+    def load_faults(self, scenario: Path | str) -> None:
+        """Order the faults of a TOML file, all or none. Raises `BadFault`, `OSError`, `TOMLDecodeError`."""
+        tables = tomllib.loads(Path(scenario).read_text("utf-8"))
+        faults = tables.pop("fault", [])
+        if tables or not isinstance(faults, list):
+            raise BadFault(f"{scenario}: it has [[fault]] tables alone, not {', '.join(tables)}")
+        self._call("order_faults", faults)
+
+    def clear_faults(self) -> None:
+        """None is met any more, in no stream."""
+        self._call("clear_faults")
+
+    @property
+    def faults_met(self) -> list[tuple[str, int]]:
+        """What each fault does, and how often it was met, in the order in which they were ordered."""
+        return list(self._call("faults_met"))

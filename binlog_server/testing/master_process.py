@@ -94,8 +94,8 @@ class MasterProcess(BinlogMaster):
         assert self._process is not None, f"{self} does not run"
         self._process.send_signal(number)
 
-    def _call(self, name: str, *arguments: Any) -> str:
-        return str(self._ask((name, arguments), None))
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self._ask((name, arguments), None)
 
     def _ask(self, message: object, timeout: float | None) -> Any:
         with self._one_call, self._while_alive():

@@ -30,9 +30,9 @@ class InProcessMaster(BinlogMaster):
     def alive(self) -> bool:
         return self._served is not None
 
-    def _call(self, name: str, *arguments: Any) -> str:
+    def _call(self, name: str, *arguments: Any) -> Any:
         assert self._served is not None, f"{self} does not run"
-        return str(getattr(self._served, name)(*arguments))
+        return getattr(self._served, name)(*arguments)
 
 
 def new_master(

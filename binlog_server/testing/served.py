@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from binlog_protocol.errors import BadValue, PrimaryKeyRequired, ProtocolError, ServerError
 from binlog_protocol.events.checksum import ChecksumAlgorithm, normal_form
@@ -43,6 +43,7 @@ from binlog_server.store.given_source import is_ibb, source_of
 from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
 
+T = TypeVar("T")
 Values = Mapping[str, Any]
 """Values of a row by the names of its columns."""
 
@@ -175,13 +176,33 @@ class Served:
         finally:
             source.close()
 
-        async def noted() -> str:
+        def noted() -> str:
             server.publisher.others_have_logged()
             server.look_at_begin()
             server.syncer.appended()
             return str(server.engine.binlog_state().position())
 
-        return server.master.run(noted())
+        return self._on_loop(noted)
+
+    # --- faults ---
+
+    def order_faults(self, tables: Sequence[Mapping[str, Any]]) -> None:
+        """For streams that begin from now on. Raises `BadFault`; then none of them is ordered."""
+        self._on_loop(lambda: self.server.faults.add(tables))
+
+    def clear_faults(self) -> None:
+        """None is met any more."""
+        self._on_loop(self.server.faults.clear)
+
+    def faults_met(self) -> list[tuple[str, int]]:
+        """What each does, and how often it was met."""
+        return self._on_loop(self.server.faults.met)
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        async def called() -> T:
+            return call()
+
+        return self.server.master.run(called())
 
     # --- into the store, on the loop ---
 

@@ -20,6 +20,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.intake import DoesNotContinue
 
+from binlog_server.dumps.faults import BadFault
 from binlog_server.settings.config import ConfigError
 from binlog_server.testing import BinlogMaster, running_master
 from tests.binlog_server.testing.examples import ExampleTests, examples
@@ -231,6 +232,38 @@ def test_traditional_files(tmp_path: Path) -> None:
         assert master.raw(str(second)) == "0-1-8"
     with running_master() as master:
         assert master.load(first, second) == "0-1-8"
+
+
+# --- faults ---
+
+SCENARIO = """
+[[fault]]
+do = "error"
+gtid = "0-1-5"
+errno = 1236
+
+[[fault]]
+do = "cut"
+event = 2
+server_id = 7
+"""
+
+
+def test_faults_of_a_file(shared: BinlogMaster, tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(SCENARIO)
+    shared.load_faults(scenario)
+    shared.fault("throttle", event=1, bytes_per_second=10)
+    assert shared.faults_met == [("error", 0), ("cut", 0), ("throttle", 0)]
+    with pytest.raises(BadFault, match="none of delay, throttle"):
+        shared.fault("explode", event=1)
+    for wrong in (SCENARIO + 'when = "now"', SCENARIO + "[other]", "fault = 3"):
+        scenario.write_text(wrong)
+        with pytest.raises(BadFault):
+            shared.load_faults(scenario)
+    assert len(shared.faults_met) == 3
+    shared.clear_faults()
+    assert shared.faults_met == []
 
 
 # --- who is connected ---

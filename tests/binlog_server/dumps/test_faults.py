@@ -1,0 +1,292 @@
+"""Faults of streams that are ordered: what may be ordered, and what a stream is then, packet by packet."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.events.checksum import EventChecksumError, append_checksum, verify_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import gtid_of
+from binlog_protocol.events.header import TYPE_OFFSET, build_event, split_events
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.wire.packets import PacketReader, frame_packet
+from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK
+
+from binlog_server.dumps.faults import BadFault, Fault, FaultRun, Faults, Step
+from tests.binlog_server.lab import Lab, Replica, transaction, until
+
+HEAD = [build_event(EventType.ROTATE, bytes(12), server_id=1)]
+GROUPS = [list(split_events(transaction(Gtid(0, 1, number)))) for number in (1, 2, 3)]
+EVENTS = [*HEAD, *GROUPS[0], *GROUPS[1], *GROUPS[2]]
+
+
+def packets(events: Iterable[bytes], status: bytes = b"\0", seq: int = 1) -> bytes:
+    made = b""
+    for event in events:
+        framed, seq = frame_packet(status + event, seq)
+        made += framed
+    return made
+
+
+def run(*tables: dict[str, Any], events: Iterable[bytes] = EVENTS, checksum: bool = False) -> Any:
+    """The steps of a stream, and the faults."""
+    faults = Faults()
+    faults.add(tables)
+    made = FaultRun(faults.of_stream("repl", 100), checksum=checksum)
+    data = packets(events)
+    steps: list[Step] = []
+    for at in range(0, len(data), 7):
+        steps += made.take(data[at : at + 7])
+    return steps, faults
+
+
+def read(steps: Iterable[Step]) -> list[bytes]:
+    """The events of whole packets, whose numbers must follow one another."""
+    reader, found, seq = PacketReader(EVENT_BYTES_MAX), list[bytes](), 1
+    reader.feed(b"".join(step for step in steps if isinstance(step, bytes)))
+    while (packet := reader.next_packet()) is not None:
+        assert packet.seq == seq
+        seq = packet.next_seq
+        found.append(packet.payload[1:])
+    return found
+
+
+def test_without_a_fault_the_stream_is_what_it_was() -> None:
+    steps, _ = run({"do": "cut", "gtid": "0-1-9"}, {"do": "delay", "event": 99, "seconds": 1})
+    assert b"".join(steps) == packets(EVENTS)
+
+
+def test_a_group_is_left_out() -> None:
+    steps, faults = run({"do": "leave_out", "gtid": "0-1-2"})
+    assert read(steps) == [*HEAD, *GROUPS[0], *GROUPS[2]]
+    assert faults.met() == [("leave_out", 1)]
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_group_is_repeated(checksum: bool) -> None:
+    events = list(map(append_checksum, EVENTS)) if checksum else EVENTS
+    steps, _ = run({"do": "repeat", "gtid": "0-1-2"}, events=events, checksum=checksum)
+    found = [e for e in read(steps) if e[TYPE_OFFSET] == EventType.GTID]
+    assert [gtid_of(event).seq_no for event in found] == [1, 2, 2, 3]
+    assert len(read(steps)) == len(EVENTS) + len(GROUPS[1])
+
+
+def test_a_checksum_is_wrong() -> None:
+    events = list(map(append_checksum, EVENTS))
+    fault = {"do": "garble", "gtid": "0-1-2", "event": 3}
+    steps, _ = run(fault, events=events, checksum=True)
+    found = read(steps)
+    (wrong,) = [i for i, (a, b) in enumerate(zip(found, events, strict=True)) if a != b]
+    assert events[wrong] == append_checksum(GROUPS[1][2])
+    with pytest.raises(EventChecksumError):
+        verify_checksum(found[wrong])
+
+
+def test_a_byte_of_the_stream_is_garbled_or_the_last_one() -> None:
+    data = packets(EVENTS)
+    for byte in (1, 40, len(data)):
+        (sent,), (garbled,) = (
+            [b"".join(step for step in run(table)[0] if isinstance(step, bytes))]
+            for table in ({"do": "cut", "byte": byte}, {"do": "garble", "byte": byte})
+        )
+        assert sent == data[:byte]
+        assert [i for i in range(len(data)) if garbled[i] != data[i]] == [byte - 1]
+
+
+def test_cuts_before_and_inside_an_event() -> None:
+    before, _ = run({"do": "cut", "gtid": "0-1-2"})
+    assert before[-1].do == "cut"
+    assert read(before) == [*HEAD, *GROUPS[0]]
+    inside, _ = run({"do": "cut", "gtid": "0-1-2", "event": 2, "inside": True})
+    assert read(inside) == [*HEAD, *GROUPS[0], GROUPS[1][0]]
+    sent = b"".join(inside[:-1])
+    whole = packets([*HEAD, *GROUPS[0], *GROUPS[1][:2]])
+    assert whole.startswith(sent)
+    assert len(packets([*HEAD, *GROUPS[0], GROUPS[1][0]])) < len(sent) < len(whole)
+
+
+def test_delays_stand_where_they_happen() -> None:
+    steps, _ = run(
+        {"do": "delay", "event": 2, "seconds": 1.5},
+        {"do": "throttle", "gtid": "0-1-3", "bytes_per_second": 1000},
+    )
+    at = [i for i, step in enumerate(steps) if isinstance(step, Fault)]
+    assert read(steps[: at[0]]) == HEAD
+    assert read(steps[: at[1]]) == [*HEAD, *GROUPS[0], *GROUPS[1]]
+    assert read(steps) == EVENTS
+
+
+def test_how_often_and_whom() -> None:
+    faults = Faults()
+    faults.add(
+        [
+            {"do": "cut", "event": 1, "times": 2},
+            {"do": "cut", "event": 1, "times": 0, "account": "repl"},
+            {"do": "cut", "event": 1, "server_id": 7},
+        ]
+    )
+    assert [len(faults.of_stream(*who)) for who in (("repl", 7), ("repl", 8), ("x", 8))] == [
+        3,
+        2,
+        1,
+    ]
+    for _ in range(3):
+        FaultRun(faults.of_stream("x", 8), checksum=False).take(packets(EVENTS))
+    assert faults.met() == [("cut", 2), ("cut", 0), ("cut", 0)]
+    (one,) = faults.of_stream("repl", 8)
+    faults.clear()
+    assert not one.is_live
+    assert faults.of_stream("repl", 8) == []
+
+
+def test_semi_sync_numbers_its_packets_anew() -> None:
+    faults = Faults()
+    faults.add([{"do": "leave_out", "gtid": "0-1-1"}])
+    made = FaultRun(faults.of_stream("repl", 1), checksum=False)
+    made.start_semi_sync()
+    wanted = packets(GROUPS[0][:-1], STATUS) + packets(GROUPS[0][-1:], STATUS_WITH_ACK, 4)
+    assert made.take(wanted) == []
+    (first, *_) = made.take(packets(GROUPS[1], STATUS))
+    assert isinstance(first, bytes)
+    assert first[3] == 1
+
+
+WRONG = """
+do = "explode"
+gtid = "0-1-1"
+---
+gtid = "0-1-1"
+---
+do = "cut"
+---
+do = "cut"
+gtid = "0-1-1"
+byte = 7
+---
+do = "cut"
+gtid = "1-2"
+---
+do = "cut"
+gtid = 5
+---
+do = "cut"
+event = true
+---
+do = "cut"
+event = -1
+---
+do = "delay"
+event = 1
+---
+do = "cut"
+event = 1
+seconds = 2
+---
+do = "error"
+event = 1
+errno = 70000
+---
+do = "repeat"
+gtid = "0-1-1"
+event = 2
+---
+do = "leave_out"
+event = 3
+---
+do = "delay"
+byte = 3
+seconds = 1
+---
+do = "garble"
+after_seconds = 1
+---
+do = "delay"
+event = 1
+seconds = 1
+inside = true
+---
+do = "cut"
+event = 1
+when = "now"
+"""
+
+
+@pytest.mark.parametrize("text", WRONG.split("---"))
+def test_what_cannot_be_ordered(text: str) -> None:
+    faults = Faults()
+    with pytest.raises(BadFault):
+        faults.add([{"do": "cut", "event": 1}, tomllib.loads(text)])
+    assert faults.met() == [], "all or none"
+
+
+# --- streams ---
+
+
+async def test_an_error_of_any_number_ends_a_stream() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1,0-1-2,0-1-3")
+        lab.server.faults.add(
+            [
+                {"do": "leave_out", "gtid": "0-1-1"},
+                {"do": "error", "gtid": "0-1-3", "errno": 4321, "message": "as you like"},
+            ]
+        )
+        replica = await lab.replica()
+        await replica.opening()
+        assert await replica.groups(1) == "0-1-2"
+        assert await replica.refused() == (4321, "as you like")
+        again = await lab.replica()
+        await again.opening()
+        assert await again.groups(3) == "0-1-1,0-1-2,0-1-3"
+
+
+async def test_faults_at_a_time_meet_a_stream_that_waits() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        lab.server.faults.add([{"do": "cut", "after_seconds": 0.01, "server_id": 8}])
+        lab.server.faults.add(
+            [{"do": "error", "after_seconds": 0.01, "errno": 1236, "server_id": 7}]
+        )
+        for server_id in (7, 8):
+            replica = Replica(await lab.client())
+            await replica.start(server_id=server_id)
+            await replica.opening()
+            assert await replica.group() == Gtid(0, 1, 1)
+            if server_id == 7:
+                assert (await replica.refused())[0] == 1236
+            else:
+                assert await replica.client.closed()
+
+
+async def test_a_shutdown_behind_a_changed_stream_is_readable() -> None:
+    """Its EOF has the number that follows."""
+    async with Lab() as lab:
+        lab.publish("0-1-1,0-1-2")
+        lab.server.faults.add([{"do": "repeat", "gtid": "0-1-2"}])
+        replica = await lab.replica()
+        await replica.opening()
+        assert await replica.groups(3) == "0-1-1,0-1-2,0-1-2"
+        for connection in list(lab.server.connections):
+            connection.ending.shut_down()
+        assert await replica.ended()
+
+
+async def test_a_delay_holds_all_back_and_a_kill_ends_it() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        lab.server.faults.add([{"do": "delay", "gtid": "0-1-1", "seconds": 3600}])
+        replica = await lab.replica()
+        await replica.opening()
+        (connection,) = [c for c in lab.server.connections if c.dump_server_id]
+        await until(lambda: "delays it by 3600" in connection.state)
+        connection.ending.end(None)
+        assert await replica.group() == Gtid(0, 1, 1), "what waits goes, as for a throttle"
+        assert await replica.client.closed()
+        other = await lab.client()
+        other.command(Query("SELECT 1").build())
+        assert (await other.answer())[:1] != b"\xff"

@@ -1,0 +1,54 @@
+"""Faults of streams that a test orders, at real replicas: each does to them what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from binlog_server.pytest_plugin import MakeBinlogMaster
+from tests.kit.backends import Backend
+from tests.kit.fixtures import MakeMariaDB
+
+pytestmark = pytest.mark.each_version
+
+LEFT_OUT = [{"a": 2}]
+THREE = [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+@pytest.mark.parametrize(
+    ("fault", "stopped"),
+    [
+        ({"do": "error", "errno": 1236, "message": "as ordered"}, ("IO", 1236, "as ordered")),
+        ({"do": "garble", "event": 4}, ("IO", 1595, "could not queue event from master")),
+        ({"do": "repeat"}, ("SQL", 1062, "Duplicate entry '2'")),
+        ({"do": "leave_out"}, None),
+        ({"do": "cut", "event": 3, "inside": True}, None),
+    ],
+    ids=lambda value: value.get("do") if isinstance(value, dict) else "",
+)
+def test_at_a_replica(
+    backend: Backend,
+    make_replica: MakeMariaDB,
+    make_binlog_master: MakeBinlogMaster,
+    fault: dict[str, Any],
+    stopped: tuple[str, int, str] | None,
+) -> None:
+    # Of an .ibb store replicas take events without checksums.
+    binlog_master = make_binlog_master(binlog_storage_engine="")
+    binlog_master.sql("CREATE DATABASE d; CREATE TABLE d.t (a INT PRIMARY KEY)")
+    gtids = [binlog_master.rows("d.t", [row]) for row in THREE]
+    binlog_master.fault(gtid=gtids[1], **fault)
+    replica = make_replica()
+    replica.follow(binlog_master, start=False)
+    replica.q("START SLAVE")
+    if stopped is None:
+        binlog_master.wait_for(replica)
+        wanted = [row for row in THREE if fault["do"] != "leave_out" or row not in LEFT_OUT]
+        assert replica.q("SELECT a FROM d.t ORDER BY a") == wanted
+    else:
+        thread, errno, text = stopped
+        status = replica.wait_stopped()
+        assert status[f"Last_{thread}_Errno"] == errno
+        assert text in status[f"Last_{thread}_Error"]
+    assert binlog_master.faults_met == [(fault["do"], 1)]
