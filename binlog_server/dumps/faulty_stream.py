@@ -71,12 +71,13 @@ class FaultyStream(ReplicaStream):
         if not one.is_live or self._run.has_ended:
             return
         one.met += 1
-        if one.fault.do == "error":
-            self.fail(one.fault.error)
-        if one.fault.do in ("cut", "error"):
-            self._channel.close()
-        else:
-            self._steps.append(one.fault)
+        match one.fault.do:
+            case "error":
+                self._drop(one.fault.error)
+            case "cut":
+                self._channel.close()
+            case _:
+                self._steps.append(one.fault)
 
     # --- the end ---
 
