@@ -63,7 +63,7 @@ class BadFault(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class StreamFault:
     """See above. Times in seconds."""
 
     do: str
@@ -118,7 +118,7 @@ class Fault:
             raise BadFault(f"{self.do}: not at a time, but at an event")
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Fault:
+    def of(cls, table: Mapping[str, Any]) -> StreamFault:
         """From a table of TOML. Raises `BadFault`."""
         defaults = {one.name: one.default for one in fields(cls)}
         for name, value in table.items():
@@ -146,7 +146,7 @@ class Fault:
 class OrderedFault:
     """A fault, and how often it was met."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: StreamFault) -> None:
         self.fault: Final = fault
         self.gtid: Final = Gtid.parse(fault.gtid) if fault.gtid else None
         self.met = 0
@@ -166,7 +166,7 @@ class Faults:
 
     def add(self, tables: Iterable[Mapping[str, Any]]) -> None:
         """Order these: all or, if one is wrong, none. Raises `BadFault`."""
-        made = [OrderedFault(Fault.of(table)) for table in tables]
+        made = [OrderedFault(StreamFault.of(table)) for table in tables]
         self._ordered += made
 
     def clear(self) -> None:
@@ -186,7 +186,7 @@ class Faults:
         ]
 
 
-Step = bytes | Fault
+Step = bytes | StreamFault
 """Packets to send, or what happens behind them. Behind a cut or an error nothing comes."""
 
 
@@ -256,7 +256,7 @@ class FaultRun:
             return fault.event == self._events
         return self._gtid == one.gtid and self._events_of_group == (fault.event or 1)
 
-    def _meet(self, fault: Fault, packet: Packet, payload: bytes, steps: list[Step]) -> bytes:
+    def _meet(self, fault: StreamFault, packet: Packet, payload: bytes, steps: list[Step]) -> bytes:
         """The payload that is sent."""
         match fault.do:
             case "garble":
@@ -277,7 +277,7 @@ class FaultRun:
                 steps.append(fault)
         return payload
 
-    def _end(self, fault: Fault, steps: list[Step]) -> None:
+    def _end(self, fault: StreamFault, steps: list[Step]) -> None:
         self.has_ended = True
         steps.append(fault)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from binlog_protocol.errors import ServerError
 
-from binlog_server.dumps.faults import Fault, FaultRun, OrderedFault, Step
+from binlog_server.dumps.faults import FaultRun, OrderedFault, Step, StreamFault
 from binlog_server.dumps.replica_stream import ReplicaStream, Throttle
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
@@ -36,7 +36,7 @@ class FaultyStream(ReplicaStream):
 
     def _write(self, data: bytes | bytearray) -> None:
         for step in self._run.take(data):
-            if self._steps or isinstance(step, Fault):
+            if self._steps or isinstance(step, StreamFault):
                 self._steps.append(step)
             else:
                 super()._write(step)
@@ -45,14 +45,14 @@ class FaultyStream(ReplicaStream):
         """Raises `ConnectionError` where a fault ends the stream, too."""
         while self._steps:
             step = self._steps.popleft()
-            if isinstance(step, Fault):
+            if isinstance(step, StreamFault):
                 await super().drain()
                 await self._suffer(step)
             else:
                 super()._write(step)
         await super().drain()
 
-    async def _suffer(self, fault: Fault) -> None:
+    async def _suffer(self, fault: StreamFault) -> None:
         match fault.do:
             case "delay":
                 self.connection.state = f"A fault delays it by {fault.seconds} s"
@@ -84,9 +84,9 @@ class FaultyStream(ReplicaStream):
     def flush(self) -> None:
         """What waits goes at once; a fault that would end the stream ends it."""
         while self._steps and not (
-            isinstance(step := self._steps.popleft(), Fault) and step.do in ("cut", "error")
+            isinstance(step := self._steps.popleft(), StreamFault) and step.do in ("cut", "error")
         ):
-            if not isinstance(step, Fault):
+            if not isinstance(step, StreamFault):
                 super()._write(step)
         self._steps.clear()
         super().flush()

@@ -17,7 +17,7 @@ from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK
 
-from binlog_server.dumps.faults import BadFault, Fault, FaultRun, Faults, Step
+from binlog_server.dumps.faults import BadFault, FaultRun, Faults, Step, StreamFault
 from tests.binlog_server.lab import Lab, Replica, transaction, until
 
 HEAD = [build_event(EventType.ROTATE, bytes(12), server_id=1)]
@@ -115,7 +115,7 @@ def test_delays_stand_where_they_happen() -> None:
         {"do": "delay", "event": 2, "seconds": 1.5},
         {"do": "throttle", "gtid": "0-1-3", "bytes_per_second": 1000},
     )
-    at = [i for i, step in enumerate(steps) if isinstance(step, Fault)]
+    at = [i for i, step in enumerate(steps) if isinstance(step, StreamFault)]
     assert read(steps[: at[0]]) == HEAD
     assert read(steps[: at[1]]) == [*HEAD, *GROUPS[0], *GROUPS[1]]
     assert read(steps) == EVENTS
