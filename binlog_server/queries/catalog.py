@@ -88,6 +88,7 @@ class ColumnDefinition:
 
     `size` is what the type does not say: bytes of a longtext on the wire, characters of an ENUM, digits of a DOUBLE.
     `in_keys`: that it is a part of a key (PART), and the first one of some that is not what `key` says (MUL).
+    `expression`: of a generated column.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ColumnDefinition:
     size: int | None = None
     in_keys: frozenset[str] = frozenset()
     comment: str = ""
+    expression: str | None = None
 
     @cached_property
     def data_type(self) -> str:

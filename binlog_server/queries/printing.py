@@ -1,4 +1,5 @@
-"""Expressions of definitions: as SHOW CREATE TABLE of MariaDB prints them, and back to trees.
+"""Expressions of definitions, of CHECK and generated columns: as SHOW CREATE TABLE of MariaDB prints them, and back to
+trees.
 
 The printed text is what is kept, logged and shown; it means the same when it is parsed again. MariaDB writes names in
 backquotes, words and functions in lower case and by one name of several, no brackets that are not needed, and a
@@ -15,6 +16,7 @@ from binlog_protocol.errors import FunctionNotAllowed, NotSupportedYet, ServerEr
 from sqlglot import exp
 
 from binlog_server.queries import parsing
+from binlog_server.queries.aggregates import AGGREGATES
 
 _CHARS_MAX: Final = 4096
 _NODES_MAX: Final = 500
@@ -49,18 +51,25 @@ _TEXT: Final = str.maketrans(
 )
 
 
-def printed(text: str, columns: Sequence[str], name: str) -> str:
-    """The expression of a CHECK.
+CHECK: Final = "CHECK"
+GENERATED: Final = "GENERATED ALWAYS AS"
+VIRTUAL: Final = "VIRTUAL"
+"""The same of a column whose values MariaDB keeps nowhere: there what changes may stand, but not here."""
+
+
+def printed(text: str, columns: Sequence[str], name: str, place: str = CHECK) -> str:
+    """The expression of a CHECK, or of a generated column.
 
     Args:
-        columns: of its table.
-        name: of the constraint.
+        columns: of its table, that may stand in it.
+        name: of the constraint, or the column.
+        place: where it stands: `CHECK`, `GENERATED`, `VIRTUAL`.
 
     Raises `SqlSyntaxError` (1064), `UnknownColumn` (1054), `FunctionNotAllowed` (1901), `NotSupportedYet` (1235).
     """
     if len(text) > _CHARS_MAX:
-        raise NotSupportedYet(f"a CHECK of more than {_CHARS_MAX} characters")
-    return _Printer(columns, name).text(tree(text), _OR)
+        raise NotSupportedYet(f"{place} of more than {_CHARS_MAX} characters")
+    return _Printer(columns, name, place).text(tree(text), _OR)
 
 
 def tree(text: str) -> Any:
@@ -76,9 +85,11 @@ def kept_tree(text: str) -> Any:
 
 
 class _Printer:
-    def __init__(self, columns: Sequence[str], name: str) -> None:
+    def __init__(self, columns: Sequence[str], name: str, place: str) -> None:
         self._columns: Final = {column.lower(): column for column in columns}
         self._name: Final = name
+        self._place: Final = GENERATED if place == VIRTUAL else place
+        self._may_change: Final = place == VIRTUAL
 
     def text(self, node: Any, around: int) -> str:
         """The node's text, in brackets if it binds less than what is around it."""
@@ -172,7 +183,7 @@ class _Printer:
         if node.table or (name is None and node.name.upper() in _CHANGING):
             raise self._refused(node.sql())
         if name is None:
-            raise UnknownColumn(node.name, "CHECK")
+            raise UnknownColumn(node.name, self._place)
         return "`" + name.replace("`", "``") + "`"
 
     def _case(self, node: Any) -> str:
@@ -188,8 +199,12 @@ class _Printer:
 
     def _function(self, node: Any, around: int) -> str:
         name, given = node.name.upper(), node.expressions
+        if name in _CHANGING and self._may_change:
+            raise self._refused(f"{name}() in a VIRTUAL column")
         if name in _CHANGING:
-            raise FunctionNotAllowed(_CHANGING[name], "CHECK", self._name)
+            raise FunctionNotAllowed(_CHANGING[name], self._place, self._name)
+        if name in AGGREGATES:
+            raise FunctionNotAllowed(f"{name.lower()}()", self._place, self._name)
         if name == "MOD" and len(given) == 2:
             return self.text(exp.Mod(this=given[0].copy(), expression=given[1].copy()), around)
         if name == "ISNULL" and len(given) == 1:
@@ -206,7 +221,7 @@ class _Printer:
         return f"{name}({','.join(self.text(one, _OR) for one in given)})"
 
     def _refused(self, what: str) -> ServerError:
-        return NotSupportedYet(f"a CHECK with {what}")
+        return NotSupportedYet(f"{self._place} with {what}")
 
 
 def _bracketed(text: str, needed: bool) -> str:

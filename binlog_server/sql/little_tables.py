@@ -278,7 +278,8 @@ def _rows_of_columns(of: TableDefinition, those: Iterable[TableDefinition]) -> R
                     extra=column.extra,
                     privileges="select",
                     column_comment=column.comment,
-                    is_generated="NEVER",
+                    is_generated="NEVER" if column.expression is None else "ALWAYS",
+                    generation_expression=column.expression,
                     is_system_time_period_start="NO",
                     is_system_time_period_end="NO",
                 )

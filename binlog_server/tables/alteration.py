@@ -32,6 +32,7 @@ from binlog_protocol.events.rows.strings import EnumIndex
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
 from binlog_protocol.tables.definition import (
     PRIMARY,
+    Generation,
     KeyKind,
     StoredColumn,
     StoredKey,
@@ -58,6 +59,7 @@ from binlog_server.tables.definitions import (
     quoted_text,
     reading,
 )
+from binlog_server.tables.generated import Generated
 from binlog_server.tables.held import HeldTable
 from binlog_server.tables.rows import Shown
 
@@ -118,7 +120,9 @@ class AlteredTable:
         return (
             list(self.sources) == list(range(len(old.columns)))
             and all(
-                _same_bytes(one, other) and one.nullable == other.nullable
+                _same_bytes(one, other)
+                and one.nullable == other.nullable
+                and (one.generation, one.expression) == (other.generation, other.expression)
                 for one, other in zip(old.columns, new.columns, strict=True)
             )
             and [key.parts for key in old.keys if key.is_unique]
@@ -134,7 +138,14 @@ class AlteredTable:
     def copies(self) -> bool:
         """Whether MariaDB would say that it has copied the rows: values become others."""
         old, new = self.old.columns, self.table.columns
-        for source, column in zip(self.sources, new, strict=True):
+        in_keys = {part.column for key in self.table.keys for part in key.parts}
+        for at, (source, column) in enumerate(zip(self.sources, new, strict=True)):
+            is_virtual = column.generation is Generation.VIRTUAL
+            is_stored = column.generation is Generation.STORED
+            if source is None and (is_stored or (is_virtual and at in in_keys)):
+                return True
+            if source is not None and is_stored and column.expression != old[source].expression:
+                return True
             if source is not None and not _same_bytes(old[source], column):
                 was = old[source]
                 is_longer = (
@@ -650,15 +661,19 @@ class CopiedRows:
     _made: list[Callable[[Sequence[bytes | None], Sequence[Any], int], bytes | None]] = field(
         init=False
     )
+    _generated: Generated = field(init=False)
 
     def __post_init__(self) -> None:
         cells = Cells(self.new.definition, self.asker, self.asker.is_strict, copies=True)
+        self._generated = Generated(self.new, self.asker, cells, Shown(self.new, self.asker.local))
         self._made = [self._maker(cells, at, source) for at, source in enumerate(self.sources)]
 
     def _maker(
         self, cells: Cells, at: int, source: int | None
     ) -> Callable[[Sequence[bytes | None], Sequence[Any], int], bytes | None]:
         column, row_format = self.new.definition.columns[at], self.new.format
+        if column.generation is not Generation.NONE:
+            return lambda raw, shown, row: None
         if source is None:
             if column.is_auto_increment:
                 return lambda raw, shown, row: row_format.value(at, row)
@@ -703,4 +718,5 @@ class CopiedRows:
         for number, (_, raw) in enumerate(those, 1):
             self.asker.budget.tick()
             split, shown = self.old.format.split(raw), show.row(raw)
-            yield self.new.format.joined([make(split, shown, number) for make in self._made])
+            made = [make(split, shown, number) for make in self._made]
+            yield self.new.format.joined(self._generated.filled(made, number))

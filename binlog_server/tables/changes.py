@@ -23,6 +23,7 @@ from binlog_protocol.errors import (
     ColumnTwice,
     DivisionByZero,
     DuplicateEntry,
+    GeneratedValueIgnored,
     ServerError,
     TruncatedValue,
 )
@@ -37,6 +38,7 @@ from binlog_server.queries import values
 from binlog_server.queries.running import ChangePlan, Checks
 from binlog_server.queries.terms import Asker, LockWish, Term, constant
 from binlog_server.tables.cells import Cells, entry_text, implicit_default
+from binlog_server.tables.generated import Generated
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import (
     KeyTaken,
@@ -144,11 +146,13 @@ class Changer:
     _cells: Cells = field(init=False)
     _shown: Shown = field(init=False)
     _newest: Newest = field(init=False)
+    _computed: Generated = field(init=False)
 
     def __post_init__(self) -> None:
         is_strict = self.session.is_strict and not self._ignores
         self._cells = Cells(self.table.definition, self.session, is_strict)
         self._shown = Shown(self.table, self.session.local)
+        self._computed = Generated(self.table, self.session, self._cells, self._shown)
         self._newest = Newest(self.trx, self.since if self.table.is_transactional else None)
 
     # --- INSERT ---
@@ -358,6 +362,9 @@ class Changer:
             if term is None:
                 continue
             given = self._given(term)
+            if column in self._computed.numbers:
+                self._ignore(column, given)
+                continue
             if column == auto and given is None:
                 continue
             if given is None and len(self.plan.rows) == 1:
@@ -378,7 +385,22 @@ class Changer:
                 found.append(self._generated(generate, row))
             else:
                 found.append(cells.default(column, row))
+        if self._computed.numbers:
+            shown = [
+                None if value is None else self._shown.columns[column](value)
+                for column, value in enumerate(found)
+            ]
+            for column, value in self._computed.values(shown, row):
+                found[column] = value
         return found
+
+    def _ignore(self, column: int, given: Any) -> None:
+        """The value for a generated column, which is none. Raises `GeneratedValueIgnored` (1906)."""
+        if given is not None:
+            definition = self.table.definition
+            self._cells.unfit(
+                GeneratedValueIgnored(definition.columns[column].name, definition.name)
+            )
 
     def _require_nullable(self, column: int) -> None:
         """NULL of an INSERT of one row is an error, strict or not. Raises `ColumnNotNull` (1048)."""
@@ -500,6 +522,9 @@ class Changer:
         table, plan = self.table, self.plan
         raw = list(table.format.split(row))
         for column, term in zip(columns, plan.assigned, strict=True):
+            if column in self._computed.numbers:
+                self._ignore(column, None if term is None else self._given(term))
+                continue
             if term is None:
                 value = self._cells.default(column, number)
             else:
@@ -510,6 +535,7 @@ class Changer:
         if tuple(raw) != table.format.split(row):
             for column in self._on_update(columns):
                 self._set(raw, column, self._cells.on_update(column))
+            raw = self._computed.filled(raw, number)
         return table.format.joined(raw)
 
     def _set(self, raw: list[bytes | None], column: int, value: Value) -> None:

@@ -16,6 +16,7 @@ from binlog_protocol.errors import (
     CollationMismatch,
     DuplicateConstraintName,
     FunctionNotAllowed,
+    GeneratedPrimaryKey,
     MultiplePrimaryKeys,
     NoColumns,
     NoSuchKeyColumn,
@@ -25,6 +26,7 @@ from binlog_protocol.errors import (
     SqlSyntaxError,
     TooLongKey,
     TooManyColumns,
+    UninitializedColumn,
     UnknownCharacterSet,
     UnknownCollation,
     UnknownStorageEngine,
@@ -47,6 +49,7 @@ from binlog_protocol.tables.definition import (
     KEY_BYTES_MAX,
     NAME_CHARACTERS_MAX,
     PRIMARY,
+    Generation,
     KeyKind,
     StoredColumn,
     StoredKey,
@@ -108,11 +111,9 @@ _NO_KEYS: Final = {
     "FULLTEXT": "FULLTEXT KEY, as MATCH is not here: declare a KEY over the beginning of the column, or none",
     "SPATIAL": "SPATIAL KEY, as there is no geometry here",
 }
+_OF_TEXT: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE")
 _QUERY: Final = ("SELECT", "WITH")
 _NO_ATTRIBUTES: Final = {
-    **dict.fromkeys(
-        ("AS", "GENERATED"), "a generated column: set it in the statements that change rows"
-    ),
     "REFERENCES": "REFERENCES: FOREIGN KEY, as no row is looked up in another table",
 }
 _NEAR_CHARS: Final = 80
@@ -531,6 +532,14 @@ class DefinitionReader(TokenReader):
             column.collation = _JSON_COLLATION
             parts.checks.append(json_check(name))
         signs: set[str] = set()
+        while self.word() in ("UNSIGNED", "SIGNED", "ZEROFILL", *_OF_TEXT):
+            if self.word() in _OF_TEXT:
+                self._attribute(column, parts)
+            else:
+                signs.add(self.word())
+                self.at += 1
+        if self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS"):
+            self._generation(column, parts)
         while not (self._is_end_of_element() or self.word() in ("FIRST", "AFTER")):
             if self.word() in ("UNSIGNED", "SIGNED", "ZEROFILL"):
                 signs.add(self.word())
@@ -565,6 +574,8 @@ class DefinitionReader(TokenReader):
             nullable=column.nullable is not False and not column.is_primary,
             collation=of_column,
             on_update=column.on_update,
+            generation=column.generation,
+            expression=column.expression,
             is_auto_increment=column.is_auto_increment,
             comment=column.comment,
         )
@@ -573,6 +584,19 @@ class DefinitionReader(TokenReader):
         elif stored.nullable:
             stored = replace(stored, default="NULL")
         parts.columns.append(stored)
+
+    def _generation(self, column: _Column, parts: Parts) -> None:
+        """The expression of a generated column, and what may stand behind it; else 1064."""
+        column.expression = self._bracketed()
+        column.generation = Generation.VIRTUAL
+        if self.accept("PERSISTENT") or self.accept("STORED"):
+            column.generation = Generation.STORED
+        else:
+            self.accept("VIRTUAL")
+        while not (self._is_end_of_element() or self.word() in ("FIRST", "AFTER")):
+            if self.word() not in ("UNIQUE", "COMMENT", "CHECK"):
+                raise NotUnderstood(self.shown())
+            self._attribute(column, parts)
 
     def _is_end_of_element(self) -> bool:
         return self.is_at_end() or self.is_sign(",") or self.is_sign(")")
@@ -602,6 +626,8 @@ class DefinitionReader(TokenReader):
             column.collation = _collation_of_any(self._name_or_text())
         elif self.word() == "CHECK":
             self._check(column, parts)
+        elif self.word() in ("AS", "GENERATED"):
+            raise NotUnderstood(self.shown())
         else:
             word = self.word()
             raise NotSupportedYet(_NO_ATTRIBUTES.get(word, f"{self.shown()} of a column"))
@@ -709,6 +735,8 @@ class _Column:
     is_auto_increment: bool = False
     is_primary: bool = False
     comment: str = ""
+    generation: Generation = Generation.NONE
+    expression: str = ""
 
 
 def now_text(digits: int) -> str:
@@ -780,6 +808,8 @@ def made_table(
         raise PrimaryKeyRequired()
     for column, _ in primary[0]:
         at = places.get(column.lower())
+        if at is not None and parts.columns[at].generation is not Generation.NONE:
+            raise GeneratedPrimaryKey()
         if at is not None and parts.columns[at].nullable:
             made = replace(parts.columns[at], nullable=False)
             parts.columns[at] = replace(made, default=None) if made.default == "NULL" else made
@@ -798,7 +828,7 @@ def made_table(
         key_name = given or _key_name(named[0][0], taken)
         taken.add(key_name.lower())
         keys.append(StoredKey(key_name, kind, tuple(found)))
-    columns = tuple(parts.columns)
+    columns = _with_expressions(parts.columns)
     ordered = in_order(keys, columns)
     checks = _all_checks(parts)
     table = StoredTable(
@@ -807,6 +837,32 @@ def made_table(
     if engine in DIRECT_ENGINES:
         _require_engine_takes(table)
     return table
+
+
+def _with_expressions(columns: Sequence[StoredColumn]) -> tuple[StoredColumn, ...]:
+    """The columns of a table, with the expressions of generated ones as they are printed. Raises `ServerError`."""
+    if all(column.generation is Generation.NONE for column in columns):
+        return tuple(columns)
+    from binlog_server.queries.printing import GENERATED, VIRTUAL, printed  # with sqlglot
+
+    names = [column.name for column in columns]
+    later = {column.name for column in columns if column.generation is not Generation.NONE}
+    auto = next((column.name for column in columns if column.is_auto_increment), None)
+    found: list[StoredColumn] = []
+    for column in columns:
+        if column.generation is not Generation.NONE:
+            place = GENERATED if column.generation is Generation.STORED else VIRTUAL
+            text = printed(column.expression, names, column.name, place)
+            for name in sorted(later):
+                if quoted_name(name) in text:
+                    raise UninitializedColumn(column.name, name)
+            is_stored = column.generation is Generation.STORED
+            if auto is not None and is_stored and quoted_name(auto) in text:
+                raise FunctionNotAllowed("AUTO_INCREMENT", GENERATED, auto)
+            later.remove(column.name)
+            column = replace(column, expression=text)
+        found.append(column)
+    return tuple(found)
 
 
 def _all_checks(parts: Parts) -> tuple[tuple[str, str], ...]:
@@ -939,11 +995,13 @@ def column_text(column: StoredColumn, table: StoredTable, *, whole: bool = False
     is_own = whole or column.collation != table.collation or table.is_json(column)
     if column.type.is_text and is_own:
         text += f" CHARACTER SET {charset_of(column.collation)} COLLATE {collation_name(column.collation)}"
-    if not column.nullable:
+    if column.generation is not Generation.NONE:
+        text += f" GENERATED ALWAYS AS ({column.expression}) {column.generation.name}"
+    elif not column.nullable:
         text += " NOT NULL"
     elif column.type.name == "timestamp":
         text += " NULL"
-    if column.default is not None:
+    if column.default is not None and column.generation is Generation.NONE:
         text += f" DEFAULT {column.default}"
     if column.on_update is not None:
         text += f" ON UPDATE {column.on_update}"

@@ -35,7 +35,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from binlog_protocol.errors import NotSupportedYet, ProtocolError
 from binlog_protocol.events.collation_names import collation_name
-from binlog_protocol.tables.definition import KeyKind, StoredColumn, StoredKey, StoredTable
+from binlog_protocol.tables.definition import (
+    Generation,
+    KeyKind,
+    StoredColumn,
+    StoredKey,
+    StoredTable,
+)
 from binlog_protocol.tables.row_format import RowFormat, Values
 from binlog_protocol.tables.row_group import LoggedTable
 from binlog_protocol.tables.stored_definition import definition_bytes, parse_definition
@@ -157,6 +163,7 @@ class HeldTable:
                 _extra(column),
                 in_keys=self._in_keys(i),
                 comment=column.comment,
+                expression=column.expression or None,
             )
             for i, column in enumerate(self.definition.columns)
         ]
@@ -187,6 +194,8 @@ class HeldTable:
 
 
 def _extra(column: StoredColumn) -> str:
+    if column.generation is not Generation.NONE:
+        return f"{column.generation.name} GENERATED"
     words = ["auto_increment"] if column.is_auto_increment else []
     if column.on_update is not None:
         words.append(f"on update {column.on_update}")

@@ -733,6 +733,11 @@ MalformedPacket = ErrorKind(1835, "Malformed communication packet")
 FunctionNotAllowed = ErrorKind(
     1901, "Function or expression '{function}' cannot be used in the {clause} clause of `{name}`"
 )
+# ER_PRIMARY_KEY_BASED_ON_GENERATED_COLUMN, ER_WARNING_NON_DEFAULT_VALUE_FOR_GENERATED_COLUMN
+GeneratedPrimaryKey = ErrorKind(1903, "Primary key cannot be defined upon a generated column")
+GeneratedValueIgnored = ErrorKind(
+    1906, "The value specified for generated column '{column}' in table '{table}' has been ignored"
+)
 # ER_DATA_OVERFLOW: a warning
 DataOverflow = ErrorKind(
     1916, "Got overflow when converting '{value}' to {kind}. Value truncated", "22003"
@@ -801,6 +806,10 @@ WrongColumnList = ErrorKind(
 )
 # ER_CONSTRAINT_FAILED
 CheckFailed = ErrorKind(4025, "CONSTRAINT `{name}` failed for `{schema}`.`{table}`", "23000")
+# ER_EXPRESSION_REFERS_TO_UNINIT_FIELD
+UninitializedColumn = ErrorKind(
+    4029, "Expression for field `{column}` is referring to uninitialized field `{name}`", "01000"
+)
 # ER_JSON_BAD_CHR, ER_JSON_EOS, ER_JSON_SYNTAX, ER_JSON_DEPTH, ER_JSON_PATH_SYNTAX, ER_JSON_PATH_NO_WILDCARD: warnings
 JsonCharacter = ErrorKind(
     4036,

@@ -24,9 +24,9 @@ The checksum of a row is the CRC-32 of its null bytes and the bytes of its value
 table the sum of those of its rows, in 32 bits:
 
 * null bytes: a bit 1 if the table has no column of varying length; a bit for each column that may be NULL; the rest of
-  the last byte 1. No bits, no byte. The bit of a generated column is 1
+  the last byte 1. No bits, no byte. The bit of a VIRTUAL column is 1
 * values: as in the row, but CHAR, BINARY, INET padded to their widths, no lengths in front, COMPRESSED ones plain, UUID
-  in the order of its storage; generated columns not at all
+  in the order of its storage; VIRTUAL columns not at all (in 10.11 STORED ones neither, and their bits are 1)
 
 As 10.11 and 11.8 give it for InnoDB tables.
 """
@@ -188,7 +188,7 @@ class RowFormat:
             crc = zlib.crc32(null_bytes)
         for number, raw in enumerate(values):
             definition = self.definition.columns[number]
-            if raw is not None and definition.generation is Generation.NONE:
+            if raw is not None and definition.generation is not Generation.VIRTUAL:
                 crc = zlib.crc32(self._checksum_bytes(number, raw), crc)
         return crc
 
@@ -205,7 +205,7 @@ class RowFormat:
         bits, count = (0, 0) if self._has_varying else (1, 1)
         for raw, column in zip(values, self.definition.columns, strict=True):
             if column.nullable:
-                is_set = raw is None or column.generation is not Generation.NONE
+                is_set = raw is None or column.generation is Generation.VIRTUAL
                 bits |= is_set << count
                 count += 1
         size = (count + 7) // 8
