@@ -8,6 +8,7 @@ Values are converted as MariaDB copies columns: what does not fit is an error, o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -37,7 +38,6 @@ from binlog_protocol.tables.definition import (
     StoredColumn,
     StoredKey,
     StoredTable,
-    json_check,
 )
 from binlog_protocol.tables.sql_type import SqlType
 
@@ -344,10 +344,10 @@ class _AlterReader(DefinitionReader):
         if was is None:
             self._unknown(name, optional=optional)
             return
-        self._require_unchecked(was.column.name)
-        self._forget_check(was.column.name)
         was_name = was.column.name
+        self._forget_check(was_name)
         was.column = made.column
+        self._rename_in_expressions(was_name, made.column.name)
         self._clauses.append(f"CHANGE COLUMN {quoted_name(was_name)}")
         self._put(was, place)
 
@@ -359,8 +359,9 @@ class _AlterReader(DefinitionReader):
 
     def _forget_check(self, name: str) -> None:
         """A column's own CHECK goes with its definition; that of the new one is there already."""
-        if json_check(name) in self._old.checks and json_check(name) in self._checks:
-            self._checks.remove(json_check(name))
+        for check in self._old.checks:
+            if check[0] == name and check in self._checks:
+                self._checks.remove(check)
 
     def _place(self) -> None:
         """Move columns to the places that are said."""
@@ -402,7 +403,6 @@ class _AlterReader(DefinitionReader):
                 raise missing
             self._notes.append(missing)
             return
-        self._require_unchecked(found.column.name)
         self._forget_check(found.column.name)
         self._columns.remove(found)
         self._clauses.append(f"DROP COLUMN {quoted_name(found.column.name)}")
@@ -417,11 +417,30 @@ class _AlterReader(DefinitionReader):
                 return True
         return False
 
-    def _require_unchecked(self, column: str) -> None:
-        """Raises `NotSupportedYet` for a column that a CHECK names, or that has one."""
-        for name, text in self._old.own_checks:
-            if name == column or quoted_name(column) in text:
-                raise NotSupportedYet(f"ALTER TABLE of the column {column}, which is in a CHECK")
+    def _kept_checks(self) -> list[tuple[str, str]]:
+        """The CHECKs of the old table that are left: one goes with the only column that it names. Raises
+        `UnknownColumn` (1054) for one that names others, too."""
+        names = {one.column.name for one in self._columns}
+        kept = []
+        for check in self._checks:
+            named = _names_in(check[1])
+            missing = sorted(named - names)
+            if missing and len(named) > 1:
+                raise UnknownColumn(missing[0], "CHECK")
+            if not missing:
+                kept.append(check)
+        return kept
+
+    def _rename_in_expressions(self, column: str, new: str) -> None:
+        """CHECKs and generated columns name a column as it is called now."""
+        self._checks = [
+            (new if name == column else name, _renamed(text, column, new))
+            for name, text in self._checks
+        ]
+        for one in self._columns:
+            if one.source is not None and one.column.generation is not Generation.NONE:
+                text = _renamed(one.column.expression, column, new)
+                one.column = replace(one.column, expression=text)
 
     def _rename(self) -> None:
         if self.accept("COLUMN"):
@@ -433,14 +452,12 @@ class _AlterReader(DefinitionReader):
             if found is None:
                 self._unknown(name, optional=optional)
                 return
-            self._require_unchecked(found.column.name)
-            if json_check(found.column.name) in self._checks:
-                self._forget_check(found.column.name)
-                self._checks.append(json_check(new))
             self._clauses.append(
                 f"RENAME COLUMN {quoted_name(found.column.name)} TO {quoted_name(new)}"
             )
+            was_name = found.column.name
             found.column = replace(found.column, name=new)
+            self._rename_in_expressions(was_name, new)
         elif self.word() in ("KEY", "INDEX"):
             self.at += 1
             optional = self.accept("IF", "EXISTS")
@@ -559,7 +576,6 @@ class _AlterReader(DefinitionReader):
         self._options.charset, self._options.collation = None, collation
         for one in self._columns:
             if one.source is not None and one.column.type.is_text:
-                self._require_unchecked(one.column.name)
                 one.column = _converted(one.column, collation)
         self._clauses.append(
             f"CONVERT TO CHARACTER SET {charset_of(collation)} COLLATE {collation_name(collation)}"
@@ -571,7 +587,7 @@ class _AlterReader(DefinitionReader):
         old = self._old
         parts = Parts(
             [one.column for one in self._columns],
-            self._checks,
+            self._kept_checks(),
             self._said_checks,
             self._constraints,
         )
@@ -613,6 +629,22 @@ class _AlterReader(DefinitionReader):
             column = table.columns[self._columns.index(made)]
             self._clauses[clause] = f"{head} {column_text(column, table, whole=True)}{tail}"
         return table
+
+
+def _names_in(text: str) -> set[str]:
+    """The columns in a printed expression."""
+    found = (name[1] for name in _NAME.finditer(text))
+    return {name.replace("``", "`") for name in found if name}
+
+
+def _renamed(text: str, column: str, new: str) -> str:
+    """A printed expression with another name for a column."""
+    if column == new:
+        return text
+    return _NAME.sub(lambda f: quoted_name(new) if f[0] == quoted_name(column) else f[0], text)
+
+
+_NAME: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
 
 
 def _converted(column: StoredColumn, collation: int) -> StoredColumn:

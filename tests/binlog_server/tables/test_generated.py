@@ -1,4 +1,4 @@
-"""Generated columns: what they hold, what is refused, and what replicas get."""
+"""Generated columns: what they hold, what is refused, and what replicas get; ALTER of columns that CHECKs name."""
 
 from __future__ import annotations
 
@@ -132,3 +132,55 @@ async def test_shown(lab: Lab) -> None:
     assert "`s` int(11) GENERATED ALWAYS AS (`v` * 2) STORED,\n" in text
     described = await client.query("DESCRIBE t")
     assert [row[-1] for row in described] == ["", "", "VIRTUAL GENERATED", "STORED GENERATED"]
+
+
+@pytest.mark.parametrize(
+    ("actions", "left"),
+    [
+        ("DROP COLUMN a", ["CONSTRAINT `two` CHECK (`b` < `c`)"]),
+        ("DROP CONSTRAINT two, DROP COLUMN b", ["`a` int(11) DEFAULT NULL CHECK (`a` > 1)"]),
+        ("MODIFY a BIGINT", ["CONSTRAINT `two` CHECK (`b` < `c`)"]),
+        (
+            "RENAME COLUMN a TO `d``e`, CHANGE b f BIGINT",
+            ["DEFAULT NULL CHECK (`d``e` > 1)", "CONSTRAINT `two` CHECK (`f` < `c`)"],
+        ),
+        (
+            "CONVERT TO CHARACTER SET utf8mb3 COLLATE utf8mb3_bin",
+            ["DEFAULT NULL CHECK (`a` > 1)", "CONSTRAINT `two` CHECK (`b` < `c`)"],
+        ),
+    ],
+)
+async def test_checks_of_columns_that_are_altered(lab: Lab, actions: str, left: list[str]) -> None:
+    client = await root(lab)
+    await client.query(
+        "CREATE TABLE k (id INT PRIMARY KEY, a INT CHECK (a > 1), b INT, c INT, v TEXT, "
+        "CONSTRAINT two CHECK (b < c))"
+    )
+    await client.query("INSERT INTO k VALUES (1, 2, 3, 4, 'x')")
+    await client.query(f"ALTER TABLE k {actions}")
+    ((_, text),) = await client.query("SHOW CREATE TABLE k")
+    assert text is not None
+    assert text.count("CHECK") == len(left)
+    assert all(one in text for one in left)
+
+
+async def test_checks_stand_in_the_way(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("CREATE TABLE k (id INT PRIMARY KEY, a INT, b INT, CHECK (a < b))")
+    await client.query("INSERT INTO k VALUES (1, 2, 300)")
+    assert await errno(client, "ALTER TABLE k DROP COLUMN a") == 1054
+    assert await errno(client, "ALTER TABLE k MODIFY b INT CHECK (b < 5)") == 4025
+    await client.query("SET sql_mode=''")
+    assert await errno(client, "ALTER TABLE k CHANGE a z TINYINT, MODIFY b BIT(1)") == 4025
+    assert (await client.query("SELECT * FROM k")) == [["1", "2", "300"]]
+
+
+async def test_a_renamed_column_is_renamed_in_expressions(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query("ALTER TABLE t RENAME COLUMN a TO z, CHANGE s w BIGINT AS (v * 3) STORED")
+    ((_, text),) = await client.query("SHOW CREATE TABLE t")
+    assert text is not None
+    assert "`v` int(11) GENERATED ALWAYS AS (`z` + 1) VIRTUAL" in text
+    assert "CHECK (`w` < 1000)" in text
+    await client.query("UPDATE t SET z=1 WHERE id=2")
+    assert (await rows(client))[1] == ["2", "1", "2", "6"]
