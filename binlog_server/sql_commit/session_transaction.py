@@ -1208,7 +1208,11 @@ class SessionTransaction:
             lock = question.lock
             seconds = None if lock is None else lock.seconds
             yield from lock_wait(found, self._lock_wait_s if seconds is None else seconds)
-            yield from self._in_rows_thread(partial(job.waited, found))
+            try:
+                yield from self._in_rows_thread(partial(job.waited, found))
+            except ServerError:
+                self._forget_insert_id(job)
+                raise
         opened.changes += found.is_logged
         total.add(found)
         keep_of_question(self._sql, job.asker)

@@ -208,6 +208,8 @@ class Changer:
         outcome, auto = self.outcome, self.table.definition.auto_increment
         if self._number is not None:
             outcome.generated = outcome.generated or self._number
+            if self.takes_insert_id:
+                self.tables.note_number(self.table, self._number)
             self._number = None
         if auto is not None:
             at = self.table.format.split(raw)[auto]
@@ -447,8 +449,7 @@ class Changer:
             count = max(1, len(plan.rows), self._rows_of_query)
         while self.insert_id:
             self.takes_insert_id = True
-            number = self.insert_id
-            self.tables.note_number(self.table, number)
+            number = self.insert_id  # the counter goes on behind it once the row is there
             self.insert_id = _number_behind(number, step, offset)
             yield number
         while True:
@@ -487,8 +488,14 @@ class Changer:
             if after.key != key:
                 self._newest.require_unchanged(table, after.key)
             if after.raw == row:
-                self.outcome.matched += 1
-                return None
+                now = self._locked_if_it_holds(
+                    key
+                )  # its lock is kept, as of one that becomes another
+                if now == row:
+                    self.outcome.matched += 1
+                    return None
+                row = now
+                continue
             if not self._passes(after.raw):
                 self.outcome.matched += 1
                 return None

@@ -544,3 +544,30 @@ async def test_who_may_alter(lab: Lab) -> None:
         "RENAME TABLE shop.t TO shop.u",
     ):
         assert await errno(writer, text) == 1142
+
+
+async def test_an_update_that_changes_nothing_keeps_its_locks(lab: Lab) -> None:
+    one, other = await session(lab), await session(lab)
+    await one.query("INSERT INTO t (n) VALUES (1), (2)")
+    await other.query("SET innodb_lock_wait_timeout=0")
+    await one.query("BEGIN")
+    await one.query("UPDATE t SET n = n WHERE id = 1")
+    assert await errno(other, "UPDATE t SET n = 9 WHERE id = 1") == 1205
+    assert await errno(other, "UPDATE t SET n = n WHERE id = 1") == 1205
+    assert await errno(other, "UPDATE t SET n = 9 WHERE id = 2") == 0
+    await one.query("COMMIT")
+    assert await errno(other, "UPDATE t SET n = 9 WHERE id = 1") == 0
+
+
+async def test_insert_id_is_given_up_behind_1205(lab: Lab) -> None:
+    """And the counter is where it was: the row that had the number is not there."""
+    one, other = await session(lab), await session(lab)
+    await one.query("ALTER TABLE t ADD UNIQUE (n)")
+    await other.query("SET innodb_lock_wait_timeout=0")
+    await one.query("BEGIN")
+    await one.query("INSERT INTO t (n) VALUES (7)")
+    await other.query("SET INSERT_ID=500")
+    assert await errno(other, "INSERT INTO t (n) VALUES (7)") == 1205
+    await one.query("ROLLBACK")
+    await other.query("INSERT INTO t (n) VALUES (8)")
+    assert await other.query("SELECT id FROM t") == [["2"]]
