@@ -1235,11 +1235,13 @@ class ClassicEngine:
             self._row_log.all_settled()
 
     def _remove_prepared(self, prepared: PreparedFile) -> None:
-        """A file that stays is found at the next start: its transaction is in the binlog."""
+        """A file that stays is found at the next start: its transaction is in the binlog. The next sync tries again."""
         try:
             self._xa.remove(prepared)
         except DiskError as error:
             log.warning("%s", error)
+            with self._lock:
+                self._ended.append(prepared)
 
     def _next_file(
         self,
@@ -1494,6 +1496,7 @@ class ClassicEngine:
                     raise BinlogHasGtids("there are GTIDs in the binlog")
                 self._sync()
                 self._all_settled()
+                self._forget_ended()
                 self.references.close(is_empty=is_empty)
                 try:
                     self._start_anew(begin, number)
@@ -1502,6 +1505,15 @@ class ClassicEngine:
 
         self._patiently(begun, given_up)
         self._soundness.wake()
+
+    def _forget_ended(self) -> None:
+        """Remove what is left of committed XA transactions: without their groups a start would find them prepared.
+
+        Raises `DiskError`: the binlog must stay.
+        """
+        for prepared in list(self._ended):
+            self._xa.remove(prepared)
+            self._ended.remove(prepared)
 
     def _start_anew(self, state: BinlogState, wanted: int) -> None:
         """Remove all files and begin anew. A crash at any step leaves the old binlog, or the new one.

@@ -21,7 +21,7 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic.directory import BinlogDirectory
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
-from binlog_storage.classic.xa_files import PreparedFiles
+from binlog_storage.classic.xa_files import XA_PREFIX, PreparedFiles
 from binlog_storage.disk.disk import Disk
 from binlog_storage.engine import Xid
 from binlog_storage.errors import DiskError, DiskFull, PositionPurged, StorageError
@@ -39,6 +39,7 @@ from tests.storage.groups import (
     group,
     gtid_of,
     marker,
+    read_all,
     read_from,
 )
 
@@ -544,6 +545,37 @@ def test_planted(
     plant(monkeypatch)
     with pytest.raises((StorageError, AssertionError, pytest.fail.Exception)):
         check_all(play(SCRIPTS[script]), FEW, rng)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_file_of_a_committed_xa_that_cannot_be_removed_does_not_outlive_a_reset(
+    times: int,
+) -> None:
+    """Without its group in the binlog a start would take it for a prepared one."""
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, OPTIONS)
+    writer = engine.begin()
+    writer.spill(events(200, "xa") + COMMIT_EVENT)
+    writer.prepare(Xid(1, b"one"))
+    engine.commit_prepared(Xid(1, b"one"), begin_event(Gtid(0, 1, 1)), Gtid(0, 1, 1))
+    left = [times]
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "unlink" and XA_PREFIX in name and left[0]:
+            left[0] -= 1
+            raise DiskError(f"cannot remove {name}: Input/output error (injected)")
+
+    disk.fault = fault
+    engine.sync()
+    if times > 1:
+        with pytest.raises(DiskError, match="cannot remove"):
+            engine.reset()
+        assert len(read_all(engine)) == 1, "nothing was done"
+    engine.reset()
+    disk.kill()
+    with closing(ClassicEngine(disk, OPTIONS)) as engine:
+        assert not engine.prepared()
+        assert read_all(engine) == []
 
 
 @pytest.mark.parametrize("prepared", [False, True])
