@@ -24,18 +24,20 @@ TABLES = "x.here, x.there"
 
 
 def write(master: BinlogServer, first: int, done: list[int]) -> None:
-    """Transactions in both, until the server is killed."""
+    """Transactions in both, every third of them by XA, until the server is killed."""
     with contextlib.suppress(pymysql.MySQLError), master.connect() as connection:
         cursor = connection.cursor()
         for number in range(first, first + 1_000_000):
+            ends = (f"XA {verb} '{number}'" for verb in ("END", "PREPARE", "COMMIT"))
+            is_xa = number % 3 == 0
             for text in (
-                "BEGIN",
+                f"XA START '{number}'" if is_xa else "BEGIN",
                 f"INSERT INTO x.here VALUES ({number}, {number})",
                 f"INSERT INTO x.there VALUES ({number}, {number})",
                 f"UPDATE x.there SET n = -n WHERE id = {number - 2}",
                 f"DELETE FROM x.there WHERE id = {number - 5}",
                 f"DELETE FROM x.here WHERE id = {number - 5}",
-                "COMMIT",
+                *(ends if is_xa else ("COMMIT",)),
             ):
                 cursor.execute(text)
             done.append(number)
@@ -59,6 +61,8 @@ def test_kills(make_replica: MakeMariaDB, binlog_server: MakeBinlogServer) -> No
         for writer in writers:
             writer.join(20)
         master.start()
+        for row in master.q("XA RECOVER"):  # prepared in both, and told to nobody
+            master.q(f"XA COMMIT '{row['data']}'")
         here, there = (
             {row["id"] for row in master.q(f"SELECT id FROM {t}")} for t in TABLES.split(",")
         )
