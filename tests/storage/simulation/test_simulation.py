@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.storage.simulation.classic import ClassicWorld
 from tests.storage.simulation.rows import RowsWorld
 from tests.storage.simulation.world import World
 
@@ -14,6 +15,7 @@ SECONDS = 5.0  # of each of the tests, which run side by side
 SECONDS_SLOW = 60.0
 PARTS = 2
 ROWS_WORLDS = 5
+CLASSIC_WORLDS = 8
 
 
 def simulate(rng: random.Random, seconds: float) -> None:
@@ -44,25 +46,35 @@ def test_as_many_seeds_as_fit_in_two_minutes(part: int, rng: random.Random) -> N
     simulate(rng, SECONDS_SLOW)
 
 
-def simulate_rows(rng: random.Random, worlds: int) -> None:
+def simulate_failing(kind: type[RowsWorld | ClassicWorld], rng: random.Random, worlds: int) -> None:
     first = rng.randrange(1 << 48)
     starts = 0
     for seed in range(first, first + worlds):
-        print(f"simulation of rows: seed {seed}")
-        world = RowsWorld(seed)
+        print(f"{kind.__name__}: seed {seed}")
+        world = kind(seed)
         world.run()
         starts += world.starts
     assert starts > 3 * worlds
 
 
 def test_rows_on_a_disk_that_fails(rng: random.Random) -> None:
-    simulate_rows(rng, ROWS_WORLDS)
+    simulate_failing(RowsWorld, rng, ROWS_WORLDS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_rows_on_a_disk_that_fails_in_many_worlds(rng: random.Random) -> None:
-    simulate_rows(rng, 200)
+    simulate_failing(RowsWorld, rng, 200)
+
+
+def test_traditional_files_on_a_disk_that_fails(rng: random.Random) -> None:
+    simulate_failing(ClassicWorld, rng, CLASSIC_WORLDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_traditional_files_on_a_disk_that_fails_in_many_worlds(rng: random.Random) -> None:
+    simulate_failing(ClassicWorld, rng, 600)
 
 
 def test_a_seed_makes_it_all_again() -> None:
