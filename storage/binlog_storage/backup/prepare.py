@@ -1,4 +1,4 @@
-"""Makes a store of a backup: `binlog-server prepare`. An incremental one is put onto an earlier one first.
+"""Makes a store of a backup: `binlog-server prepare`. An incremental one is put onto an earlier one, which is prepared.
 
     1  the stage `APPLYING` is noted          the same command again, with the same incremental backup
     2  files of the incremental are put there the same
@@ -73,8 +73,13 @@ def prepare(
     """
     manifest = _require_whole(disk, where)
     if incremental is not None:
+        later, since = _require_later(incremental)
+        if manifest.stage != APPLYING:
+            _require_follows(manifest, since)
+            # A part of its pages may be in its redo log alone.
+            manifest = _recovered(disk, where, manifest, opened, progress)
         progress("applying the incremental backup")
-        manifest = _applied(disk, where, manifest, incremental)
+        manifest = _applied(disk, where, manifest, later, since, incremental)
     elif manifest.stage == APPLYING:
         raise BackupRefused(
             f"{where}: an incremental backup was being put onto it. Give it again, by --incremental-dir"
@@ -87,6 +92,13 @@ def prepare(
         raise BackupRefused(
             f"{where} was made {'with' if manifest.skip_binlog else 'without'} --skip-binlog: give prepare the same"
         )
+    return _recovered(disk, where, manifest, opened, progress)
+
+
+def _recovered(
+    disk: Disk, where: str, manifest: Manifest, opened: Opener, progress: Callable[[str], None]
+) -> Manifest:
+    """Steps 4 to 6."""
     if manifest.stage == PREPARED:
         return manifest
     if manifest.stage == WHOLE:
@@ -133,16 +145,28 @@ def _require_files(disk: ReadableDisk, where: str, manifest: Manifest) -> None:
 # --- an incremental one ---
 
 
-def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Manifest:
-    """Put a later backup onto an earlier one. Returns the manifest of both together."""
+def _require_later(source: ReadableDisk) -> tuple[Manifest, BackupPlace]:
+    """The manifest of an incremental backup, and where it begins. Raises `BackupRefused`."""
     later = _require_whole(source, "the incremental backup")
-    since = later.since
-    if since is None:
+    if later.since is None:
         raise BackupRefused("the incremental backup is a full one: prepare it by itself")
     if later.stage != WHOLE:
         raise BackupRefused(
             "the incremental backup was changed since it was made: it cannot be used"
         )
+    _require_files(source, "the incremental backup", later)
+    return later, later.since
+
+
+def _applied(
+    disk: Disk,
+    where: str,
+    base: Manifest,
+    later: Manifest,
+    since: BackupPlace,
+    source: ReadableDisk,
+) -> Manifest:
+    """Put a later backup onto an earlier one, which is prepared. Returns the manifest of both together."""
     name = hashlib.sha256(later.build()).hexdigest()
     if base.stage == APPLYING:
         if base.notes != (name,):
@@ -150,11 +174,8 @@ def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Ma
                 f"{where}: another incremental backup was being put onto it. Give that one again"
             )
     else:
-        if base.stage == WHOLE:
-            _require_files(disk, where, base)
-        _require_follows(disk, base, since)
+        _require_same_file(disk, since)
         write_manifest(disk, dataclasses.replace(base, stage=APPLYING, notes=(name,)))
-    _require_files(source, "the incremental backup", later)
     _put(disk, source, later, since)
     sizes = {
         n: disk.size(n) for n in disk.names() if n in later.sizes or file_number(n) is not None
@@ -164,21 +185,20 @@ def _applied(disk: Disk, where: str, base: Manifest, source: ReadableDisk) -> Ma
     return both
 
 
-def _require_follows(disk: ReadableDisk, base: Manifest, since: BackupPlace) -> None:
+def _require_follows(base: Manifest, since: BackupPlace) -> None:
     """Raises `BackupRefused` unless the later one goes on in the binlog of the earlier one, without a gap."""
     end = base.end
     gap = end is None or (since.file_no, since.offset) > (end.file_no, end.offset)
     if base.history != since.history or gap or base.skip_binlog or base.since is not None:
+        ends = "" if end is None else f", this one ends in {file_name(end.file_no)} at {end.offset}"
         raise BackupRefused(
             "the incremental backup does not go on from this one: it is of another store, or there is a gap between "
-            f"them (it begins in {file_name(since.file_no)} at {since.offset}"
-            + (
-                ""
-                if end is None
-                else f", this one ends in {file_name(end.file_no)} at {end.offset}"
-            )
-            + ")"
+            f"them (it begins in {file_name(since.file_no)} at {since.offset}{ends})"
         )
+
+
+def _require_same_file(disk: ReadableDisk, since: BackupPlace) -> None:
+    """Raises `BackupRefused` unless the file in which the later one goes on is the same one."""
     name = file_name(since.file_no)
     if name not in disk.names():
         raise BackupRefused(f"{name} is missing, in which the incremental backup goes on")

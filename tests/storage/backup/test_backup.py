@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -256,6 +256,42 @@ def test_what_came_since(prepared: bool, more: int) -> None:
     opened, found = restored(base, SMALL)
     assert found == truth
     goes_on(opened, base)
+
+
+def test_onto_one_whose_last_pages_are_in_its_redo_log_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under load, or on a full disk: behind the checkpoint of the earlier one more came in front of its point."""
+    _, engine = filled()
+    base, later = MemoryDisk(), MemoryDisk()
+    engine.checkpoint()
+    monkeypatch.setattr(engine._flusher, "checkpoint", lambda *_: None)
+    add(engine, simple(8, first=41, size=5000))
+    manifest = copy(engine, base)
+    monkeypatch.undo()
+    add(engine, simple(10, first=49, size=5000))
+    truth = look(engine)
+    copy(engine, later, BackupRequest(since=manifest.end))
+    make_ready(base, SMALL, incremental=later)
+    assert restored(base, SMALL)[1] == truth
+
+
+def test_what_was_appended_a_moment_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The point is durable: groups behind the checkpoint that no commit has synced are in front of it."""
+    _, engine = filled()
+    flusher = engine._flusher
+    checkpoint = flusher.checkpoint
+    more = simple(3, first=41)
+
+    def checkpointed(*given: Callable[[], bool]) -> None:
+        checkpoint(*given)
+        append_all(engine, more)
+
+    monkeypatch.setattr(flusher, "checkpoint", checkpointed)
+    target = MemoryDisk()
+    copy(engine, target)
+    make_ready(target, SMALL)
+    assert restored(target, SMALL)[1].groups[-3:] == tuple(payloads(more))
 
 
 def test_since_a_position() -> None:
