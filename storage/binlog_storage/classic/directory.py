@@ -66,6 +66,7 @@ class BinlogDirectory:
         self.rec_name = f"{base}.~rec~"
         self.state_name = f"{base}.state"
         self.reset_name = f"{base}.reset"
+        self._noted: list[int] | None = None  # in `rec_name`, durably
         self._numbered = re.compile(re.escape(base) + r"\.([0-9]{1,10})")
 
     def name(self, number: int) -> str:
@@ -120,12 +121,20 @@ class BinlogDirectory:
     # --- files that are being made or deleted ---
 
     def note(self, numbers: Sequence[int]) -> None:
-        """Note durably that these files are made or deleted: whichever the index does not name goes at a start."""
+        """Note durably that these files are made or deleted: whichever the index does not name goes at a start.
+
+        What is noted already costs nothing.
+        """
+        if self._noted == list(numbers):
+            return
+        self._noted = None
         with replaced(self.disk, self.rec_name) as file:
             file.pwrite(self._lines(numbers), 0)
+        self._noted = list(numbers)
 
     def end_note(self) -> None:
         """The files are made or deleted."""
+        self._noted = None
         self.disk.unlink(self.rec_name)
 
     def _lines(self, numbers: Sequence[int]) -> bytes:

@@ -804,9 +804,18 @@ class ClassicEngine:
 
         def renamed() -> Position | None:
             self._admit_step(with_tables=group.ending is not None)
+            directory = self._directory
+            with (
+                self._indexing
+            ):  # ahead of the locks; it is noted again if another file takes the number
+                directory.note([directory.next_number(self._disk.names())])
             with self._alone():
                 self._admit(group.age)
-                return self._adopt(group, spool, end)
+                place = self._adopt(group, spool, end)
+                if place is None:
+                    with self._indexing:
+                        directory.end_note()
+                return place
 
         try:
             place = self._patiently(renamed, group.given_up)
