@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
+from binlog_protocol.events.event_type import EventType
 
 from tests.binlog_server.cli.command import run
 from tests.integration.test_relay_sql import ADMIN, status
+from tests.integration.test_traditional import BASE, copied, dumped
+from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.local import LocalMariaDB
 from tests.kit.mariadb import MariaDB
+from tests.kit.server import BinlogServer
 from tests.kit.waiting import until
 
 # A statement that changes more than the cache takes: the rows before the one that does not fit stay.
@@ -78,3 +85,41 @@ def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     assert run("verify", tmp_path / "store").code == 0
     shown = run("events", file)
     assert (shown.code, shown.out.count(SAID.encode())) == (0, 1)
+
+
+@pytest.mark.each_version
+def test_a_server_over_its_files_sends_what_it_sends(
+    backend: Backend, make_upstream: MakeMariaDB, make_replica: MakeMariaDB, tmp_path: Path
+) -> None:
+    backend.require()
+    upstream = make_upstream(*SMALL_CACHE)
+    assert isinstance(upstream, LocalMariaDB)
+    upstream.script(
+        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, b TEXT) ENGINE=MyISAM"
+    )
+    before = upstream.gtid_binlog_pos
+    with pytest.raises(pymysql.Error, match="1705"):
+        upstream.q(f"INSERT INTO d.t VALUES (1, '{'a' * 3000}'), (2, '{'b' * 3000}')")
+    upstream.q("INSERT INTO d.t VALUES (9, 'behind it')")
+    ours = BinlogServer(directory=copied(upstream, tmp_path / "copy"), users=ADMIN)
+    ours.options = {"server_id": upstream.server_id}
+    with contextlib.ExitStack() as stack:
+        stack.callback(ours.discard)
+        ours.start()
+        places: list[tuple[str | None, dict[str, Any]]] = [
+            (None, {"file": f"{BASE}.000001", "at": 4}),
+            (before, {}),
+        ]
+        for position, place in places:
+            sent = [dumped(source, position, **place) for source in (upstream, ours)]
+            incidents = [[e for e in events if e[4] == EventType.INCIDENT] for events in sent]
+            assert incidents[0] == incidents[1] != []
+        replica = make_replica().follow(ours, start=False)
+        replica.q("START SLAVE")
+        stopped = replica.wait("SHOW SLAVE STATUS", lambda rows: rows[0]["Last_SQL_Errno"] == 1590)
+        assert stopped[0]["Last_SQL_Error"] == SAID
+        assert replica.gtid_slave_pos == before
+        for statement in ("STOP SLAVE", "SET GLOBAL sql_slave_skip_counter = 1", "START SLAVE"):
+            replica.q(statement)
+        replica.wait_gtid(upstream.gtid_binlog_pos)
+        assert replica.q("SELECT id FROM d.t") == [{"id": 9}]
