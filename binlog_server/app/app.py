@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import StorageError
@@ -200,6 +201,7 @@ class Server:
             self.engine,
             flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
             flush_log_at_timeout=config.innodb_flush_log_at_timeout,
+            sync_binlog=_sync_binlog(self.engine, config),
             failed=self._store_failed,
             alone=self._is_nobody_kept_waiting,
         )
@@ -457,3 +459,12 @@ def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None
     """Call on the loop from another thread; nothing if the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
+
+
+def _sync_binlog(engine: BinlogEngine, config: Config) -> int:
+    """The option of traditional files; of others it means nothing, which is said."""
+    if isinstance(engine, ClassicEngine):
+        return config.sync_binlog
+    if config.sync_binlog != 1:
+        log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
+    return 1

@@ -6,6 +6,12 @@ What "committed" means is `flush_log_at_trx_commit`, by MariaDB's numbers:
     2      handed to the operating system; durable within `flush_log_at_timeout` seconds
     0      appended; durable within `flush_log_at_timeout` seconds
 
+Where that is durable, `sync_binlog` may say less:
+
+    1   durable
+    0   handed to the operating system, as 2 above
+    N   the same, but one group of commits in N waits until it is durable
+
 A sync that fails is the end of writing. One that ends in a defect of ours is said and done again, after a pause.
 
 Whatever it says, replicas see only what is durable: `request` is for whoever does not want to wait for the next second.
@@ -52,6 +58,7 @@ class Syncer:
         *,
         flush_log_at_trx_commit: int = 1,
         flush_log_at_timeout: float = 1.0,
+        sync_binlog: int = 1,
         failed: Callable[[StorageError], None] | None = None,
         alone: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -59,6 +66,8 @@ class Syncer:
         self._loop = asyncio.get_running_loop()
         self.flush_log_at_trx_commit = flush_log_at_trx_commit
         self.flush_log_at_timeout = flush_log_at_timeout
+        self.sync_binlog = sync_binlog
+        self._groups = 0  # of commits that were handed to the operating system together
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False ends the thread
         self._thread: threading.Thread | None = None  # from the first sync on
         self._syncing = False
@@ -85,13 +94,20 @@ class Syncer:
         return time.monotonic() - self._began if self._began else 0.0
 
     @property
+    def _setting(self) -> int:
+        """What a commit waits for, as a value of `flush_log_at_trx_commit`."""
+        if self.sync_binlog != 1 and self.flush_log_at_trx_commit not in (_APPENDED, _WRITTEN):
+            return _WRITTEN
+        return self.flush_log_at_trx_commit
+
+    @property
     def failure(self) -> StorageError | None:
         """The error that ended writing; None while all is well."""
         return self._failure
 
     def on_commit(self, committed: Committed) -> None:
         """Call back, later, when everything appended so far is committed; with the error if it cannot be."""
-        setting = self.flush_log_at_trx_commit
+        setting = self._setting
         if self._failure is not None:
             self._loop.call_soon(committed, self._failure)
         elif setting == _APPENDED:
@@ -105,8 +121,8 @@ class Syncer:
             self.on_durable(committed)
 
     def appended(self) -> None:
-        """Note an append that nobody waits for: it becomes durable as `flush_log_at_trx_commit` says."""
-        if self.flush_log_at_trx_commit in (_APPENDED, _WRITTEN):
+        """Note an append that nobody waits for: it becomes durable as the settings say."""
+        if self._setting in (_APPENDED, _WRITTEN):
             self._sync_in_time()
         elif (rest_s := self.readers_rest_s()) > 0:
             self._sync_within(rest_s)
@@ -202,6 +218,11 @@ class Syncer:
 
     def _write(self) -> None:
         written, self._written = self._written, []
+        self._groups += 1
+        every = 0 if self.flush_log_at_trx_commit == _WRITTEN else self.sync_binlog
+        if every and self._groups % every == 0:
+            self._next += written
+            return
         try:
             self._engine.write_log()
         except StorageError as error:

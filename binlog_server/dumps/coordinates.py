@@ -130,7 +130,6 @@ class FileCoordinates(Coordinates):
 
     has_event_positions = True
     storage_engine = None
-    why_checksum_stays = "it can be changed in the configuration file only"
 
     def __init__(self, engine: ClassicEngine) -> None:
         self.engine: Final = engine

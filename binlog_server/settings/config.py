@@ -139,6 +139,7 @@ class Config:
     binlog_cache_size: _CacheSize = BINLOG_CACHE_SIZE
     binlog_stmt_cache_size: _CacheSize = BINLOG_CACHE_SIZE
     innodb_flush_log_at_trx_commit: Annotated[int, Number(0, 3)] = 1
+    sync_binlog: Annotated[int, Number(0, U32_MAX)] = 1  # of traditional files
     innodb_flush_log_at_timeout: Annotated[int, Number(0, 2700)] = 1
     innodb_log_file_size: Annotated[int, Number(4 << 20, 512 << 30)] = 96 << 20
     innodb_log_buffer_size: Annotated[int, Number(2 << 20, (1 << 31) - 4096)] = (

@@ -21,7 +21,8 @@ SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
 def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
     """Take the options out that are of no use here; returns those that somebody might count on.
 
-    `binlog_storage_engine` stays, and of traditional files a base name for `log_bin`, and `encrypt_binlog`.
+    `binlog_storage_engine` stays; of traditional files `encrypt_binlog` and a base name for `log_bin`; `sync_binlog`, but
+    of an `.ibb` store.
 
     Raises ValueError for one that is refused, with what to do.
     """
@@ -33,9 +34,10 @@ def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
                 f'{_ENGINE}: {refused.message}. Write "{INNODB}", or "{TRADITIONAL}" for traditional binlog files'
             )
         engine = options[_ENGINE] = str(engine).lower()
-    kept: set[str] = set()
+    # Without an engine the directory says whether it means something.
+    kept = set() if engine == INNODB else {"sync_binlog"}
     if engine == TRADITIONAL:
-        kept = {"encrypt_binlog"} | ({"log_bin"} if _is_name(options.get("log_bin")) else set())
+        kept |= {"encrypt_binlog"} | ({"log_bin"} if _is_name(options.get("log_bin")) else set())
     without_effect: list[str] = []
     for name in [name for name in options if name in _OPTIONS and name not in kept]:
         value = options.pop(name)

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from binlog_protocol.errors import SqlSyntaxError, TooManyColumns, UnknownServerError
+from binlog_protocol.errors import (
+    NotSupportedYet,
+    SqlSyntaxError,
+    TooManyColumns,
+    UnknownServerError,
+    WrongParameterCount,
+)
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES
 from binlog_protocol.wire.results import DECIMALS_OF_TEXT, FLAG_UNSIGNED, Column
@@ -35,7 +41,7 @@ from binlog_server.sql.functions import function_column, is_answered, waits_for
 from binlog_server.sql.state_texts import STATE_VARIABLES
 from binlog_server.sql.statement import ANYBODY, Family, Statement
 from binlog_server.sql.tokens import NEAR_CHARS, as_written, integer
-from binlog_server.sql.variables import VARIABLES
+from binlog_server.sql.variables import VARIABLES, is_traditional
 from binlog_server.sql.view import Result, ResultSet, Row, Work
 
 if TYPE_CHECKING:
@@ -121,6 +127,10 @@ class Select(Statement):
                 session.coordinates.has_event_positions or session.server.tables.has_any
             ):
                 return _gtid_position(session, file, position, label)
+            case (SelectItem(label, Function("MASTER_POS_WAIT", arguments)),) if is_traditional(
+                session
+            ):
+                return _master_pos_wait(session, [session.value_of(a) for a in arguments], label)
             case (SelectItem(label, Function(name, arguments)),) if waiting := waits_for(name):
                 return waiting([session.value_of(a) for a in arguments], label)
         if len(self.items) > COLUMNS_MAX:
@@ -153,6 +163,20 @@ def _gtid_position(session: SqlSession, file: Expression, position: Expression, 
         return ResultSet([Column.text(label, _GTIDS_CHARS, null=True)], [(found,)])
 
     return Work(run)
+
+
+def _master_pos_wait(session: SqlSession, arguments: list[Value], label: str) -> ResultSet:
+    """MASTER_POS_WAIT: NULL where no such upstream is followed, as in MariaDB. Raises 1235 for one that is."""
+    if not 2 <= len(arguments) <= 4:
+        raise WrongParameterCount("MASTER_POS_WAIT")
+    name = str(arguments[3] if len(arguments) == 4 else session.master_connection)
+    if any(c.name == name for c in session.server.relay.connections):
+        raise NotSupportedYet(
+            "MASTER_POS_WAIT: an upstream is followed by GTID, use MASTER_GTID_WAIT"
+        )
+    return ResultSet(
+        [Column.binary(label, ColumnType.LONGLONG, _BIGINT_CHARS, null=True)], [(None,)]
+    )
 
 
 def column_of(item: SelectItem, value: Value) -> Column:

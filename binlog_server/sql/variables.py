@@ -35,8 +35,10 @@ from binlog_protocol.errors import (
     UnknownSystemVariable,
     WrongVariableValue,
 )
+from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
+from binlog_storage.classic.store import ClassicEngine
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
 from binlog_server.settings.config import DEFAULTS, KINDS
@@ -44,7 +46,6 @@ from binlog_server.settings.engine_limits import (
     AFTER_COMMIT,
     AFTER_SYNC,
     SEMI_SYNC_WAIT_POINT,
-    TRADITIONAL,
 )
 from binlog_server.settings.option_kinds import (
     U32_MAX,
@@ -210,7 +211,7 @@ class Variable:
 
         Raises `ServerError`.
         """
-        if self._stays:
+        if self.stays_in(session):
             return None
         if self._apply is not None:
             return self._apply(session, value)
@@ -341,7 +342,9 @@ def _state_may_be_set(session: SqlSession, value: str) -> None:
 
 
 def _checksum_stays(session: SqlSession, value: str) -> None:
-    """Warn that the value stays: scripts may SET it, as with MariaDB's engine binlog."""
+    """Warn that the value stays: scripts may SET it, as with MariaDB's engine binlog. Traditional files take it."""
+    if is_traditional(session):
+        return
     _warn_that(
         session,
         "binlog_checksum",
@@ -461,7 +464,7 @@ def _tell_files(name: str) -> Callable[[SqlSession, int], None]:
     """Of traditional files: an `.ibb` store knows no such option."""
 
     def tell(session: SqlSession, value: int) -> None:
-        if session.coordinates.storage_engine == TRADITIONAL:
+        if is_traditional(session):
             session.server.engine.set_option(name, value)
 
     return tell
@@ -497,8 +500,36 @@ def _set_flush_log(session: SqlSession, value: int) -> None:
     session.server.syncer.flush_log_at_trx_commit = value
 
 
-def _warn_of_sync_binlog(session: SqlSession, value: str) -> None:
-    log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
+def is_traditional(session: SqlSession) -> bool:
+    """Whether the store is one of traditional files."""
+    return isinstance(session.server.engine, ClassicEngine)
+
+
+def _set_sync_binlog(session: SqlSession, value: int) -> None:
+    if is_traditional(session):
+        session.server.syncer.sync_binlog = value
+    else:
+        log.warning("sync_binlog has no effect: innodb_flush_log_at_trx_commit decides")
+
+
+def _set_checksum(session: SqlSession, value: str) -> Result:
+    """Of traditional files: the next one, which begins now, has it."""
+    server = session.server
+
+    def begin_file(given_up: Callable[[], bool]) -> None:
+        before = ChecksumAlgorithm[server.config.binlog_checksum]
+        server.engine.set_option("binlog_checksum", ChecksumAlgorithm[value])
+        try:
+            server.engine.flush((), given_up)
+        except BaseException:
+            server.engine.set_option("binlog_checksum", before)
+            raise
+
+    def done() -> None:
+        server.config = dataclasses.replace(server.config, binlog_checksum=value)
+        log.info("binlog_checksum is now %(value)s", {"value": value})
+
+    return Work.patient("flush", begin_file, done)
 
 
 def _directory(session: SqlSession) -> str:
@@ -614,7 +645,7 @@ _COMMITS: Final = (
     Variable("innodb_flush_log_at_trx_commit", set_global=_BINLOG, then=_set_flush_log),
     Variable("innodb_flush_log_at_timeout"),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may SET it.
-    Variable.recorded("sync_binlog", then=_warn_of_sync_binlog),
+    Variable("sync_binlog", set_global=_BINLOG, then=_set_sync_binlog),
 )
 
 _FILES: Final = (
@@ -632,8 +663,9 @@ _FILES: Final = (
         set_global=_SUPER,
         read=_checksum,
         check=_checksum_stays,
-        default_now=_checksum,
-        stays=True,
+        default_now=lambda session: "CRC32" if is_traditional(session) else _checksum(session),
+        apply=_set_checksum,
+        stays=lambda session: not is_traditional(session),
     ),
     Variable(
         "binlog_expire_logs_seconds",

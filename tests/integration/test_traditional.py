@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -266,3 +267,93 @@ def test_semi_sync_and_a_mariadb_in_its_place(
         shutil.copy(path, successor.datadir)
     successor.start()
     assert domains(successor.gtid_binlog_state) == domains(state)
+
+
+# Of the variables that tell of a binlog, those that differ from the MariaDB whose files they are, with the reason.
+_OTHER_VARIABLES = {
+    "binlog_format": "it says what groups there are here",
+    "binlog_row_metadata": "replicas and programs need the names of columns",
+    "binlog_gtid_index": "that server was started without, see `pair`",
+    "log_bin_basename": "another directory",
+    "log_bin_index": "another directory",
+    "sync_binlog": "it is safe by default",
+}
+_BINLOG = (
+    "binlog",
+    "log_bin",
+    "expire",
+    "checksum",
+    "gtid",
+    "slave_connections",
+    "rpl_semi_sync_m",
+)
+
+
+def _told(source: LocalMariaDB | BinlogServer, what: str) -> dict[str, Any]:
+    rows = (tuple(row.values()) for row in source.q(f"SHOW GLOBAL {what}"))
+    return {name: value for name, value in rows if any(part in name.lower() for part in _BINLOG)}
+
+
+def test_variables_and_statuses_of_a_binlog(pair: Pair) -> None:
+    """Each that the MariaDB has is there; a variable has its value but where there is a reason."""
+    real, ours = (_told(source, "VARIABLES") for source in pair)
+    names = set(real) - set(_OTHER_VARIABLES)
+    assert {name: domains(ours.get(name)) for name in names} == {
+        name: domains(real[name]) for name in names
+    }
+    real, ours = (_told(source, "STATUS") for source in pair)
+    assert set(real) - set(ours) == {"Binlog_cache_disk_use", "Binlog_cache_use"}
+
+
+# Statements, and what both must answer. In place of a result: how many files they have begun.
+_SETS: tuple[tuple[str, str], ...] = (
+    ("SET GLOBAL binlog_checksum = NONE", "@@binlog_checksum"),
+    ("SET GLOBAL binlog_checksum = NONE", "@@binlog_checksum"),
+    ("SET GLOBAL binlog_checksum = 1", "@@binlog_checksum"),
+    ("SET GLOBAL binlog_checksum = 0", "@@binlog_checksum"),
+    ("SET GLOBAL binlog_checksum = DEFAULT", "@@binlog_checksum"),
+    ("SET GLOBAL binlog_checksum = 'x'", "@@binlog_checksum"),
+    ("SET SESSION binlog_checksum = NONE", "@@binlog_checksum"),
+    ("SET GLOBAL sync_binlog = 5", "@@sync_binlog"),
+    ("SET GLOBAL sync_binlog = -1", "@@sync_binlog"),
+    ("SET SESSION sync_binlog = 1", "@@sync_binlog"),
+    ("DO 1", "MASTER_POS_WAIT('f', 4)"),
+    ("DO 1", "MASTER_POS_WAIT('f', 4, 1)"),
+    ("DO 1", "MASTER_POS_WAIT('f', 4, -1)"),
+    ("DO 1", "MASTER_POS_WAIT('f', 4, 1, 'nobody')"),
+    ("DO 1", "MASTER_POS_WAIT(NULL, 4)"),
+    ("DO 1", "MASTER_POS_WAIT('f')"),
+)
+
+
+def test_what_a_master_of_files_may_set(pair: Pair) -> None:
+    """Behind all that compares the files: a file begins with each change."""
+    for statement, shown_then in _SETS:
+        found = []
+        for source in pair:
+            before = len(source.q("SHOW BINARY LOGS"))
+            told: list[Any] = []
+            for sql in (statement, f"SELECT {shown_then} AS v"):
+                try:
+                    told.append(source.q(sql))
+                except pymysql.Error as error:
+                    told.append(error.args)
+            found.append((told, len(source.q("SHOW BINARY LOGS")) - before))
+        assert found[0] == found[1], statement
+    for source in pair:
+        source.q("SET GLOBAL sync_binlog = 1")
+
+
+@pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
+def test_groups_behind_a_change_of_checksums(pair: Pair, checksum: str) -> None:
+    """A dump that asks for what the master has gets them so, and those of a file before as well."""
+    pair.ours.q(f"SET GLOBAL binlog_checksum = {checksum}")
+    pair.ours.q("CREATE DATABASE behind")
+    pair.ours.q("DROP DATABASE behind")
+    groups = [e for e in dumped(pair.ours, "") if e[4] in (EventType.GTID, EventType.QUERY)]
+    assert {_is_sealed(event) for event in groups} == {checksum == "CRC32"}
+    assert b"DROP DATABASE behind" in groups[-1]
+
+
+def _is_sealed(event: bytes) -> bool:
+    return zlib.crc32(event[:-4]).to_bytes(4, "little") == event[-4:]

@@ -1938,7 +1938,13 @@ class ClassicEngine:
             self._row_log.never_wait_in(thread)
 
     def counters(self) -> Mapping[str, int]:
+        redo = None if self._row_log is None else self._row_log.redo
+        limited = self._options.max_binlog_total_size > 0
         return {
+            "Binlog_disk_use": sum(file.size for file in self.files()) if limited else 0,
+            "Innodb_data_fsyncs": self._fsyncs.count + (0 if redo is None else redo.fsyncs.count),
+            "Innodb_data_written": self._bytes_written
+            + (0 if redo is None else redo.bytes_written),
             "Binlog_bytes_written": self._bytes_written,
             "Binlog_commits": self._commits,
             "Binlog_group_commits": self._group_commits,

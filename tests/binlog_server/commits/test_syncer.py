@@ -137,10 +137,16 @@ class Written(SlowEngine):
             raise self.write_error
 
 
+@pytest.mark.parametrize("sync_binlog", [0, 1, 2])
 @pytest.mark.parametrize(("setting", "writes"), [(0, 0), (2, 1)])
-async def test_committed_before_the_sync(setting: int, writes: int) -> None:
+async def test_committed_before_the_sync(setting: int, writes: int, sync_binlog: int) -> None:
     engine = Written()
-    syncer = Syncer(engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=0.05)
+    syncer = Syncer(
+        engine,
+        flush_log_at_trx_commit=setting,
+        flush_log_at_timeout=0.05,
+        sync_binlog=sync_binlog,
+    )
     found: list[StorageError | None] = []
     for number in range(1, 6):
         append(engine, number)
@@ -150,6 +156,45 @@ async def test_committed_before_the_sync(setting: int, writes: int) -> None:
     assert (found, engine.writes, engine.syncs) == ([None] * 5, writes, 0)
     await until(lambda: engine.durable_end == engine.written_end)
     assert engine.syncs == 1
+    await within(syncer.close())
+
+
+@pytest.mark.parametrize("setting", [1, 3])
+async def test_sync_binlog_may_say_less(setting: int) -> None:
+    """0 hands all to the operating system; of 3, two groups of commits are, and the third waits for a sync of all."""
+    engine = Written()
+    syncer = Syncer(
+        engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=100, sync_binlog=0
+    )
+    found: list[tuple[bool, bool]] = []
+
+    async def commits(number: int) -> tuple[int, int]:
+        before = engine.writes, engine.syncs
+        for seq_no in range(2 * number - 1, 2 * number + 1):
+            append(engine, seq_no)
+            syncer.on_commit(
+                lambda error: found.append(
+                    (error is None, engine.written_end == engine.durable_end)
+                )
+            )
+        await until(lambda: len(found) == 2 * number)
+        return engine.writes - before[0], engine.syncs - before[1]
+
+    for number in (1, 2):
+        assert await commits(number) == (1, 0)
+    syncer.sync_binlog = 3
+    assert [await commits(number) for number in range(3, 8)] == [
+        *[(0, 1), (1, 0), (1, 0), (0, 1), (1, 0)]
+    ]
+    assert [durable for _, durable in found[4:]] == [
+        *[True] * 2,
+        *[False] * 4,
+        *[True] * 2,
+        *[False] * 2,
+    ]
+    syncer.sync_binlog = 1
+    assert await commits(8) == (0, 1)
+    assert found[-2:] == [(True, True)] * 2
     await within(syncer.close())
 
 
