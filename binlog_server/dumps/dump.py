@@ -36,7 +36,7 @@ from binlog_server.connections.connections import Connection
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
-from binlog_server.dumps.frame_style import FramedBatch
+from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.dumps.large_group_frames import FrameChunk, LargeGroupFrames
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.stream_events import StreamEvents
@@ -101,6 +101,8 @@ class Dump:
         self._place = request.style.place(
             stream, events, engine, registered=request.style.registered
         )
+        self._place.as_in_files = request.as_in_files
+        self._events = events
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
         self._hold: Pin | None = None
@@ -170,10 +172,10 @@ class Dump:
                     "Master has sent all binlog to slave; waiting for more updates"
                 )
                 shares = groups_filter.transparent and self._out.takes_all
-                if not shares or not await self._feed.stay(self, request.style):
+                if not shares or not await self._feed.stay(self, self._style):
                     await self._wait(moved)
             elif groups_filter.transparent:
-                batch = await self._frames.frames(self._place.cursor, request.style, self._read)
+                batch = await self._frames.frames(self._place.cursor, self._style, self._read)
                 overtaken = batch.overtaken
                 if batch.large is not None:
                     overtaken = await self._send_large(batch.large)
@@ -187,6 +189,14 @@ class Dump:
             self.until = groups_filter.state.position()
             self._place.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
         self._out.end()
+
+    @property
+    def _style(self) -> FrameStyle:
+        """The style of the groups at the cursor."""
+        style = self._request.style
+        return (
+            style.sealed_as(checksum=self._events.checksum) if self._request.as_in_files else style
+        )
 
     def _has(self) -> tuple[Position, bool] | None:
         """See `Connection`."""
@@ -281,7 +291,7 @@ class Dump:
 
     async def _send_filtered(self, groups_filter: DumpFilter) -> None:
         """Send one batch group by group, leaving groups out."""
-        style, place = self._request.style, self._place
+        style, place = self._style, self._place
         batch = await self._read(_started(self._frames.groups(place.cursor, style)))
         if batch.large is not None:
             wanted = _is_wanted(groups_filter, batch.large.head)
@@ -312,7 +322,7 @@ class Dump:
         """Send what waits; returns whether the last of it is overtaken."""
         if not waiting:
             return False
-        frames, overtaken = self._request.style.some(self._place.cursor, waiting)
+        frames, overtaken = self._style.some(self._place.cursor, waiting)
         waiting.clear()
         self._out.frames(frames)
         return overtaken
@@ -321,7 +331,7 @@ class Dump:
 
     async def _send_large(self, group: LargeGroup) -> bool:
         """Send all of the group. Returns whether it is overtaken."""
-        frames = LargeGroupFrames(group, self._request.style, self._place.cursor)
+        frames = LargeGroupFrames(group, self._style, self._place.cursor)
         await self._send_chunks(frames)
         return frames.overtaken
 

@@ -34,7 +34,10 @@ class FilePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
-    """A replica's request. `file_position` is None with GTID; without, `position` is empty."""
+    """A replica's request. `file_position` is None with GTID; without, `position` is empty.
+
+    as_in_files: it knows checksums, and so gets those of traditional files, whatever it has asked for: as from MariaDB.
+    """
 
     server_id: int
     position: SlavePosition
@@ -46,6 +49,7 @@ class DumpRequest:
     heartbeat_s: float
     style: FrameStyle
     non_block: bool
+    as_in_files: bool = False
 
     @classmethod
     def of(
@@ -102,6 +106,7 @@ class DumpRequest:
                 semi_sync=bool(_integer(variables, "rpl_semi_sync_slave")),
             ),
             non_block=command.non_block,
+            as_in_files=style.keeps_ends and variables.get("master_binlog_checksum") is not None,
         )
 
     @property

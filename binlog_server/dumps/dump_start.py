@@ -54,7 +54,7 @@ def start_of(request: DumpRequest, engine: EngineReader) -> DumpStart:
     """Raises `MasterFatalError` (1236), with MariaDB's texts."""
     if request.file_position is not None:
         if request.style.keeps_ends:
-            return _in_a_file(request.file_position, request.style, files_of(engine))
+            return _in_a_file(request, request.file_position, files_of(engine))
         return _at_file_position(request.file_position, request.style, engine)
     check_position(
         engine.binlog_state(),
@@ -100,7 +100,7 @@ def _at_file_position(wanted: FilePosition, style: FrameStyle, engine: EngineRea
     return DumpStart(found.after, BinlogState(), file_no, position, rest)
 
 
-def _in_a_file(wanted: FilePosition, style: FrameStyle, engine: ClassicEngine) -> DumpStart:
+def _in_a_file(request: DumpRequest, wanted: FilePosition, engine: ClassicEngine) -> DumpStart:
     """A position is 4, or that of an event, of which the replica gets the rest of the group."""
     file_no = _number_of(wanted.file, engine, engine.file_number)
     name, position = engine.file_name(file_no), wanted.position
@@ -118,6 +118,9 @@ def _in_a_file(wanted: FilePosition, style: FrameStyle, engine: ClassicEngine) -
         raise FirstFileMissing() from None
     except UnknownBinlog:
         raise ImpossiblePosition(name, position) from None
+    style = request.style
+    if request.as_in_files:
+        style = style.sealed_as(checksum=bool(head.description.checksum_algorithm))
     frames = None if rest is None else LargeGroupFrames(rest, style, place)
     return DumpStart(cursor, BinlogState(), file_no, position, large_rest=frames)
 

@@ -111,6 +111,18 @@ class FrameStyle(ABC):
     registered: bool = True
     semi_sync: bool = False
 
+    def sealed_as(self, *, checksum: bool) -> FrameStyle:
+        """The same with or without checksums."""
+        return shared(
+            type(self),
+            annotate=self.annotate,
+            skip_marked=self.skip_marked,
+            checksum=checksum,
+            capability=self.capability,
+            registered=self.registered,
+            semi_sync=self.semi_sync,
+        )
+
     @property
     @abstractmethod
     def is_costly(self) -> bool:

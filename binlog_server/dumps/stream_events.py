@@ -17,7 +17,7 @@ from binlog_protocol.gtid import U32_MAX, BinlogState
 
 
 class StreamEvents:
-    """All as bytes, with a checksum if the client wants that.
+    """All as bytes, with a checksum if `checksum` says so: what the client wants, or what its file has.
 
     Args:
         format_version: server version in the format description.
@@ -37,7 +37,7 @@ class StreamEvents:
     ) -> None:
         self._format_version = format_version
         self._server_id = server_id
-        self._checksum = checksum
+        self.checksum = checksum
         self._capability = capability
         self._clock = clock
 
@@ -101,7 +101,7 @@ class StreamEvents:
 
     @property
     def _algorithm(self) -> ChecksumAlgorithm:
-        return ChecksumAlgorithm.CRC32 if self._checksum else ChecksumAlgorithm.NONE
+        return ChecksumAlgorithm.CRC32 if self.checksum else ChecksumAlgorithm.NONE
 
     def _finished(self, event: bytes) -> bytes:
-        return append_checksum(event) if self._checksum else event
+        return append_checksum(event) if self.checksum else event

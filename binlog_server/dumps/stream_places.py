@@ -46,6 +46,8 @@ class StreamPlace(ABC):
         self, out: ReplicaStream, events: StreamEvents, engine: EngineReader, *, registered: bool
     ) -> None:
         self.cursor = Position(0, 0)
+        self.as_in_files = False
+        """Traditional files: the client gets checksums where its file has them, whatever it has asked for."""
         self.inside = 0
         """Classic style: how far the replica has counted inside a large group."""
         self._out = out
@@ -200,6 +202,7 @@ class TraditionalPlace(StreamPlace):
         if state is None and position != FIRST_EVENT_POSITION:
             self._head = await self._head_of(file_no)
             self._out.event(self._events.rotate(self._engine.file_name(file_no), position))
+            self._enter_file()
             description = replace(self._head.description, created=0, end_position=0)
             self._out.event(self._events.described(description))
             self._send_head(position)
@@ -240,11 +243,17 @@ class TraditionalPlace(StreamPlace):
         head = self._head = await self._head_of(file_no)
         description = head.description if at < head.end else replace(head.description, created=0)
         self._out.event(self._events.rotate(self._engine.file_name(file_no)))
+        self._enter_file()
         self._out.event(self._events.described(description))
         begin = FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE
         self._send_head(begin)
         # A start marker, which it was not yet, may still take the place of the description.
         self.cursor = Position(file_no, begin if head.description.created else FIRST_EVENT_POSITION)
+
+    def _enter_file(self) -> None:
+        """What follows has the checksums of the file; the ROTATE to it has those of the one before."""
+        if self.as_in_files:
+            self._events.checksum = bool(self._head.description.checksum_algorithm)
 
     def _send_head(self, position: int) -> None:
         """Send the events of the head from there on."""

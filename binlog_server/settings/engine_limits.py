@@ -21,8 +21,8 @@ SEMI_SYNC_WAIT_POINT: Final = "rpl_semi_sync_master_wait_point"
 def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
     """Take the options out that are of no use here; returns those that somebody might count on.
 
-    `binlog_storage_engine` stays; of traditional files `encrypt_binlog` and a base name for `log_bin`; and `sync_binlog`
-    but for "innodb".
+    `binlog_storage_engine` stays; of traditional files `encrypt_binlog` and a base name for `log_bin`; and
+    `sync_binlog` but for "innodb".
 
     Raises ValueError for one that is refused, with what to do.
     """
