@@ -197,14 +197,7 @@ class Server:
         await asyncio.to_thread(build_grammars)
         await asyncio.to_thread(time_zones)
         self._tail = Tail(self.engine, loop)
-        self.syncer = Syncer(
-            self.engine,
-            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
-            flush_log_at_timeout=config.innodb_flush_log_at_timeout,
-            sync_binlog=_sync_binlog(self.engine, config),
-            failed=self._store_failed,
-            alone=self._is_nobody_kept_waiting,
-        )
+        self.syncer = self._new_syncer()
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master = Master(self, self.tables, loop)
@@ -253,6 +246,17 @@ class Server:
                 "directory": config.binlog_directory,
                 "server_id": config.server_id,
             },
+        )
+
+    def _new_syncer(self) -> Syncer:
+        config = self.config
+        return Syncer(
+            self.engine,
+            flush_log_at_trx_commit=config.innodb_flush_log_at_trx_commit,
+            flush_log_at_timeout=config.innodb_flush_log_at_timeout,
+            sync_binlog=_sync_binlog(self.engine, config),
+            failed=self._store_failed,
+            alone=self._is_nobody_kept_waiting,
         )
 
     async def _start_endpoint(self) -> None:
