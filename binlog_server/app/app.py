@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import secrets
 import threading
@@ -12,14 +13,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
+from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine.switching import SwitchingEngine, SwitchingFacts
 from binlog_storage.errors import StorageError
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
+from binlog_server.app.conversion import Conversion
 from binlog_server.app.master import Master
 from binlog_server.app.slots import Slots
 from binlog_server.commits.publisher import Publisher
@@ -82,9 +87,14 @@ class Server:
 
     def __init__(self, config: Config, directory: StoreDirectory) -> None:
         self.config = config
+        if directory.path != config.binlog_directory:  # it has gone on elsewhere
+            self.config = config = dataclasses.replace(
+                config, binlog_directory=directory.path, binlog_storage_engine=None, log_bin=None
+            )
         self.directory = directory
-        self.engine: BinlogEngine = directory.engine
-        self.state = directory.state
+        self.switching = SwitchingEngine(directory.engine)
+        self.engine = cast(BinlogEngine, self.switching)
+        self.state = self.facts = SwitchingFacts(directory.state)
         self.connections = Connections()
         self._make_keys()
         self.users = Users(self.state, config.users)
@@ -104,7 +114,8 @@ class Server:
             binlog_stmt_cache_size=config.binlog_stmt_cache_size,
             strict=config.gtid_strict_mode,
         )
-        self.tables = HeldTables(directory.table_engine)
+        has_tables = directory.table_engine is not None
+        self.tables = HeldTables(cast(TableEngine, self.switching) if has_tables else None)
         self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (
@@ -201,6 +212,7 @@ class Server:
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master = Master(self, self.tables, loop)
+        self._conversion = Conversion(self, loop)
         await self._start_endpoint()
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
@@ -269,6 +281,8 @@ class Server:
 
         doing: is told each step that may take long.
         """
+        doing("a change of the store")
+        await self._conversion.close()
         for rounds in self._running_rounds:
             rounds.cancel()
         self._listener.close()
@@ -360,6 +374,10 @@ class Server:
         """See `sql.view.ServerView`."""
         with contextlib.suppress(StorageError):  # a purge under way: it is looked at again
             self.gtid_begin = str(self.engine.first_start().state.position())
+
+    def convert(self, target: Path, log_bin: str | None, given_up: Callable[[], bool]) -> None:
+        """See `sql.view.ServerView`."""
+        self._conversion.run(target, log_bin, given_up)
 
     def history_changed(self) -> None:
         """See `sql.view.ServerView`."""

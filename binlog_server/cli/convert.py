@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.convert.compare import Compared, compare
 from binlog_storage.convert.for_mariadb import copy_files
 from binlog_storage.convert.stores import store_source, take_prepared
-from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
-from binlog_storage.disk.state import FILE_KEYS, STATE_NAME
+from binlog_storage.disk.state import STATE_NAME
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
 from binlog_storage.intake.ibb_files import IbbFiles
@@ -25,18 +22,16 @@ from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 from binlog_storage.intake.source import StoreSource
 from binlog_storage.log.pending_redo import PendingRedo
-from binlog_storage.tables.facts import TAKEN_KEY, OfflineFacts
+from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.verify.verify import Finding, Verifier
 
 from binlog_server.cli.import_files import ImportProgress, taken_summary
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
-from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
-from binlog_server.store.leases import in_another_store
-from binlog_server.store.store_directory import StoreDirectory, open_state
+from binlog_server.store.conversion import take_facts, wanted_of, without_limits
+from binlog_server.store.store_directory import StoreDirectory, gone_on_in, open_state
 from binlog_server.tables.held import FIRST_TABLE
-from binlog_server.upstreams.password import KEY_NAME
 
 _EPILOG = """
 Of traditional binlog files an .ibb store is made, and of an .ibb store traditional files; SOURCE is left as it is. Both
@@ -97,6 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
     source_path, target_path = arguments.source, arguments.target
     if source_path.resolve() == target_path.resolve():
         raise ConfigError("SOURCE and TARGET are the same")
+    for path in (source_path, target_path):
+        if (moved := gone_on_in(path)) != path:
+            raise NotAStore(f"the store of {path} has gone on in {moved}: give that")
     if arguments.online:
         if arguments.verify_only or arguments.for_mariadb:
             raise ConfigError("--online is for the first runs of a conversion")
@@ -167,7 +165,10 @@ def _convert(
             )
         else:
             waiting = take_prepared(directory.engine, source.prepared())
-            _take_facts(source, facts, directory, arguments)
+            if facts is None:
+                note_server_version(directory.state, source.server_version)
+            else:
+                take_facts(facts.items(""), arguments.source, directory)
         if not arguments.online:
             directory.converted()
         position = directory.engine.binlog_state().position()
@@ -185,46 +186,11 @@ def _config(
     source: StoreSource, facts: OfflineFacts | None, arguments: argparse.Namespace
 ) -> Config:
     """That of the target. Nothing is purged meanwhile."""
-    is_traditional = isinstance(source, ClassicBinlog)
-    overrides: dict[str, Any] = {
-        "binlog_directory": arguments.target,
-        "binlog_storage_engine": INNODB if is_traditional else TRADITIONAL,
-    }
-    if arguments.log_bin is not None:
-        if is_traditional:
-            raise ConfigError("--log-bin names traditional files, and .ibb files are made")
-        overrides["log_bin"] = arguments.log_bin
-    config = configuration.load(arguments.config, overrides)
-    kept: dict[str, Any] = {
-        "binlog_expire_logs_seconds": 0,
-        "expire_logs_days": 0,
-        "max_binlog_total_size": 0,
-    }
+    options = wanted_of(source, arguments.target, arguments.log_bin)
+    config = configuration.load(arguments.config, options)
     if facts is not None and (version := facts.get(UPSTREAM_VERSION_KEY)):
-        kept["server_version"] = version  # of those who wrote the events
-    return dataclasses.replace(config, **kept)
-
-
-def _take_facts(
-    source: StoreSource,
-    facts: OfflineFacts | None,
-    directory: StoreDirectory,
-    arguments: argparse.Namespace,
-) -> None:
-    """Accounts, leases, upstreams, and the rest that a server knows: as the source has them."""
-    if facts is None:
-        note_server_version(directory.state, source.server_version)
-        return
-    key, there = arguments.source / KEY_NAME, arguments.target / KEY_NAME
-    if key.is_file() and not there.exists():
-        replace_file(there, key.read_bytes(), 0o600)
-    engine, state = directory.engine, directory.state
-    staying = FILE_KEYS | {TAKEN_KEY}
-    changes: dict[str, Any] = dict.fromkeys(key for key, _ in state.items("") if key not in staying)
-    for name, value in facts.items(""):
-        if name not in staying:
-            changes[name] = in_another_store(name, value, engine, state.binlog_age)
-    state.update(changes)
+        return without_limits(config, server_version=version)  # of those who wrote the events
+    return without_limits(config)
 
 
 def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:

@@ -383,6 +383,11 @@ class Publisher:
                 self._engine.append(StartMarker(started).payload, None, age)
                 self._announced = age
 
+    def went_on(self, age: int) -> None:
+        """The binlog of that age goes on, in another store: its start marker is there."""
+        if self._announced == age:
+            self._announced = self._engine.age
+
     # --- for programs ---
 
     def ddl(self, statement: str, database: str = "") -> Gtid:

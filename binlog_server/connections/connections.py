@@ -57,6 +57,9 @@ class Connection:
     # Of the account, for the dump that runs or may come.
     policy: ReplicaPolicy = field(default_factory=ReplicaPolicy)
     change_limits: Callable[[ReplicaPolicy], None] | None = None  # those of the running dump
+    # End the dump by EOF, so that the replica reconnects; None without one. The reason is for the log.
+    end_dump: Callable[[str], None] | None = None
+    store_changed: Callable[[], None] = lambda: None  # the binlog goes on in another store
     info: str | None = None  # the running statement, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database
     # The statement that runs where nobody has said it by `now`: its state and its text.

@@ -12,8 +12,9 @@ last INCIDENT that was passed. Names are compared without case.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from binlog_protocol.errors import (
@@ -121,6 +122,18 @@ class Relay:
         """Call `start_wanted` while statements come: behind the one that is at work."""
         async with self._lock:
             self.start_wanted(skip=skip)
+
+    @contextlib.asynccontextmanager
+    async def left_for_now(self) -> AsyncIterator[None]:
+        """Inside of the block nothing is followed, and statements about it wait; behind it, what was is again."""
+        async with self._lock:
+            running = [(one, one.until) for one in self.connections if one.runs]
+            try:
+                await _stop_together(connection for connection, _ in running)
+                yield
+            finally:
+                for connection, until in running:
+                    self._run(connection, until)
 
     async def close(self) -> None:
         """Stop all connections. Those that ran run again after a restart."""

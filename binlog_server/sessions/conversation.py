@@ -179,6 +179,8 @@ class Conversation:
             program=request.attributes.get("program_name", ""),
             accounts=self._accounts,
         )
+        connection.store_changed = self._store_changed
+        self._style = account.replica.style
         self.transaction = server.new_transaction(self, self._machine, self.sql)
         self.prepared = PreparedStatements(
             self, self._machine, server.prepared_count, server.config.max_allowed_packet
@@ -330,6 +332,9 @@ class Conversation:
 
             self._work.add_done_callback(done)
             self._work.cancel()
+
+    def _store_changed(self) -> None:
+        self.sql.coordinates = coordinates_of(self._style, self._server.engine)
 
     def shut_down(self) -> None:
         """The server stops: a dump is ended by EOF, so that the replica reconnects."""

@@ -106,7 +106,14 @@ class DumpSession:
         )
         channel.give_up_after(channel.net_write_timeout())
         channel.stream()
-        return cls(request, server, channel, connection)
+        session = cls(request, server, channel, connection)
+
+        def end(reason: str) -> None:
+            session.shut_down(reason)
+            channel.close()
+
+        connection.end_dump = end
+        return session
 
     def received(self) -> bool:
         """Take bytes from the replica: semi-sync acknowledgements. True if more are left. Raises `ProtocolError`."""

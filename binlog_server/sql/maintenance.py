@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.errors import (
@@ -213,6 +214,39 @@ class ResetMaster(Statement):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ConvertBinlog(Statement):
+    """ALTER BINLOG CONVERT TO: go on in a new store of the other format, in the directory `target`.
+
+    `log_bin` is the base name of traditional files.
+    """
+
+    syntax = '"ALTER"i "BINLOG"i "CONVERT"i "TO"i STRING ["LOG_BIN"i STRING]'
+    needs = ("SUPER",)
+    commits = True
+
+    target: str
+    log_bin: str | None = None
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ConvertBinlog:
+        target, log_bin = children
+        return cls(unquote(target), None if log_bin is None else unquote(log_bin))
+
+    def answer(self, session: SqlSession) -> Work:
+        server, target = session.server, path_of(self.target)
+        return Work.patient(
+            "convert", lambda given_up: server.convert(target, self.log_bin, given_up)
+        )
+
+
+def path_of(text: str) -> Path:
+    """A path in a statement. Raises `UnknownServerError` for what no path is."""
+    if not text or "\0" in text:
+        raise UnknownServerError("a directory has a name, without zero bytes")
+    return Path(text)
+
+
 _RULES = """
 _nothing: flush_session | flush_global | "USER_RESOURCES"i | "THREADS"i
         | ("ENGINE"i | "ERROR"i | "GENERAL"i | "SLOW"i | "RELAY"i) "LOGS"i | "QUERY"i "CACHE"i | "DES_KEY_FILE"i
@@ -253,7 +287,9 @@ class _Builder(MomentBuilder):
 
 
 FAMILY = Family(
-    (Purge, FlushLogs, FlushNothing, FlushTables, FlushSsl, ResetMaster), _RULES, _Builder
+    (Purge, FlushLogs, FlushNothing, FlushTables, FlushSsl, ResetMaster, ConvertBinlog),
+    _RULES,
+    _Builder,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from binlog_protocol.errors import ServerError
@@ -286,6 +287,16 @@ class ServerView(Protocol):
 
     def look_at_begin(self) -> None:
         """The binlog's beginning may have moved: read it again. Reads the store: to be called in a thread."""
+
+    def convert(self, target: Path, log_bin: str | None, given_up: Callable[[], bool]) -> None:
+        """Go on in a new store of the other format, in that directory. In a thread.
+
+        Raises `ServerError`, `StorageError`: then the server has stayed where it was.
+
+        Args:
+            log_bin: base name of traditional files; None for the default.
+            given_up: whether the statement's client has gone or was killed: it ends soon then.
+        """
 
     def history_changed(self) -> None:
         """The store was reset: forget all that was remembered of it. On the loop, after `look_at_begin`."""

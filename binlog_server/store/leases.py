@@ -30,7 +30,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -137,8 +137,13 @@ class Leases:
         self._terms = terms
         self._lock = threading.Lock()
         self._offset = clock() - monotonic()
-        self._age = engine.age
-        self._durable_age = state.binlog_age  # in this one
+        self._load()
+        self.expire()
+
+    def _load(self) -> None:
+        """Take them from the state of the store."""
+        self._age = self._engine.age
+        self._durable_age = self._state.binlog_age  # in this one
         self._here: frozenset[str] = frozenset()  # slots of replicas that are connected
         self._without: set[str] = set()  # of those, the ones that have no slot: there are too many
         self._kept_until: dict[str, float] = {}  # the ends of slots as the state has them
@@ -146,12 +151,24 @@ class Leases:
         self._leases: dict[str, Lease] = {}
         self._holds: dict[str, Pin] = {}
         self._unkept: set[str] = set()  # of which the state still says more than holds
-        for key, value in state.items(_PREFIX):
+        for key, value in self._state.items(_PREFIX):
             lease = _of_state(key.removeprefix(_PREFIX), value)
             self._leases[lease.name] = lease
             self._holds[lease.name] = self._hold(lease)
         self._open_slots()
-        self.expire()
+
+    @contextlib.contextmanager
+    def changing_store(self) -> Iterator[None]:
+        """The engine and the state go on in another store, inside of the block: all is written down before, and taken
+        from that store behind it. Nothing of leases changes meanwhile.
+        """
+        with self._lock:
+            self._keep_all()
+            held = list(self._holds.values())
+            yield
+            self._load()
+            for hold in held:
+                hold.release()
 
     def create(
         self,

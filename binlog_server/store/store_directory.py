@@ -20,6 +20,7 @@ from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
+from binlog_storage.disk.durable_files import replace_file, sync_folder
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import (
@@ -30,7 +31,8 @@ from binlog_storage.disk.state import (
 )
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.engine.backup import BACKUP_NAME, Manifest, becomes_a_store
-from binlog_storage.errors import DiskFull, NotAStore
+from binlog_storage.engine.references import Reason
+from binlog_storage.errors import DiskError, DiskFull, NotAStore, StoreFailed
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import REDO_NAME
@@ -63,7 +65,12 @@ _OURS = frozenset(
 )
 # A file of a store that a conversion has not made whole yet.
 CONVERTING_NAME = "binlog-server.converting"
-_IGNORED = _OURS | {LOCK_NAME, CONVERTING_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new", "lost+found"}
+# A file that tells where the store of a directory has gone on, in the other format.
+MOVED_NAME = "binlog-server.moved"
+_IGNORED = _OURS | {
+    *(LOCK_NAME, CONVERTING_NAME, MOVED_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new"),
+    "lost+found",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +128,12 @@ class StoreDirectory:
                 opened = _open_innodb(path, disk, options, names, background=background)
             else:
                 opened = _open_traditional(path, disk, base, wanted, background=background)
+            self.path = path
             self.engine: BinlogEngine = opened
             self.table_engine: TableEngine | None = opened
             self.state: StoreFacts = opened.facts
             self._start = opened.start
+            self._references = opened.references
         except BaseException:
             disk.close()
             raise
@@ -138,15 +147,34 @@ class StoreDirectory:
         patient: bool = False,
         converting: bool = False,
     ) -> Self:
-        """That of a server with this configuration."""
+        """That of a server with this configuration; the one in which it has gone on, if it has."""
+        path = config.binlog_directory
         wanted = WantedStore(
             config.binlog_storage_engine, config.log_bin, config.traditional_options
         )
-        options = config.store_options() if wanted.engine != TRADITIONAL else StoreOptions()
-        path = config.binlog_directory
-        return cls(
-            path, options, wanted, background=background, patient=patient, converting=converting
+        moved = gone_on_in(path)
+        if moved != path:
+            log.warning(
+                "the store of %s has gone on in %s by ALTER BINLOG CONVERT: write that as binlog_directory",
+                path,
+                moved,
+            )
+            wanted = WantedStore(options=config.traditional_options)  # it says itself what it is
+        try:
+            options = config.store_options() if wanted.engine != TRADITIONAL else StoreOptions()
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        directory = cls(
+            moved,
+            options,
+            wanted,
+            background=background,
+            patient=patient,
+            converting=converting or moved != path,
         )
+        if moved != path:
+            directory.converted()  # it was killed in between
+        return directory
 
     def _begin_converting(self, there: set[str]) -> None:
         if CONVERTING_NAME not in there:
@@ -164,6 +192,11 @@ class StoreDirectory:
     def start(self) -> None:
         """See `background`."""
         self._start()
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a statement reads files, or somebody else holds them by name."""
+        return self._references.count(Reason.NAMED) > 0
 
     def close(self) -> None:
         """Sync and let go."""
@@ -269,8 +302,59 @@ def _require_room(path: Path, redo: int, first: int) -> None:
         )
 
 
+def gone_on_in(path: Path) -> Path:
+    """The directory in which a store is served: that which its server has gone on in, or the given one.
+
+    Raises `NotAStore`, `DiskError`.
+    """
+    seen = [path]
+    while True:
+        with mapped("read", path / MOVED_NAME):
+            try:
+                text = (path / MOVED_NAME).read_text(encoding="utf-8")
+            except (FileNotFoundError, NotADirectoryError):
+                return path
+        path = Path(text.removesuffix("\n"))
+        if not path.is_dir() or path in seen:
+            raise NotAStore(
+                f"{seen[-1]} has gone on in {path}, which is not there: give the directory that it is in now"
+            )
+        seen.append(path)
+
+
+def go_on_in(path: Path, other: Path) -> None:
+    """From now on the store of a directory is that of the other one: durable when it returns.
+
+    Raises `DiskError`: it is not so; `StoreFailed`: nobody knows, as the disk has failed in between.
+    """
+    note = path / MOVED_NAME
+    try:
+        replace_file(note, f"{other.absolute()}\n".encode())
+    except OSError as error:
+        try:
+            note.unlink(missing_ok=True)
+            sync_folder(path)
+        except OSError as again:
+            raise StoreFailed(
+                f"{note} could neither be written ({error.strerror}) nor removed ({again.strerror}): remove it if it "
+                "is there, and restart"
+            ) from None
+        raise DiskError(f"{note} could not be written: {error.strerror}") from None
+
+
+def require_new(path: Path) -> None:
+    """Raise `NotAStore` unless a directory is missing, empty, or one that a conversion has begun."""
+    if path.is_dir():
+        names = {entry.name for entry in path.iterdir()}
+        if CONVERTING_NAME not in names and names - {LOCK_NAME, "lost+found"}:
+            raise NotAStore(
+                f"{path} is not empty: give a new directory, or one that binlog-server convert --online has begun"
+            )
+
+
 def open_state(path: Path) -> tuple[OfflineFacts, Disk]:
     """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
+    path = gone_on_in(path)
     disk = _locked(path)
     try:
         becomes_a_store(disk, str(path))

@@ -131,6 +131,7 @@ class Lab:
             **options,
         }
         self.directory = MemoryDirectory(engine, store)
+        self.directory.path = values["binlog_directory"]
         self.server = Server(Config(**values), self.directory)
         self.engine: BinlogEngine = self.directory.memory_engine
         self._clients: list[Client] = []

@@ -548,6 +548,9 @@ class IbbEngine:
     def age(self) -> int:
         return self.references.age
 
+    def begin_age(self, age: int) -> None:
+        self.references.begin_at(age)
+
     def reset(
         self,
         state: BinlogState | None = None,

@@ -575,6 +575,9 @@ class ClassicEngine:
     def age(self) -> int:
         return self.references.age
 
+    def begin_age(self, age: int) -> None:
+        self.references.begin_at(age)
+
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         if gtid is None:
             return self._append_marker(payload, age)

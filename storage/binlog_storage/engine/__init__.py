@@ -403,6 +403,12 @@ class EngineAdmin(OpenBinlog, Protocol):
         empty then.
         """
 
+    def begin_age(self, age: int) -> None:
+        """The age that it has from now on, an even number; before anybody uses it.
+
+        For a store that takes the place of another one while that is in use: positions there mean nothing here.
+        """
+
     def purge_to(self, file_no: int) -> PurgePlan:
         """PURGE BINARY LOGS TO: delete files before this one, from the oldest on, up to one that must stay.
 

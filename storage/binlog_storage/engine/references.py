@@ -186,6 +186,11 @@ class References:
         with self._lock:
             return sum(h.reason is reason for h in self._holds)
 
+    def begin_at(self, age: int) -> None:
+        """The first age of a store that takes the place of another one: see `EngineAdmin.begin_age`."""
+        with self._lock:
+            self.age = age
+
     # --- RESET MASTER ---
 
     def wait_until_open(self) -> int:

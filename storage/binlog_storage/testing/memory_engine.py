@@ -107,6 +107,9 @@ class MemoryEngine:
     def age(self) -> int:
         return self.references.age
 
+    def begin_age(self, age: int) -> None:
+        self.references.begin_at(age)
+
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         with self._lock:
             self.refuse_after_failure()
