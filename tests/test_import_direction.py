@@ -66,7 +66,7 @@ ROOMS = {
         "intake": ". ibb disk engine log",
         "classic": ". ibb disk redo engine log tables binlog intake",
         "archive": ". ibb disk engine intake",
-        "convert": ". ibb disk engine intake classic log",
+        "convert": ". ibb disk engine log tables binlog intake classic",
         "backup": ". ibb disk engine log tables",
     },
     "binlog_server": {

@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, Final
 
 from binlog_protocol.errors import (
     LockWaitExceeded,
-    NotSupportedYet,
     OptionPreventsBecause,
     QueryInterrupted,
     UnknownServerError,
 )
-from binlog_storage.convert.stores import store_source, take_prepared
+from binlog_storage.binlog.stored_tables import TableEngine
+from binlog_storage.convert.stores import store_source, take_rest
+from binlog_storage.convert.tables import copy_tables, require_convertible
 from binlog_storage.engine.switching import SwitchingEngine
-from binlog_storage.errors import StorageError, StoreFailed
-from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.errors import StorageError, StoreFailed, UnknownTable
+from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY
+from binlog_storage.tables.store import TableStore
 
 from binlog_server.loop.shielded import shielded
 from binlog_server.settings.config import Config, ConfigError
@@ -119,8 +121,8 @@ class Conversion:
                 "the archive is that of this store. Take it out of the configuration file, restart, and archive the "
                 "new store into another directory",
             )
-        if server.tables.has_any:
-            raise NotSupportedYet(f"{_STATEMENT} while there are tables here (local_tables)")
+        if (tables := server.directory.table_engine) is not None:
+            require_convertible(tables.tables, ended=False)
 
     def _config(self, target: Path, log_bin: str | None) -> Config:
         """That of the new store, which purges nothing before it is served."""
@@ -136,7 +138,7 @@ class Conversion:
         """Step 1."""
         old = self._server.directory.engine
 
-        def progress(_: Taken) -> None:
+        def progress(_: object) -> None:
             if given_up():
                 raise QueryInterrupted()
 
@@ -146,10 +148,21 @@ class Conversion:
             began = time.monotonic()
             with contextlib.closing(store_source(path, running=True)) as source:
                 taken = Intake(directory.engine, source, progress).run()
+            if (rows := self._rows(directory)) is not None:
+                with contextlib.suppress(UnknownTable):  # it was dropped; the next round sees it
+                    copy_tables(rows[0], rows[1].tables, progress)
             took = time.monotonic() - began
             log.info("%s: %d groups in %.1f s", _STATEMENT, taken.groups, took)
             if took < SHORT_S:
                 break
+
+    def _rows(self, directory: StoreDirectory) -> tuple[TableStore, TableEngine] | None:
+        """The tables, and the engine that is to have them."""
+        old, new = self._server.directory.table_engine, directory.table_engine
+        if old is None or new is None:
+            return None
+        require_convertible(old.tables, ended=False)
+        return old.tables, new
 
     def _carry_over(
         self, directory: StoreDirectory, config: Config, until: float, given_up: Callable[[], bool]
@@ -158,7 +171,7 @@ class Conversion:
         server, path = self._server, self._server.directory.path
         old, new = server.directory.engine, directory.engine
 
-        def progress(_: Taken) -> None:
+        def in_time(_: object) -> None:
             if given_up():
                 raise QueryInterrupted()
             if time.monotonic() > until:
@@ -166,8 +179,8 @@ class Conversion:
 
         old.flush()
         with contextlib.closing(store_source(path)) as source:
-            Intake(new, source, progress).run()
-            take_prepared(new, source.prepared())
+            Intake(new, source, in_time).run()
+            take_rest(new, source, self._rows(directory), in_time)
         if new.binlog_state() != old.binlog_state() or new.prepared() != old.prepared():
             raise StorageError(
                 f"{directory.path} is at '{new.binlog_state()}', and {path} at '{old.binlog_state()}'"

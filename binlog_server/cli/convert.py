@@ -11,7 +11,8 @@ from typing import Any
 
 from binlog_storage.convert.compare import Compared, compare
 from binlog_storage.convert.for_mariadb import copy_files
-from binlog_storage.convert.stores import store_source, take_prepared
+from binlog_storage.convert.stores import store_source, take_rest
+from binlog_storage.convert.tables import first_difference, require_convertible
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import STATE_NAME
@@ -82,7 +83,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--without-tables",
         action="store_true",
-        help="leave out the rows of tables that SOURCE holds (local_tables)",
+        help="leave out the tables that SOURCE holds (local_tables)",
     )
     parser.set_defaults(run=run)
 
@@ -104,18 +105,23 @@ def run(arguments: argparse.Namespace) -> int:
     with _held(source_path) as facts, contextlib.closing(store_source(source_path)) as source:
         _require_closed(source_path)
         if arguments.verify_only:
-            with _held(target_path):
+            with _held(target_path) as there:
                 _require_closed(target_path)
                 with contextlib.closing(store_source(target_path)) as target:
-                    return _verify(source, target)
-        tables = facts.other_tables if facts is not None else ()
-        if any(number >= FIRST_TABLE for number in tables) and not arguments.without_tables:
-            raise NotAStore(
-                f"{source_path} holds tables (local_tables), and their rows are not converted. Drop them first, or "
-                "leave them out by --without-tables"
-            )
+                    is_same = _verify(source, target)
+                if facts is None or there is None or arguments.without_tables or not is_same:
+                    return 0 if is_same else 1
+                return _verify_tables(facts, there)
         if arguments.for_mariadb:
+            tables = facts.other_tables if facts is not None else ()
+            if any(number >= FIRST_TABLE for number in tables) and not arguments.without_tables:
+                raise NotAStore(
+                    f"{source_path} holds tables (local_tables), and a MariaDB does not take their rows. Drop them "
+                    "first, or leave them out by --without-tables"
+                )
             return _hand_over(source, arguments)
+        if facts is not None and not arguments.without_tables:
+            require_convertible(facts.tables)
         _convert(source, facts, arguments)
     return 0
 
@@ -164,7 +170,11 @@ def _convert(
                 "transactions are left as they are"
             )
         else:
-            waiting = take_prepared(directory.engine, source.prepared())
+            tables = directory.table_engine
+            rows = None
+            if facts is not None and tables is not None and not arguments.without_tables:
+                rows = facts.tables, tables
+            waiting = take_rest(directory.engine, source, rows)
             if facts is None:
                 note_server_version(directory.state, source.server_version)
             else:
@@ -223,7 +233,14 @@ def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(source: StoreSource, target: StoreSource) -> int:
+def _verify_tables(facts: OfflineFacts, there: OfflineFacts) -> int:
+    difference = first_difference(facts.tables, there.tables)
+    if difference:
+        print(f"different tables: {difference}; give convert again, unless TARGET was served since")
+    return 1 if difference else 0
+
+
+def _verify(source: StoreSource, target: StoreSource) -> bool:
     line = ProgressLine()
 
     def progress(done: Compared) -> None:
@@ -244,4 +261,4 @@ def _verify(source: StoreSource, target: StoreSource) -> int:
         print(f"the same: {same}; TARGET goes on with {found.more}")
     else:
         print(f"the same: {same}")
-    return 0 if found.is_same else 1
+    return found.is_same

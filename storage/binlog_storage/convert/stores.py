@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.errors import UnreadableBinlog
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.opening import has_group
 from binlog_storage.classic.xa_files import Commitment, pieces_of, waiting
+from binlog_storage.convert.tables import Remade, copy_tables, prepared_changes
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
-from binlog_storage.engine import EngineWriter
+from binlog_storage.engine import EngineWriter, GroupWriter
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import file_number
+from binlog_storage.ibb.xa import Xid
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.source import PreparedTransaction, StoreSource
+from binlog_storage.tables.store import TableStore
 
 _INDEX: Final = ".index"
 
@@ -87,23 +91,50 @@ def store_source(path: Path, *, running: bool = False) -> StoreSource:
     return IbbFiles(path, running=running)
 
 
-def take_prepared(engine: EngineWriter, waiting: Iterable[PreparedTransaction]) -> int:
-    """Let exactly these wait in a store, in this order: what has ended since they were taken last is rolled back:
-    its group was taken. Durable when it returns. Returns how many wait. Raises `StorageError`.
+def take_rest(
+    engine: EngineWriter,
+    source: StoreSource,
+    rows: tuple[TableStore, TableEngine] | None = None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> int:
+    """What is no group: let exactly those XA transactions wait in a store that wait in the source, in their order, and
+    let its tables have the same rows. What was taken before and has ended since is rolled back: its group was taken.
+
+    Durable when it returns. Returns how many wait. Raises `StorageError`.
+
+    Args:
+        rows: the tables of the source, and the engine as one that has tables; None: tables are left out.
+        progress: see `copy_tables`.
     """
-    wanted = list(waiting)
     for xid in engine.prepared():
         engine.rollback_prepared(xid)
-    for one in wanted:
-        writer = engine.begin()
-        try:
-            for piece in one.pieces():
-                for at in range(0, len(piece), engine.cache_bytes):
-                    engine.wait_for_room()
-                    writer.spill(piece[at : at + engine.cache_bytes])
-            writer.prepare(one.xid)
-        except BaseException:
-            writer.rollback()
-            raise
+    made: dict[Xid, Remade] = {}
+    if rows is not None:
+        tables, target = rows
+        copy_tables(tables, target.tables, progress)
+        made = prepared_changes(tables, target.tables)
+    waiting = source.prepared()
+    for one in waiting:
+        if rows is not None and one.xid in made:
+            trx = made[one.xid]()
+            try:
+                _prepare(engine, rows[1].writer_of(trx).begin(), one)
+            except BaseException:
+                trx.rollback()
+                raise
+        else:
+            _prepare(engine, engine.begin(), one)
     engine.sync()
-    return len(wanted)
+    return len(waiting)
+
+
+def _prepare(engine: EngineWriter, writer: GroupWriter, one: PreparedTransaction) -> None:
+    try:
+        for piece in one.pieces():
+            for at in range(0, len(piece), engine.cache_bytes):
+                engine.wait_for_room()
+                writer.spill(piece[at : at + engine.cache_bytes])
+        writer.prepare(one.xid)
+    except BaseException:
+        writer.rollback()
+        raise

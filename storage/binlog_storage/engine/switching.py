@@ -90,7 +90,8 @@ class SwitchingEngine:
     def pause(self) -> bool:
         """Step 1. False, and nothing is paused, while somebody is at work; to be tried again."""
         with self._condition:
-            if self._at_work:
+            tables = getattr(self.now, "tables", None)
+            if self._at_work or (tables is not None and not tables.pause()):
                 return False
             self._paused = True
         for name in _ON_THE_LOOP:
@@ -111,6 +112,8 @@ class SwitchingEngine:
 
     def resume(self) -> None:
         """Step 4."""
+        if (tables := getattr(self.now, "tables", None)) is not None:
+            tables.pause(paused=False)
         self._bind()
         with self._condition:
             self._paused = False

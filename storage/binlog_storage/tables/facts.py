@@ -36,7 +36,7 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import FILE_KEYS, OFFLINE_KEY, StateStore
@@ -45,7 +45,7 @@ from binlog_storage.redo.reader import Reaches
 from binlog_storage.tables.rebuild import Rebuild
 from binlog_storage.tables.records import CHANGE_BYTES, SMALL_BYTES
 from binlog_storage.tables.rows import CATALOG, Memory, table_key
-from binlog_storage.tables.store import TableStep, TableStore
+from binlog_storage.tables.store import TableLog, TableStep, TableStore
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,13 @@ _DEFINITIONS: Final = {
     SERVER: b"\0server",
 }
 _OWN: Final = frozenset({CATALOG, *_DEFINITIONS, BINLOG, BREAKS})
+
+
+def is_own(table: int) -> bool:
+    """Whether a table is one of facts, or the catalog."""
+    return table in _OWN or table == DECISIONS
+
+
 _PREFIXES: Final = {
     "account/": ACCOUNTS,
     "user/": ACCOUNTS,
@@ -301,6 +308,9 @@ class OfflineFacts(_Facts):
         defined = {int.from_bytes(key) for key in tables.memory.tables[CATALOG].all_keys()}
         self.other_tables = frozenset({*defined, *tables.memory.tables} - _OWN)
         """The numbers of the tables that are not of facts."""
+        nowhere = cast(TableLog, None)
+        self.tables = TableStore(nowhere, tables.memory, tables.open, tables.next_trx)
+        """All tables, to be read."""
         self._file = StateStore(disk)
         told = Told.by(self._file)
         self._forgotten: dict[str, None] = {}

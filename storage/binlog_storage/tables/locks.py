@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import IntEnum
 
 from binlog_storage.errors import Deadlock, LockWaitTimeout, StorageError
@@ -113,6 +113,10 @@ class LockTable:
         self._over = 0  # of these
         self.deadlocks = 0
         self.timeouts = 0
+
+    def has_others(self, transactions: Collection[Trx]) -> bool:
+        """Whether there is a lock that none of these transactions has."""
+        return any(trx not in transactions for lock in self._locks.values() for trx in lock.holders)
 
     def __len__(self) -> int:
         return len(self._locks)

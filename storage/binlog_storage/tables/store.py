@@ -425,6 +425,7 @@ class TableTransaction:
     def _require_open(self) -> None:
         if self.ended:
             raise TransactionEnded(f"transaction {self._trx.id} has ended")
+        self.store.require_not_paused()
         if isinstance(self._trx.waiting, LockRequest):
             raise LockBusy(LockWait(self, self._trx.waiting))
 
@@ -490,6 +491,7 @@ class TableStore:
         self._views: dict[int, int] = {}  # how many of each number
         self._past: deque[_Past] = deque()
         self.take = self.locks.take
+        self._paused = False
         for trx in unfinished.values():
             trx.recovered = trx.logged = True
             for table in trx.tables:
@@ -515,6 +517,20 @@ class TableStore:
             of_patron = None if patron is None else patron._trx
             return TableTransaction(self, Trx(self._next_trx - 1, of_patron))
 
+    def pause(self, *, paused: bool = True) -> bool:
+        """No transaction changes or locks anything from now on: `WaitGivenUp`. Or, with `paused` False, they may again.
+
+        False, and nothing is paused, while one has a change or a lock, or somebody reads in a view; but for those that
+        are prepared.
+        """
+        with self.latch:
+            prepared = set(self.prepared.values())
+            others = not prepared.issuperset(self.open.values())
+            if paused and (others or self._views or self.locks.has_others(prepared)):
+                return False
+            self._paused = paused
+            return True
+
     def transactions(self) -> list[TransactionFacts]:
         """Those that have logged something, and not ended, the oldest first."""
         with self.latch:
@@ -522,6 +538,11 @@ class TableStore:
                 TransactionFacts(trx.id, trx.state, trx.count, trx.recovered, trx.undoing, trx.xid)
                 for _, trx in sorted(self.open.items())
             ]
+
+    def require_not_paused(self) -> None:
+        """Raises `WaitGivenUp` behind `pause`."""
+        if self._paused:
+            raise WaitGivenUp("the tables are about to go on in another store")
 
     @property
     def next_trx(self) -> int:

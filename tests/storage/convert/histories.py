@@ -13,7 +13,7 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
-from binlog_storage.convert.stores import store_source, take_prepared
+from binlog_storage.convert.stores import store_source, take_rest
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import BinlogEngine
@@ -163,6 +163,6 @@ def take(format_: str, source: StoreSource, disk: MemoryDisk, kill_at: int | Non
 
     engine = opened(format_, disk)
     taken = Intake(engine, source, progress).run()
-    take_prepared(engine, source.prepared())
+    take_rest(engine, source)
     engine.close()
     return taken
