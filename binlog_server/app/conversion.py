@@ -216,19 +216,20 @@ class Conversion:
         server, began = self._server, time.monotonic()
         engine, old, until = server.switching, server.directory, began + BORDER_S
         async with server.relay.left_for_now():
-            await self._paused(engine, until, given_up)
-            age = engine.age
-            try:
-                await self._replicas_gone(until)
-                await asyncio.to_thread(self._carry_over, directory, config, until, given_up)
-                self._gone_on(directory, config, age)
-            except StoreFailed as error:
-                server.syncer.fail(error)
-                raise
-            finally:
-                # Those that have come meanwhile have a style of before.
-                self._end_dumps()
-                engine.resume()
+            with server.tables.going_elsewhere():
+                await self._paused(engine, until, given_up)
+                age = engine.age
+                try:
+                    await self._replicas_gone(until)
+                    await asyncio.to_thread(self._carry_over, directory, config, until, given_up)
+                    self._gone_on(directory, config, age)
+                except StoreFailed as error:
+                    server.syncer.fail(error)
+                    raise
+                finally:
+                    # Those that have come meanwhile have a style of before.
+                    self._end_dumps()
+                    engine.resume()
         log.info(
             "the binlog goes on in %s; commits have waited %.2f s",
             directory.path,
@@ -244,7 +245,7 @@ class Conversion:
         def paused() -> bool:
             if given_up():
                 raise QueryInterrupted()
-            return engine.pause()
+            return not self._server.tables.at_work and engine.pause()
 
         if not await _comes(paused, until):
             raise LockWaitExceeded()

@@ -904,6 +904,16 @@ class SessionTransaction:
 
     def _steps(self, statement: Classified, readings: Iterable[LoggedReading] | None) -> Steps:
         """The steps of a statement, the client's answer included. Raises `ServerError`, `StorageError`."""
+        tables = self._tables
+        while (gate := tables.gate(is_open=self._open is not None)) is not None:
+            yield gate
+        tables.at_work += 1
+        try:
+            yield from self._steps_of(statement, readings)
+        finally:
+            tables.at_work -= 1
+
+    def _steps_of(self, statement: Classified, readings: Iterable[LoggedReading] | None) -> Steps:
         kind = statement.kind
         if kind in _COMMITTING:
             self._sql.backup.require_inactive()

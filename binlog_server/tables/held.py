@@ -27,8 +27,9 @@ back are not given again, and a crash finds the counter no lower than any row.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -221,6 +222,9 @@ class HeldTables:
         """For commits by two phases: one at a time, in the order of the binlog."""
         self.databases: Mapping[str, HeldDatabase] = {}
         self._counting = threading.Lock()
+        self._gate: asyncio.Future[None] | None = None
+        self.at_work = 0
+        """Statements that change or lock rows, or are about to."""
         if engine is not None:
             self._load()
 
@@ -260,6 +264,22 @@ class HeldTables:
         """
         assert self._engine is not None
         return self._engine.append_change(payload, gtid, table.number, *change, age) is not None
+
+    @contextlib.contextmanager
+    def going_elsewhere(self) -> Iterator[None]:
+        """Inside of the block new statements wait, but for those of transactions that are open. On the loop."""
+        gate = self._gate = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            self._gate = None
+            gate.set_result(None)
+
+    def gate(self, *, is_open: bool) -> asyncio.Future[None] | None:
+        """What a statement has to wait for before it begins. `is_open`: its transaction is."""
+        if self._gate is None or (is_open and self._engine and not self._engine.tables.is_paused):
+            return None
+        return self._gate
 
     @property
     def has_any(self) -> bool:

@@ -472,6 +472,9 @@ class TableStore:
 
     Args:
         memory, open, next_trx: as recovery found them, with the transactions that have not ended.
+
+    Attributes:
+        is_paused: see `pause`.
     """
 
     def __init__(
@@ -491,7 +494,7 @@ class TableStore:
         self._views: dict[int, int] = {}  # how many of each number
         self._past: deque[_Past] = deque()
         self.take = self.locks.take
-        self._paused = False
+        self.is_paused = False
         for trx in unfinished.values():
             trx.recovered = trx.logged = True
             for table in trx.tables:
@@ -528,7 +531,7 @@ class TableStore:
             others = not prepared.issuperset(self.open.values())
             if paused and (others or self._views or self.locks.has_others(prepared)):
                 return False
-            self._paused = paused
+            self.is_paused = paused
             return True
 
     def transactions(self) -> list[TransactionFacts]:
@@ -541,7 +544,7 @@ class TableStore:
 
     def require_not_paused(self) -> None:
         """Raises `WaitGivenUp` behind `pause`."""
-        if self._paused:
+        if self.is_paused:
             raise WaitGivenUp("the tables are about to go on in another store")
 
     @property
