@@ -214,6 +214,11 @@ class Conversion:
         if given_up():
             raise QueryInterrupted()
         server, began = self._server, time.monotonic()
+        if by_file := [str(one.id) for one in server.connections if one.dump_by_file]:
+            raise UnknownServerError(
+                f"connection {', '.join(by_file)} reads from a file and position, which there is not in the other "
+                "format: CHANGE MASTER TO MASTER_USE_GTID=slave_pos on that replica, or KILL it"
+            )
         engine, old, until = server.switching, server.directory, began + BORDER_S
         async with server.relay.left_for_now():
             with server.tables.going_elsewhere():

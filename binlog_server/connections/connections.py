@@ -59,6 +59,7 @@ class Connection:
     change_limits: Callable[[ReplicaPolicy], None] | None = None  # those of the running dump
     # End the dump by EOF, so that the replica reconnects; None without one. The reason is for the log.
     end_dump: Callable[[str], None] | None = None
+    dump_by_file: bool = False  # from a file and position, without GTID
     store_changed: Callable[[], None] = lambda: None  # the binlog goes on in another store
     info: str | None = None  # the running statement, without secrets
     database: Callable[[], str | None] = lambda: None  # the default database

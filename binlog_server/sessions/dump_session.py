@@ -112,7 +112,7 @@ class DumpSession:
             session.shut_down(reason)
             channel.close()
 
-        connection.end_dump = end
+        connection.end_dump, connection.dump_by_file = end, request.file_position is not None
         return session
 
     def received(self) -> bool:

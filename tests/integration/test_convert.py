@@ -108,6 +108,39 @@ def test_there_and_back(
 @pytest.mark.parametrize(
     "engine", ["innodb", pytest.param("", marks=pytest.mark.slow, id="traditional")]
 )
+def test_a_relay_changes_its_engine_as_it_runs(
+    engine: str,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Under load, and back. Its replicas reconnect once for each change, by themselves; killed, it is where it was."""
+    upstream = make_upstream()
+    upstream.make_table()
+    relay = binlog_server(
+        users=ADMIN, max_binlog_size=MAX_BINLOG_SIZE, binlog_storage_engine=engine
+    )
+    follow_upstream(relay, upstream)
+    replicas = [make_replica(*STRICT, version=other).follow(relay) for other in VERSIONS]
+    with load(upstream, "d.t") as running:
+        for name in ("there", "back"):
+            running.wait_more(40)
+            relay.q(f"ALTER BINLOG CONVERT TO '{relay.dir / name}'")
+            running.wait_more(20)
+        relay.kill()
+        relay.start()
+        running.wait_more(20)
+    assert_equal(upstream, *replicas)
+    assert relay.q("SELECT @@binlog_directory AS d") == [{"d": str(relay.dir / "back")}]
+    assert relay.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Yes"
+    for replica in replicas:
+        assert "[ERROR]" not in replica.log()
+    anew = [make_replica(*STRICT, version=other).follow(relay) for other in VERSIONS]
+    assert_equal(upstream, *anew)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["innodb", pytest.param("", id="traditional")])
 def test_a_relay_changes_its_engine(
     engine: str,
     make_upstream: MakeMariaDB,

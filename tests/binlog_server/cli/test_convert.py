@@ -7,16 +7,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+from binlog_protocol.groups.statement_group import Origin
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.convert.tables import user_tables
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.intake import intake
+from binlog_storage.tables.rows import ELSEWHERE
 
 from binlog_server.settings import config as configuration
 from binlog_server.store.leases import Leases
@@ -286,20 +290,79 @@ def test_online(config: Path, tmp_path: Path, engine: str) -> None:
 
 
 def test_tables(config: Path, tmp_path: Path) -> None:
-    """Their rows are not converted, which is said as long as there is one."""
-    ours = tmp_path / "ours"
-    for made in (True, False):
+    """With their rows, those of a prepared transaction too; what has changed since goes along the next time."""
+    ours, there, back = (tmp_path / name for name in ("ours", "there", "back"))
+    other = FIRST_TABLE + 1
+    for again in (False, True):
         store = opened(config, ours)
-        assert isinstance(store.engine, IbbEngine)
-        trx = store.engine.tables.begin()
-        if made:
-            trx.create_table(1, b"names")  # of the server, which stays
-            trx.create_table(FIRST_TABLE, b"definition")
+        engine = tables_engine(store)
+        trx = engine.tables.begin()
+        if not again:
+            trx.create_table(1, b"names")
+            for number in (FIRST_TABLE, other):
+                trx.create_table(number, b"definition %d" % number)
+                trx.put(number, b"stays", b"row")
+                trx.put(number, b"goes", b"row")
         else:
-            trx.drop_table(FIRST_TABLE)
+            trx.drop_table(other)
+            trx.delete(FIRST_TABLE, b"goes")
+            trx.put(FIRST_TABLE, b"new", b"x" * 70_000)
         trx.commit()
+        if not again:
+            prepared = engine.tables.begin()
+            prepared.put(FIRST_TABLE, b"waits", b"prepared")
+            writer = engine.writer_of(prepared).begin()
+            writer.spill(b"events")
+            writer.prepare(Xid(1, b"waits"))
+        store.engine.sync()
+        store.close()
+        for source, target in ((ours, there), (there, back)):
+            ran = convert(config, source, target)
+            assert (ran.code, ran.err) == (0, "")
+            assert convert(config, "--verify-only", source, target).code == 0
+    store = opened(config, back)
+    tables = tables_engine(store).tables
+    rows = dict(tables.scan(FIRST_TABLE))
+    assert rows == {b"stays": b"row", b"new": b"x" * 70_000}
+    assert set(user_tables(tables)) == {1, FIRST_TABLE}
+    gtid = Gtid(0, 1, 1)
+    store.engine.commit_prepared(Xid(1, b"waits"), Origin(1, b"").begin(gtid, 1), gtid)
+    assert tables.get(FIRST_TABLE, b"waits") == b"prepared"
+    store.close()
+    store = opened(config, there)
+    other_row = tables_engine(store).tables.begin()
+    other_row.put(FIRST_TABLE, b"stays", b"other")
+    other_row.commit()
+    store.close()
+    ran = convert(config, "--verify-only", ours, there)
+    assert ran.code == 1
+    assert "table 1024 has another row of the key 7374617973" in ran.lines[1]
+    assert convert(config, "--without-tables", ours, tmp_path / "bare").code == 0
+    bare = opened(config, tmp_path / "bare")
+    assert not user_tables(tables_engine(bare).tables)
+    bare.close()
+
+
+def test_tables_that_are_refused(config: Path, tmp_path: Path) -> None:
+    """With rows in another engine; and with a transaction that has not ended."""
+    for number, text in (
+        (FIRST_TABLE | ELSEWHERE, "ENGINE=SQLITE"),
+        (FIRST_TABLE, "have not ended"),
+    ):
+        ours = tmp_path / text
+        store = opened(config, ours)
+        trx = tables_engine(store).tables.begin()
+        trx.create_table(number, b"definition")
+        if number & ELSEWHERE:
+            assert tables_engine(store).make_row_keeper()
+            trx.commit()
         store.engine.sync()
         store.close()
         ran = convert(config, ours, tmp_path / "there")
-        assert (ran.code, "holds tables (local_tables)" in ran.err) == (int(made), made)
-        assert convert(config, "--without-tables", ours, tmp_path / f"other{made}").code == 0
+        assert (ran.code, text in ran.err) == (1, True), ran
+        assert not (tmp_path / "there").exists()
+
+
+def tables_engine(store: StoreDirectory) -> TableEngine:
+    assert store.table_engine is not None
+    return store.table_engine

@@ -178,6 +178,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("CREATE BINLOG LEASE etl"),
         Example("ALTER BINLOG LEASE etl FOR 1 DAY"),
         Example("DROP BINLOG LEASE etl"),
+        Example("ALTER BINLOG CONVERT TO 'x'"),
     ),
     "Connections": (
         Example("KILL QUERY CONNECTION_ID()", own=True),
