@@ -24,7 +24,7 @@ from binlog_storage.errors import StorageError
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 
 from binlog_server.accounts.users import LOGIN_KEY, Users
-from binlog_server.app.conversion import Conversion
+from binlog_server.app.conversion import FormatChange
 from binlog_server.app.master import Master
 from binlog_server.app.slots import Slots
 from binlog_server.commits.publisher import Publisher
@@ -212,7 +212,7 @@ class Server:
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master = Master(self, self.tables, loop)
-        self._conversion = Conversion(self, loop)
+        self._conversion = FormatChange(self, loop)
         await self._start_endpoint()
         self._listener = await loop.create_server(
             lambda: ClientSession(self),

@@ -57,7 +57,7 @@ _LOOK_S: Final = 0.01
 _READERS_S: Final = 10.0  # that statements which read the old files may take until those are closed
 
 
-class Conversion:
+class FormatChange:
     """Those of one server, one at a time. `run` is called in a thread; all else on the loop."""
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
@@ -84,7 +84,8 @@ class Conversion:
         if not self._one.acquire(blocking=False):
             raise UnknownServerError(f"{_STATEMENT} is at work")
         try:
-            self._run(target, log_bin, lambda: given_up() or self._stopping)
+            with self._server.backups.changing(given_up):
+                self._run(target, log_bin, lambda: given_up() or self._stopping)
         except (ConfigError, OSError) as error:
             raise UnknownServerError(str(error)) from None
         finally:

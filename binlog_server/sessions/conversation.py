@@ -58,6 +58,7 @@ from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import Column, ok_payload
 
 from binlog_server.accounts.account import UserAccount
+from binlog_server.accounts.replica_policy import StreamStyle
 from binlog_server.connections.channel import Channel
 from binlog_server.connections.connections import Connection
 from binlog_server.connections.tls import tls_status
@@ -179,8 +180,7 @@ class Conversation:
             program=request.attributes.get("program_name", ""),
             accounts=self._accounts,
         )
-        connection.store_changed = self._store_changed
-        self._style = account.replica.style
+        connection.store_changed = partial(self._store_changed, account.replica.style)
         self.transaction = server.new_transaction(self, self._machine, self.sql)
         self.prepared = PreparedStatements(
             self, self._machine, server.prepared_count, server.config.max_allowed_packet
@@ -333,8 +333,8 @@ class Conversation:
             self._work.add_done_callback(done)
             self._work.cancel()
 
-    def _store_changed(self) -> None:
-        self.sql.coordinates = coordinates_of(self._style, self._server.engine)
+    def _store_changed(self, style: StreamStyle) -> None:
+        self.sql.coordinates = coordinates_of(style, self._server.engine)
 
     def shut_down(self) -> None:
         """The server stops: a dump is ended by EOF, so that the replica reconnects."""

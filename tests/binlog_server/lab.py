@@ -101,6 +101,7 @@ class MemoryDirectory(StoreDirectory):
     def __init__(
         self, engine: BinlogEngine | None = None, options: StoreOptions | None = None
     ) -> None:
+        self.path = Path("/nowhere")
         self.disk = MemoryDisk()
         self.memory_engine = engine or IbbEngine(self.disk, options or STORE)
         made = self.memory_engine

@@ -262,13 +262,13 @@ def test_the_server_stops_at_the_border(tmp_path: Path, monkeypatch: pytest.Monk
 
     stopping = threading.Event()
     monkeypatch.setattr(conversion, "take_facts", slowly)
-    close = conversion.Conversion.close
+    close = conversion.FormatChange.close
 
-    async def closing(self: conversion.Conversion) -> None:
+    async def closing(self: conversion.FormatChange) -> None:
         asyncio.get_running_loop().call_later(0, stopping.set)
         await close(self)
 
-    monkeypatch.setattr(conversion.Conversion, "close", closing)
+    monkeypatch.setattr(conversion.FormatChange, "close", closing)
     with serving(tmp_path) as place:
         place.q("INSERT INTO other.text VALUES (1)")
         cursor = place.client()
