@@ -17,7 +17,7 @@ from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import STATE_NAME
 from binlog_storage.errors import NotAStore
-from binlog_storage.ibb.file_names import LOCK_NAME
+from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
@@ -139,13 +139,17 @@ def _held(path: Path) -> Iterator[OfflineFacts | None]:
 
 
 def _require_closed(path: Path) -> None:
+    """Of an `.ibb` store its redo log may have what its files lack; traditional files have all groups."""
     if not path.is_dir():
         return
-    redo = PendingRedo.of(ReadOnlyDisk(path))
-    if redo.count or redo.damage:
+    disk = ReadOnlyDisk(path)
+    redo = PendingRedo.of(disk)
+    if redo.damage:
+        raise NotAStore(f"the redo log of {path} is damaged: {redo.damage}")
+    if redo.count and any(file_number(name) is not None for name in disk.names()):
         raise NotAStore(
-            f"the server of {path} was killed: its redo log has groups that its files lack. Start and stop it once, "
-            "and give this command again"
+            f"{path} was not closed in an orderly way: the last {redo.count} steps of its redo log may be missing in "
+            "its files. Start its server, stop it, and give this command again"
         )
 
 

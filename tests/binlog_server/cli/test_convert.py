@@ -166,7 +166,7 @@ def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -
         (copy / path.name).write_bytes(path.read_bytes())
     store.close()
     ran = convert(config, copy, tmp_path / "t")
-    assert (ran.code, "Start and stop it once" in ran.err) == (1, True)
+    assert (ran.code, "was not closed in an orderly way: the last" in ran.err) == (1, True)
     opened(config, copy).close()
     assert convert(config, copy, tmp_path / "t").code == 0
 
@@ -180,6 +180,30 @@ def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -
     ran = convert(config, killed, tmp_path / "u")
     assert (ran.code, "was not closed" in ran.err) == (0, True)
     assert ran.lines[-1] == "the store ends at '0-1-8'"
+
+
+def test_a_traditional_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    """Its groups and facts are read as the next start would find them."""
+    ibb, ours, copy = tmp_path / "ibb", tmp_path / "ours", tmp_path / "copy"
+    for source, target in ((mariadb, ibb), (ibb, ours)):
+        convert(config, source, target)
+    store = opened(config, ours)
+    store.state.set("account/a@%", {"p": 1})
+    trx = tables_engine(store).tables.begin()
+    trx.create_table(FIRST_TABLE, b"definition")
+    trx.put(FIRST_TABLE, b"key", b"row")
+    gtid = Gtid(0, 1, 18)
+    payload, _ = binlog_files.group(gtid)
+    tables_engine(store).writer_of(trx).append(payload, gtid)
+    store.engine.sync()
+    shutil.copytree(ours, copy)
+    store.close()
+    ran = convert(config, copy, tmp_path / "t")
+    assert (ran.code, ran.lines[-1]) == (0, "the store ends at '0-1-18'")
+    made = opened(config, tmp_path / "t")
+    assert made.state.get("account/a@%") == {"p": 1}
+    assert dict(tables_engine(made).tables.scan(FIRST_TABLE)) == {b"key": b"row"}
+    made.close()
 
 
 def test_a_target_that_goes_on(config: Path, mariadb: Path, tmp_path: Path) -> None:
