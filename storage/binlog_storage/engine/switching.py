@@ -171,7 +171,7 @@ class SwitchingEngine:
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         return self.now.wait_for_room(left, to_spill=to_spill)
 
-    def begin(self, *, bulk: bool = False) -> SwitchingGroup:
+    def begin(self, *, bulk: bool = False) -> GroupWriter:
         """See `EngineWriter`."""
         return SwitchingGroup(self, bulk=bulk)
 
@@ -252,6 +252,10 @@ class SwitchingGroup:
         """See `GroupWriter`."""
         if self._group is not None:
             self._group.settle(given_up)
+
+    def turn(self) -> contextlib.AbstractContextManager[None] | None:
+        """See `GroupWriter`."""
+        return None if self._group is None else self._group.turn()
 
     def commit(self, gtid_event: bytes, gtid: Gtid, age: int | None = None) -> Position:
         """See `GroupWriter`."""
