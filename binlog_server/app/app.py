@@ -211,8 +211,7 @@ class Server:
         self.syncer = self._new_syncer()
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
-        self.master = Master(self, self.tables, loop)
-        self._conversion = FormatChange(self, loop)
+        self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
         await self._start_endpoint()
         self._listener = await loop.create_server(
             lambda: ClientSession(self),
