@@ -97,7 +97,7 @@ class _Heard:
     def write(self, data: bytes) -> None:
         """A master that says what it likes does not listen."""
 
-    async def read(self, before: bytes | memoryview = b"") -> memoryview:
+    async def read(self, timeout_s: float, before: bytes | memoryview = b"") -> memoryview:
         found = b""
         while not found and self._at < len(self.said):
             found = self.said[self._at]
