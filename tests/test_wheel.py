@@ -58,6 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name / "__init__.py").write_text(TROUBLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # of the run that this one is in
     return tmp_path
 
 

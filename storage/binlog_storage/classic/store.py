@@ -1327,7 +1327,12 @@ class ClassicEngine:
         Its file is written without locks. Then its rows are prepared: the name of the file decides.
         """
         rows = self._row_log
-        written = self._patiently(lambda: self._xa.write(xid, len(spool), spool.plain()), given_up)
+
+        def write() -> PreparedFile:
+            self._soundness.require_sound()
+            return self._xa.write(xid, len(spool), spool.plain())
+
+        written = self._patiently(write, given_up)
 
         def noted() -> Position:
             if rows is not None and tables is not None:
