@@ -8,15 +8,13 @@
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
-# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=8 the number of test workers (most tests wait for servers
-# most of the time), UNIT_JOBS=4 of those for unit tests, HEAVY_JOBS=3 for slow tests and Spark; ARGS="-k dump -x" is
-# handed to pytest, or to the fuzzer.
+# Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS=3 of those for
+# slow tests and Spark, ARGS="-k dump -x" is handed to pytest, or to the fuzzer.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
-JOBS  ?= 5
-UNIT_JOBS ?= 3
+JOBS  ?= 3
 HEAVY_JOBS ?= 2
 ARGS  ?=
 UNIT  := $(addprefix tests/,protocol storage binlog_server pipeline benchmarks)
@@ -53,7 +51,7 @@ test: test-unit test-others
 
 # No server, no other process (tests/kit/unit.py): in their folders alone, as the others take long to be looked through.
 test-unit: $(STAMP)
-	@$(BIN)/python -m pytest -q -m unit -n $(UNIT_JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest -q -m unit -n $(JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
 
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test-others: $(STAMP) setup

@@ -35,6 +35,7 @@ TWICE: Final = "there the warning comes twice with SET STATEMENT"
 LITTLE: Final = "a check or a warning of one variable alone, which means nothing here"
 SCOPE: Final = "its scope there is neither the one nor the other"
 LANGUAGE: Final = "errors in other languages"
+DURABLE: Final = "a commit is durable here unless it is said otherwise; 11.8's is 0"
 GALERA: Final = "checks of Galera, which is not there either"
 # By what differs: SELECT, or SET of that scope.
 _DIFFERENT: Final = (
@@ -52,6 +53,13 @@ _DIFFERENT: Final = (
         aria_log_dir_path basedir character_sets_dir datadir ignore_db_dirs innodb_data_file_path
         innodb_temp_data_file_path lc_messages_dir log_bin_basename log_bin_index pid_file
         plugin_dir relay_log_info_file slave_load_tmpdir socket tmpdir wsrep_data_home_dir
+    """,
+    ),
+    (
+        DURABLE,
+        "GLOBAL SELECT",
+        """
+        sync_binlog
     """,
     ),
     (
