@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import random
 import shutil
@@ -27,6 +28,7 @@ from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.local import LocalMariaDB
 from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
+from tests.kit.waiting import until
 
 MAX_BINLOG_SIZE = 4 << 20
 CHECKSUMS = {"10.11": "--binlog-checksum=NONE", "11.8": "--binlog-checksum=CRC32"}
@@ -278,7 +280,8 @@ def test_seed_from_a_backup(
         relay.start()
         behind = insert(upstream, 3)
         relay.wait_position(behind)
-        assert len(groups_stored(relay)) == 3
+        durable = functools.partial(groups_stored, relay)
+        until(lambda durable=durable: len(durable()) == 3)  # type: ignore[misc]
 
 
 def test_a_state_by_sql(

@@ -234,7 +234,12 @@ class Keys:
             if file.size() < start.end + _HEAD:
                 return cipher  # killed while it was made
             header = _header(PlainFile(file, start, cipher), start.end)
-            if header is not None and header.type == EventType.GTID_LIST:
+            # The type alone is right in one of 256 files that another algorithm has made.
+            if (
+                header is not None
+                and header.type == EventType.GTID_LIST
+                and header.end_position in (0, start.end + header.length)
+            ):
                 return cipher
         raise NoBinlogKey(
             f"{path}: Event decryption failure: key {SYSTEM_KEY} of the key file is not the one that this file was "

@@ -399,3 +399,13 @@ def test_a_torn_tail_is_cut_and_damage_is_said(options: ClassicOptions, rng: ran
         pytest.raises(DamagedBinlog, match="CRC-32"),
     ):
         read_from(engine, engine.first_start().position)
+
+
+def test_another_algorithm_is_not_taken_for_the_files_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By chance, in one file of 256, what it makes of the first event has the type of a GTID_LIST, too."""
+    nonces = random.Random(1)
+    monkeypatch.setattr("os.urandom", nonces.randbytes)
+    for made in range(1500):
+        plain, whole, begins = file_of([], ALGORITHMS[made % 2], 1)
+        file = opened_to_read(Keys({1: KEY}, ALGORITHMS[(made + 1) % 2]), PATH, Closed(whole))
+        assert file.pread(len(plain), begins[0]) == plain, made
