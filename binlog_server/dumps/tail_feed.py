@@ -164,13 +164,13 @@ class TailFeed:
     async def stay(self, member: Fed, style: FrameStyle) -> bool:
         """Feed a replica that has all that is durable, until it has to go on by itself. False: not from here, now."""
         group = self._groups.get(style)
-        if group is None or not group.members:
-            group = _Group(self, style, member.cursor, self.engine.age)
-            self._groups[style] = group
-        elif group.place_to_join != member.cursor:
+        if group is not None and group.place_to_join != member.cursor:
             self._pass()  # the others rest, and lack what it has
-            if group.place_to_join != member.cursor:
-                return False
+            group = self._groups.get(style)  # which the pass may have ended
+        if group is None or not group.members:
+            group = self._groups[style] = _Group(self, style, member.cursor, self.engine.age)
+        elif group.place_to_join != member.cursor:
+            return False
         fed = group.members[member] = self._loop.create_future()
         self._group_of[member] = group
         self._expect_beat(member)

@@ -164,6 +164,23 @@ async def test_a_later_one_joins_while_the_others_rest(
     assert first.cursor == later.cursor == site.engine.durable_end
 
 
+async def test_a_later_one_comes_as_the_last_of_the_others_leaves(
+    site: Site, started: list[asyncio.Task[bool]]
+) -> None:
+    """It begins a group of its own: nobody looks at the one that has ended."""
+    first = Taker(site, takes=1)
+    await staying(started, first)
+    site.feed._rest_until = site.clock.now + 1
+    site.publish()
+    await asyncio.sleep(0)
+    later = Taker(site)
+    started.append(asyncio.ensure_future(later.stay()))
+    await until(lambda: first.left == 1)
+    site.feed._rest_until = 0.0
+    site.publish()
+    await until(lambda: later.cursor == site.engine.durable_end)
+
+
 async def test_who_is_elsewhere_is_not_taken(site: Site, started: list[asyncio.Task[bool]]) -> None:
     await staying(started, Taker(site))
     behind = Taker(site)
