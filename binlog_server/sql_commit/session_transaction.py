@@ -1049,12 +1049,12 @@ class SessionTransaction:
                 text, names = yield from self._in_turns(reading)
                 rows = yield from self._change_rows(statement, target, text, names, total)
         except ServerError as error:
-            if error.kind in (LockDeadlock, RecordHasChanged):
-                undone = self._rollback()
+            # Waited for in front of the answer: behind it locks and temporary space are free.
+            if before is None or error.kind in (LockDeadlock, RecordHasChanged):
+                is_begun = self._begun and error.kind not in (LockDeadlock, RecordHasChanged)
+                undone = self._rollback(chain=is_begun)
                 if undone is not None:
                     yield undone
-            elif before is None:
-                self._rollback(chain=self._begun)
             elif self._open is not None:
                 opened = self._open
                 yield from self._in_rows_thread(lambda: opened.undo(before))
@@ -1096,7 +1096,9 @@ class SessionTransaction:
                 yield from self._until_room()
                 yield from self._append_direct(direct)
             else:
-                direct.roll_back(self._threads)
+                undone = direct.roll_back(self._threads)
+                if undone is not None:
+                    yield undone
         finally:
             if self._open is direct:  # else all is rolled back: the client has gone
                 self._open, self._around = around, None
