@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -420,32 +421,44 @@ def test_scripts_of_encrypted_files(
     check_all(play(SCRIPTS[name]), FEW, rng)
 
 
+STEPS = "aaaaassssfmplxxcr"
+"""What a random history is made of, each as often as it is here."""
+
+
+def a_step(what: str, scene: Scene, rng: random.Random, names: Iterator[int]) -> None:
+    """One step of a random history, a letter of `STEPS`, or R for RESET MASTER; nothing where it cannot be."""
+    waiting = scene.now.prepared
+    match what:
+        case "a":
+            scene.append(rng.choice((60, 300, 2000, 6000)), rng.randrange(3))
+        case "s":
+            scene.sync()
+        case "f":
+            scene.flush()
+        case "m":
+            scene.mark()
+        case "p" if len(scene.engine.files()) > 1:
+            scene.sync()
+            scene.purge()
+        case "l":
+            scene.spilled(rng.choice((500, 40_000)))
+        case "x":
+            scene.prepare(Xid(1, b"%d" % next(names)))
+        case "c" if waiting:
+            scene.commit(rng.choice(waiting))
+        case "r" if waiting:
+            scene.rollback(rng.choice(waiting))
+        case "R" if not waiting and rng.random() < 0.3:
+            scene.reset()
+        case _:
+            pass
+
+
 def random_history(rng: random.Random, steps: int) -> Callable[[Scene], None]:
     def script(scene: Scene) -> None:
-        names = 0
+        names = itertools.count(1)
         for _ in range(steps):
-            waiting = scene.now.prepared
-            match rng.choice("aaaaassssfmplxxcr"):
-                case "a":
-                    scene.append(rng.choice((60, 300, 2000, 6000)), rng.randrange(3))
-                case "s":
-                    scene.sync()
-                case "f":
-                    scene.flush()
-                case "m":
-                    scene.mark()
-                case "p" if len(scene.engine.files()) > 1:
-                    scene.sync()
-                    scene.purge()
-                case "l":
-                    scene.spilled(rng.choice((500, 40_000)))
-                case "x":
-                    names += 1
-                    scene.prepare(Xid(1, b"%d" % names))
-                case "c" if waiting:
-                    scene.commit(rng.choice(waiting))
-                case "r" if waiting:
-                    scene.rollback(rng.choice(waiting))
+            a_step(rng.choice(STEPS), scene, rng, names)
 
     return script
 

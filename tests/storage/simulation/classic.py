@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from binlog_storage.classic.store import ClassicEngine
-from binlog_storage.engine import Xid
 from binlog_storage.errors import DiskError, StoreFailed
 from binlog_storage.testing.memory_disk import MemoryDisk
 
-from tests.storage.classic.test_crash import OPTIONS, Scene, holds
+from tests.storage.classic.test_crash import OPTIONS, Scene, a_step, holds
+from tests.storage.classic.test_crash import STEPS as HISTORY
 from tests.storage.crash.check import quiet
 from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.simulation.faults import FAILURES, Faults, opened_in_the_end
@@ -63,34 +63,9 @@ class ClassicWorld:
             self._start()
 
     def _step(self) -> None:
-        scene, rng = self._scene, self._rng
-        waiting = scene.now.prepared
-        what = rng.choice("aaaaassssfmplxxcrR")
+        what = self._rng.choice(HISTORY + "R")
         self._say(what)
-        match what:
-            case "a":
-                scene.append(rng.choice((60, 300, 2000, 6000)), rng.randrange(3))
-            case "s":
-                scene.sync()
-            case "f":
-                scene.flush()
-            case "m":
-                scene.mark()
-            case "p" if len(scene.engine.files()) > 1:
-                scene.sync()
-                scene.purge()
-            case "l":
-                scene.spilled(rng.choice((500, 40_000)))
-            case "x":
-                scene.prepare(Xid(1, b"%d" % next(self._names)))
-            case "c" if waiting:
-                scene.commit(rng.choice(waiting))
-            case "r" if waiting:
-                scene.rollback(rng.choice(waiting))
-            case "R" if not waiting and rng.random() < 0.3:
-                scene.reset()
-            case _:
-                pass
+        a_step(what, self._scene, self._rng, self._names)
 
     def _start(self) -> None:
         """The process is gone, or the power is; then it is opened until that goes well."""
