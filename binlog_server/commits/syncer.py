@@ -78,6 +78,7 @@ class Syncer:
         self._current: list[Committed] = []  # served by the one under way
         self._written: list[Committed] = []  # wait for the operating system only
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._failure: StorageError | None = None
         self._defects = Defects()
         self._failed = failed
@@ -183,10 +184,11 @@ class Syncer:
 
     def _sync_within(self, seconds: float) -> None:
         due = self._loop.time() + seconds
-        if self._timer is not None and self._timer.when() > due:  # of another setting
+        if self._timer is not None and self._timer_due > due:  # of another setting
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
+            self._timer_due = due  # uvloop's handle of a call at once has no when()
             self._timer = self._loop.call_at(due, self._due)
 
     def _due(self) -> None:

@@ -41,6 +41,7 @@ class ByteStream(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
         # One timer for all waits: it looks again when it fires, for bytes come a thousand times as often.
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._due = 0.0  # the end of the wait
         self._transport: asyncio.Transport
 
@@ -126,20 +127,24 @@ class ByteStream(asyncio.BufferedProtocol):
 
     def _expect(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self._due = due
-        if self._timer is not None and self._timer.when() > due:
+        if self._timer is not None and self._timer_due > due:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = loop.call_at(due, self._look, loop)
+            self._look_at(loop, due)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
         if loop.time() < self._due:
-            self._timer = loop.call_at(self._due, self._look, loop)
+            self._look_at(loop, self._due)
         else:
             self._waiter.set_exception(TimeoutError())
+
+    def _look_at(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._timer_due = due  # uvloop's handle of a call at once has no when()
+        self._timer = loop.call_at(due, self._look, loop)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:

@@ -76,6 +76,17 @@ async def test_what_nobody_waits_for_is_synced_when_the_readers_look(engine: Slo
     assert engine.durable_end == engine.written_end, "and not at the end either"
 
 
+async def test_a_rest_too_short_for_a_timer(engine: SlowEngine) -> None:
+    syncer = Syncer(engine)
+    rests_s = iter([1e-9, 3600.0, 1e-9])
+    syncer.readers_rest_s = lambda: next(rests_s)
+    for seq_no in (1, 2, 3):  # in one turn of the loop
+        append(engine, seq_no)
+        syncer.appended()
+    await until(lambda: engine.durable_end == engine.written_end)
+    assert engine.syncs == 1
+
+
 async def test_request_is_enough(engine: SlowEngine) -> None:
     syncer = Syncer(engine)
     append(engine, 1)
