@@ -34,7 +34,7 @@ from benchmarks.sql_client import (
     prepare,
     query_packet,
 )
-from tests.kit.mariadb import Account, Source
+from binlog_server.testing.sql_server import Credentials, Followed
 
 TIMEOUT_S: Final = 30.0  # without an answer on any connection
 _ANSWER_BYTES: Final = (
@@ -97,7 +97,12 @@ def _rows(insert: int, update: int, numbers: Iterator[int]) -> Iterator[bytes]:
 
 
 def run(
-    source: Source, account: Account, load: Load, connections: int, seconds: float, warm_up: float
+    source: Followed,
+    account: Credentials,
+    load: Load,
+    connections: int,
+    seconds: float,
+    warm_up: float,
 ) -> Committed:
     """Commit to `source` from another process. Raises `BenchmarkError` if any statement fails."""
     what = ("--rows", load.table) if load.table else ("--sql", load.sql)

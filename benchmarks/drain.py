@@ -30,7 +30,7 @@ from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from benchmarks.event_scanner import EventScanner
 from benchmarks.raw_replica import DrainError, RawReplica
-from tests.kit.mariadb import Source
+from binlog_server.testing.sql_server import Followed
 
 READ_BYTES: Final = 1 << 20
 SERVER_ID: Final = 90_000  # of the first client; the others count on
@@ -56,7 +56,7 @@ class Drained:
     groups: int = 0
 
 
-def run(source: Source, clients: int, *, count: bool = False) -> Drained:
+def run(source: Followed, clients: int, *, count: bool = False) -> Drained:
     """Drain `source` from another process. With `count`, one client looks at the packets as well.
 
     Raises `DrainError` unless every client got the same number of bytes and the end of the stream.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.kit.mariadb import UPSTREAM, MariaDB
+from binlog_server.testing.mariadb import UPSTREAM, MariaDB
 
 EVENTS_PER_GROUP: Final = 5
 

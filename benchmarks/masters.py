@@ -17,12 +17,12 @@ import pymysql
 
 from benchmarks.registry import BenchmarkError
 from benchmarks.servers import Usage
-from tests.kit.install import Install
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import Account, Source
+from binlog_server.testing.install import Install
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.sql_server import Credentials, Followed
 from tests.kit.server import BinlogServer
 
-WRITER: Final = Account("bench", "bench-password")
+WRITER: Final = Credentials("bench", "bench-password")
 RIGHT: Final = "BINLOG REPLAY"  # what a user of ours needs to commit by SQL
 ROW_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "CREATE")  # and one with tables
 MAX_BINLOG_SIZE: Final = 1 << 30  # of both: the default
@@ -45,8 +45,8 @@ class Master:
     """One of the two, running, on a directory of the benchmark's."""
 
     name: str
-    source: Source
-    writer: Account
+    source: Followed
+    writer: Credentials
     pid: int
     directory: Path
 
@@ -119,7 +119,7 @@ def start_ours(
     options: more of the configuration.
     """
     grants = ROW_RIGHTS if local_tables else (RIGHT,)
-    repl = Account()
+    repl = Credentials()
     server = BinlogServer(
         directory=directory,
         users={
@@ -178,7 +178,7 @@ def start_mariadbd(
             f"mariadbd {install.full_version} with ha_blackhole (`make setup` installs it): {error}"
         ) from None
     server.create_account()
-    return Master("mariadbd", server, Account("root", ""), server.pid, directory)
+    return Master("mariadbd", server, Credentials("root", ""), server.pid, directory)
 
 
 class Memory:

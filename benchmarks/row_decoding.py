@@ -28,7 +28,7 @@ from binlog_storage.log.partitions import partition_batches, plan
 
 from benchmarks.masters import DirectoryMariaDB
 from benchmarks.registry import BenchmarkError, progress
-from tests.kit.install import Install
+from binlog_server.testing.install import Install
 
 ROWS: Final = 400_000
 TRANSACTIONS: Final = 60_000

@@ -11,8 +11,8 @@ from typing import Final
 import pymysql
 
 from benchmarks.registry import BenchmarkError
-from tests.kit.install import Install, homes
-from tests.kit.mariadb import MariaDB
+from binlog_server.testing.install import Install, homes
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 POLL_S: Final = 0.1  # long, since each look takes time from what is measured

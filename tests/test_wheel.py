@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.mariadb import Account
+from binlog_server.testing.sql_server import Credentials
 from tests.kit.server import BinlogServer
 
 ROOT = Path(__file__).parent.parent
@@ -90,7 +90,7 @@ def test_programs_beside_folders_of_such_names(programs: Path, folder: Path) -> 
     class Installed(BinlogServer):
         command = (str(programs / "binlog-server"),)
 
-    account = Account()
+    account = Credentials()
     password = folder / "password"
     password.write_text(account.password)
     password.chmod(0o600)

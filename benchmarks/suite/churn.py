@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from benchmarks.child import Child
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage
-from tests.kit import rundir
+from binlog_server.testing import rundir
 from tests.kit.server import BinlogServer
 
 REPLICAS: Final = 100

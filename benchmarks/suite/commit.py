@@ -25,8 +25,8 @@ from benchmarks.masters import ENGINES, Master, counter, start_mariadbd, start_o
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import mariadb_install
 from benchmarks.strace import counting_syncs
-from tests.kit import rundir
-from tests.kit.install import Install
+from binlog_server.testing import rundir
+from binlog_server.testing.install import Install
 
 CONNECTIONS: Final = (1, 16, 64)
 ROUNDS: Final = 3

@@ -25,9 +25,9 @@ from benchmarks.masters import ENGINES, storage_engine
 from benchmarks.raw_replica import DrainError
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
-from tests.kit import rundir
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import Source
+from binlog_server.testing import rundir
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.sql_server import Followed
 from tests.kit.server import BinlogServer
 
 GROUPS: Final = 500_000
@@ -41,7 +41,7 @@ RELAY_TIMEOUT_S: Final = 900.0
 class Subject:
     """One of the two servers."""
 
-    source: Source
+    source: Followed
     pid: int
     groups: int
     """The groups that the server must send to each client."""

@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.child import Child
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.servers import Usage
-from tests.kit import rundir
+from binlog_server.testing import rundir
 from tests.kit.server import BinlogServer
 
 CLIENTS: Final = 1000

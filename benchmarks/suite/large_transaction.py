@@ -23,7 +23,7 @@ from benchmarks.machine import facts, work_directory
 from benchmarks.masters import Master, Memory, counter, start_mariadbd, start_ours
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.servers import mariadb_install
-from tests.kit import rundir
+from binlog_server.testing import rundir
 
 BYTES: Final = 1 << 30
 RATE: Final = 200.0

@@ -18,9 +18,10 @@ from benchmarks.child import Child
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, Result, progress
 from benchmarks.servers import gtid_binlog_pos, mariadb_install, wait_relayed
-from tests.kit import rundir
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import UPSTREAM, Source
+from binlog_server.testing import rundir
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import UPSTREAM
+from binlog_server.testing.sql_server import Followed
 from tests.kit.server import BinlogServer
 
 COMMITS: Final = 1000
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> Result:
     return {**summary(began[WARM_UP:], direct[WARM_UP:], relayed[WARM_UP:]), "machine": machine}
 
 
-def _login(server: Source) -> str:
+def _login(server: Followed) -> str:
     account = server.account
     return f"{account.user}:{account.password}@{server.host}:{server.port}"
 

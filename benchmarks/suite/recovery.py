@@ -18,7 +18,7 @@ from binlog_storage.binlog.options import StoreOptions
 from benchmarks import sparse_store, store_process
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
-from tests.kit import rundir
+from binlog_server.testing import rundir
 from tests.kit.server import BinlogServer
 
 REPETITIONS: Final = 3

@@ -26,8 +26,8 @@ from benchmarks.machine import facts, work_directory, write_mb_s
 from benchmarks.masters import MAX_BINLOG_SIZE, DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.servers import Usage, mariadb_install
-from tests.kit import rundir
-from tests.kit.install import Install
+from binlog_server.testing import rundir
+from binlog_server.testing.install import Install
 from tests.kit.server import BinlogServer
 
 GROUPS: Final = 500_000

@@ -9,8 +9,8 @@ from typing import Final
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result
 from benchmarks.row_decoding import add_arguments, measure
-from tests.kit import rundir
-from tests.kit.install import Install
+from binlog_server.testing import rundir
+from binlog_server.testing.install import Install
 
 
 def run(options: argparse.Namespace) -> Result:

@@ -32,8 +32,8 @@ from benchmarks.machine import facts, work_directory
 from benchmarks.masters import DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.row_decoding import BULK, OLTP, measure
-from tests.kit import rundir
-from tests.kit.install import Install
+from binlog_server.testing import rundir
+from binlog_server.testing.install import Install
 
 GIB: Final = 1 << 30
 _WORKERS: Final = 2

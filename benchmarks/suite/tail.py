@@ -22,10 +22,11 @@ from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from benchmarks.suite.latency import percentile_ms
-from tests.kit import rundir
-from tests.kit.install import Install
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import UPSTREAM, Source
+from binlog_server.testing import rundir
+from binlog_server.testing.install import Install
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import UPSTREAM
+from binlog_server.testing.sql_server import Followed
 from tests.kit.server import BinlogServer
 
 RATES: Final = (1000.0, 5000.0)
@@ -128,7 +129,7 @@ def wait_followed(mariadbd: LocalMariaDB, upstream: LocalMariaDB) -> None:
 
 
 def measure(
-    middle: Source, pid: int, upstream: LocalMariaDB, replicas: int, rate: float, seconds: float
+    middle: Followed, pid: int, upstream: LocalMariaDB, replicas: int, rate: float, seconds: float
 ) -> Run:
     """One run. Raises `BenchmarkError`."""
     account = middle.account

@@ -12,9 +12,9 @@ from typing import Self
 
 import pymysql
 
-from tests.kit.mariadb import MariaDB
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit.server import BinlogServer, replica_and_watcher
-from tests.kit.waiting import until
 
 WRITER = "writer"
 USERS = {

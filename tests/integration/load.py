@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pymysql
 
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import POLL, until
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import POLL, until
 
 
 def insert(upstream: MariaDB, rows: int = 10, table: str = "d.t", size: int = 20) -> str:

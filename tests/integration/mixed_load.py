@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pymysql
 
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import POLL, until
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import POLL, until
 
 KB = 1 << 10
 MB = 1 << 20

@@ -20,7 +20,7 @@ from binlog_protocol.connection.handshake import (
 from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.results import parse_error
 
-from tests.kit.mariadb import Account
+from binlog_server.testing.sql_server import Credentials
 
 _PACKET_MAX = 1 << 26
 _CAPABILITIES = SERVER_CAPABILITIES & ~int(
@@ -37,7 +37,7 @@ Typed = tuple[int, bytes | None]
 class PreparedClient:
     """Logged in after the constructor. Every ERR packet is raised as `RemoteError`."""
 
-    def __init__(self, host: str, port: int, account: Account) -> None:
+    def __init__(self, host: str, port: int, account: Credentials) -> None:
         self._socket = socket.create_connection((host, port), 20)
         self._reader = PacketReader(_PACKET_MAX)
         greeting = Greeting.parse(self._packet())

@@ -32,7 +32,7 @@ from binlog_protocol.connection.conversation import (
 )
 from binlog_protocol.errors import RemoteError
 
-from tests.kit.mariadb import Account, Source
+from binlog_server.testing.sql_server import Credentials, Followed
 
 NO_REPLICA = 4242  # the server_id that is registered where the dump has none
 FORMAT_DESCRIPTION = 15
@@ -43,7 +43,7 @@ class RawClient:
     """Logged in after the constructor. Every ERR packet is raised as `RemoteError`."""
 
     def __init__(
-        self, source: Source, *, account: Account | None = None, timeout: float = 20.0
+        self, source: Followed, *, account: Credentials | None = None, timeout: float = 20.0
     ) -> None:
         account = account or source.account
         self.connection = ClientConnection(account.user, account.password)
@@ -119,13 +119,13 @@ class RawClient:
         self.connection.receive_data(data)
 
 
-def all_events(source: Source, position: str = "") -> list[bytes]:
+def all_events(source: Followed, position: str = "") -> list[bytes]:
     """Everything that the server has behind a position."""
     with RawClient(source) as client:
         return list(client.dump(position))
 
 
-def dump_error(source: Source, position: str | None, *settings: str) -> RemoteError:
+def dump_error(source: Followed, position: str | None, *settings: str) -> RemoteError:
     """What the server refuses a dump with."""
     with RawClient(source) as client:
         for sql in settings:

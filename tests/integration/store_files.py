@@ -14,8 +14,8 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
-from tests.kit import rundir
-from tests.kit.waiting import until
+from binlog_server.testing import rundir
+from binlog_server.testing.waiting import until
 
 
 @contextlib.contextmanager

@@ -7,9 +7,9 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

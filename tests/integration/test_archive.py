@@ -17,6 +17,8 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.archive import Archive
 from binlog_storage.classic.offline_groups import classic_groups
 
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert
 from tests.integration.mixed_load import MixedLoad
@@ -24,9 +26,7 @@ from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN
 from tests.kit.backends import VERSIONS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.local import LocalMariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 from tests.pipeline.archives import stored
 
 MAX_BINLOG_SIZE = 4 << 20

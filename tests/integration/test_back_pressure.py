@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal
 from tests.integration.test_full_disk import LEFT, OPTIONS, WAITS
 from tests.integration.test_relay_sql import ADMIN, status
@@ -13,9 +15,7 @@ from tests.integration.test_slow_replicas import SMALL_CACHES, rss_bytes
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeMariaDB, MakeRelay, MakeSmallDisk
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import ONE_HEAP
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.replica
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from binlog_protocol.errors import RemoteError
 
+from binlog_server.testing import rundir
+from binlog_server.testing.sql_server import Credentials
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient, dump_error
-from tests.kit import forks, rundir
+from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.mariadb import Account
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
@@ -83,7 +84,7 @@ def test_on_the_wire(backend: object, make_relay: MakeRelay, make_replica: MakeM
                 huge.sendall(bytes(16384))
         assert memory_mb(server) < 200
     with one_more_line(server, "1045 (28000)"), pytest.raises(RemoteError, match="1045"):
-        RawClient(server, account=Account("repl", "wrong"))
+        RawClient(server, account=Credentials("repl", "wrong"))
 
     with RawClient(server) as client, one_more_line(server, "0x5c"):
         client.socket.sendall(b"\x05\x00\x00\x00\x5c\x01\x00\x00\x00")

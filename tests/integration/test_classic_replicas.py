@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -18,10 +18,10 @@ from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import StateStore
 
+from binlog_server.testing.local import LocalMariaDB
 from tests.integration.load import insert
 from tests.kit.backends import VERSIONS, Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.local import LocalMariaDB
 from tests.storage.disks import MortalDisk
 from tests.storage.groups import read_from
 

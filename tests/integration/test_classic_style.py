@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState
 
+from binlog_server.testing.local import LocalMariaDB
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
@@ -24,7 +25,6 @@ from tests.integration.test_seeding import (
 )
 from tests.kit.backends import VERSIONS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.local import LocalMariaDB
 
 BASE = "upstream-bin"
 

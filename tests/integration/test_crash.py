@@ -7,11 +7,11 @@ import random
 import pytest
 from binlog_protocol.gtid import BinlogState, SlavePosition
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.load import assert_equal, load
 from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

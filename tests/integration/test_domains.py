@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.load import assert_equal
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
 
 DOMAINS = (0, 5, 7)
 

@@ -15,11 +15,11 @@ from binlog_storage.classic.errors import NoBinlogKey
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 
+from binlog_server.testing.local import LocalMariaDB
 from tests.integration.load import insert
 from tests.integration.test_classic_store import Ours
 from tests.kit.backends import VERSIONS, Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.local import LocalMariaDB
 from tests.storage.groups import read_from
 
 PASSWORD = "the password of the key file"

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import POLL, until
 from tests.integration.committers import sleep_some
 from tests.integration.load import assert_equal
 from tests.integration.mixed_load import MB, MixedLoad, random_size
@@ -18,9 +20,7 @@ from tests.integration.test_normal_form import FLAG_ARTIFICIAL, GTID, OF_FILES, 
 from tests.integration.test_relay_sql import ADMIN
 from tests.kit.chaosproxy import ChaosProxy
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import POLL, until
 
 SILENCE_S = 1  # after which a connection counts as lost
 LOGIN_BYTES = 5000  # and more than that: what the upstream sends before the first event

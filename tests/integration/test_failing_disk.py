@@ -18,6 +18,9 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.errors import StorageError
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Row
+from binlog_server.testing.waiting import until
 from tests.integration.committers import CLIENTS, TABLE, USERS, Committers, connect, make_table
 from tests.integration.load import assert_equal, load
 from tests.kit.faults import Faults
@@ -27,9 +30,7 @@ from tests.kit.fixtures import (
     MakeMariaDB,
     MakeThinDisk,
 )
-from tests.kit.mariadb import MariaDB, Row
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 from tests.storage.groups import group, gtid_of, read_all
 from tests.storage.tables.test_sqlite_killed import run, tell
 

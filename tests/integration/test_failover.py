@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Followed, Row
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import all_events
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to, wait_status
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB, Row, Source
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 
@@ -22,7 +23,7 @@ CANDIDATE = ("--log-slave-updates=1", "--read-only=1")
 WAIT_S = 30.0
 
 
-def address(server: Source) -> str:
+def address(server: Followed) -> str:
     return f"{server.host}:{server.port}"
 
 

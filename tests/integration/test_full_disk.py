@@ -12,16 +12,16 @@ import pymysql
 import pytest
 from binlog_pipeline.sources.directory import DirectorySource
 
+from binlog_server.testing import ports
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.committers import USERS, Committers, make_table
 from tests.integration.load import assert_equal
 from tests.integration.test_relay_sql import ADMIN
-from tests.kit import ports
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay, MakeSmallDisk
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 from tests.pipeline.archives import grow, run
 from tests.storage.groups import simple
 

@@ -12,9 +12,9 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import Position
 
+from binlog_server.testing.local import LocalMariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.local import LocalMariaDB
 from tests.storage.classic.index_files import groups_of, index_of, state_behind, taken_apart
 
 VERSION = "11.8"

@@ -17,11 +17,11 @@ import pytest
 from binlog_protocol.connection.handshake import LoginRequest, TlsRequest
 from binlog_protocol.wire.packets import frame_packet
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, load
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 FILES_LEFT = 500  # of the limit, for everything else that a test has open
 BACKLOG = 200  # connections that are being made at the same time

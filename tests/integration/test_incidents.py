@@ -10,15 +10,15 @@ import pymysql
 import pytest
 from binlog_protocol.events.event_type import EventType
 
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.binlog_server.cli.command import run
 from tests.integration.test_relay_sql import ADMIN, status
 from tests.integration.test_traditional import BASE, copied, dumped
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 # A statement that changes more than the cache takes: the rows before the one that does not fit stay.
 SMALL_CACHE = (

@@ -15,9 +15,10 @@ import pytest
 from binlog_protocol.gtid import BinlogState
 
 from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.testing import rundir
 from tests.integration.killed_run import OPTIONS, WAYS, Outcome, Runs, groups_of
 from tests.integration.store_findings import verified
-from tests.kit import mounts, rundir
+from tests.kit import mounts
 from tests.kit.cut_disk import CutDisk
 from tests.kit.fixtures import MakeCutDisk
 from tests.storage.groups import payloads, read_from, state_after, wanted

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy, MakeRelay
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 MB = 1 << 20
 USERS = {

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from binlog_server.testing import ports
+from binlog_server.testing.waiting import until
 from tests.binlog_server.metrics.scrape import Scrape
 from tests.integration.load import insert
-from tests.kit import ports
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.waiting import until
 
 LARGE_MB = 24  # more than the buffers of both sockets and of the server take
 

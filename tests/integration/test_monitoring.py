@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 DBA = {"dba": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}

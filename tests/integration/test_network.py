@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_crash import STRICT
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxiedRelay, MakeProxy
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 

@@ -16,12 +16,12 @@ import pytest
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid
 
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.raw_client import RawClient, all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
 from tests.integration.test_statements import FORMATS, ddl, dml
 from tests.kit.fixtures import MakeRelay
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -18,16 +18,16 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.errors import StorageError
 
 from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.testing import rundir
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.committers import CLIENTS, USERS, Committers, ids_in, make_table, sleep_some
 from tests.integration.load import assert_equal, load
 from tests.integration.store_findings import verified
-from tests.kit import rundir
 from tests.kit.cut_disk import CutDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeBinlogServer, MakeCutDisk, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 from tests.storage.groups import read_from
 
 STRICT = ("--log-bin=replica-bin", "--log-slave-updates=1", "--gtid-strict-mode=1")

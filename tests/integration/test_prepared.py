@@ -7,9 +7,10 @@ import struct
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.values import lenenc_bytes
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Credentials
 from tests.integration.prepared_client import PreparedClient, Typed
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import Account, MariaDB
 
 UNSIGNED = 0x8000
 SCHEMA = (
@@ -131,14 +132,14 @@ def rows(server: MariaDB) -> list[object]:
 def test_replicas_have_what_was_sent(
     binlog_server: MakeBinlogServer, make_upstream: MakeMariaDB, make_replica: MakeMariaDB
 ) -> None:
-    account = Account("dba", "secret")
+    account = Credentials("dba", "secret")
     server = binlog_server(
         users={"dba": {"password": "secret", "grants": ["ALL PRIVILEGES"]}}, server_id=4711
     )
     oracle = make_upstream()
     for host, port, who in (
         (server.host, server.port, account),
-        (oracle.host, oracle.port, Account("root", "")),
+        (oracle.host, oracle.port, Credentials("root", "")),
     ):
         with PreparedClient(host, port, who) as client:
             history(client)

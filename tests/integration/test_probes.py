@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 _QUIT: Final = bytes.fromhex("0100000001")

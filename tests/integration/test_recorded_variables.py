@@ -9,9 +9,9 @@ from typing import Any, Final
 import pymysql
 
 from binlog_server.sql.recorded_variables import FILE, HEAD
+from binlog_server.testing.mariadb import MariaDB
 from tests.binlog_server.rights.mariadb import NOBODY, NOTHING, UNKNOWN, needed
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.oracle import require_same
 
 REACHES: Final = {"GLOBAL": "G", "SESSION": "B", "SESSION ONLY": "S"}

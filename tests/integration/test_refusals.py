@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 from binlog_protocol.errors import RemoteError
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Credentials, Followed, Row
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient, dump_error
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.mariadb import Account, MariaDB, Row, Source
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 
 
-def refused(replica: MariaDB, source: Source, position: str, strict: int = 0) -> Row:
+def refused(replica: MariaDB, source: Followed, position: str, strict: int = 0) -> Row:
     """How the replica's I/O thread ends when it wants to start there."""
     replica.script(
         "STOP SLAVE",
@@ -116,12 +117,12 @@ def test_raw_clients_are_told(make_relay: MakeRelay) -> None:
     )
     for source in (upstream, server):
         with pytest.raises(RemoteError) as refusal:
-            RawClient(source, account=Account("repl", "wrong"))
+            RawClient(source, account=Credentials("repl", "wrong"))
         assert str(refusal.value) == (
             "1045 (28000): Access denied for user 'repl'@'127.0.0.1' (using password: YES)"
         )
     with pytest.raises(RemoteError, match=r"1045 .* 'nobody'@'127.0.0.1' \(using password: NO\)"):
-        RawClient(server, account=Account("nobody", ""))
+        RawClient(server, account=Credentials("nobody", ""))
     assert "Traceback" not in server.log()
 
 

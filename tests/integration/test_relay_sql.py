@@ -9,12 +9,13 @@ import pymysql
 import pytest
 
 from binlog_server.connections.certificate import self_signed
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Followed, Row
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB, Row, Source
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 
@@ -22,7 +23,7 @@ ADMIN = {"repl": {"password": "repl-password", "grants": ["ALL PRIVILEGES"]}}
 OTHER_HOST = "127.0.0.2"  # not one of those that need not be verified
 
 
-def to(source: Source, options: str = "MASTER_SSL=0", host: str = "127.0.0.1") -> str:
+def to(source: Followed, options: str = "MASTER_SSL=0", host: str = "127.0.0.1") -> str:
     """The clauses of CHANGE MASTER."""
     return (
         f"MASTER_HOST='{host}', MASTER_PORT={source.port}, MASTER_USER='{source.account.user}', "

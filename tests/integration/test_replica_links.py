@@ -7,12 +7,12 @@ import random
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_crash import STRICT
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

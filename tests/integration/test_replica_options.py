@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient
 from tests.integration.test_normal_form import groups
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import RawClient, all_events, start_markers
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 

@@ -7,6 +7,7 @@ import os
 
 import pymysql
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.binlog_server.rights.examples import EXAMPLES, VICTIM, Example
 from tests.binlog_server.rights.mariadb import (
     FILE,
@@ -20,7 +21,6 @@ from tests.binlog_server.rights.mariadb import (
 from tests.binlog_server.rights.page import SAME
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 
 
 def test_what_mariadb_needs(backend: Backend, make_upstream: MakeMariaDB) -> None:

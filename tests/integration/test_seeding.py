@@ -16,19 +16,20 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.errors import PositionPurged
 
+from binlog_server.testing import rundir
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to
 from tests.integration.test_upstreams import encryption
-from tests.kit import forks, rundir
+from tests.kit import forks
 from tests.kit.backends import VERSIONS, Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 MAX_BINLOG_SIZE = 4 << 20
 CHECKSUMS = {"10.11": "--binlog-checksum=NONE", "11.8": "--binlog-checksum=CRC32"}

@@ -10,11 +10,11 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 USER, PASSWORD = "tester", "secret"
 REPLICA = "--rpl-semi-sync-slave-enabled=1"

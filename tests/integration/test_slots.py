@@ -5,8 +5,8 @@ from __future__ import annotations
 import pymysql
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Row
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB, Row
 from tests.kit.server import ONE_HEAP, BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

@@ -7,11 +7,11 @@ import subprocess
 import pymysql
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

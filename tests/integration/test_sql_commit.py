@@ -10,9 +10,9 @@ import pymysql
 import pytest
 from binlog_protocol.events.collation_names import NUMBERS
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 USER, PASSWORD = "tester", "secret"

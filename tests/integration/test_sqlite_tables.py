@@ -8,9 +8,9 @@ import threading
 import pymysql
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 

@@ -17,6 +17,7 @@ from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.statement_context import IntvarEvent, UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.binlog_server.lab import ROOT
 from tests.binlog_server.tables.scene import lab_with
 from tests.integration.test_tables import (
@@ -28,7 +29,6 @@ from tests.integration.test_tables import (
     session,
 )
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.storage.groups import read_all
 
 SCENES: Final = [

@@ -8,12 +8,12 @@ import pymysql
 import pytest
 from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 FORMATS = ("ROW", "STATEMENT", "MIXED")
 QUERY_COMPRESSED, ROWS_COMPRESSED = 165, {166, 167, 168}

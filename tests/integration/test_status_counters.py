@@ -12,10 +12,10 @@ import pymysql
 import pytest
 from pymysql.constants import COMMAND
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 # Each of them does not change what the next one counts. Those that one of the two refuses are left out.
 STATEMENTS: Final = """

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Credentials
 from tests.binlog_server.lab import PASSWORD, USER, within
 from tests.binlog_server.tables.histories import History
 from tests.binlog_server.tables.model import DATABASE, Row
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import Account, MariaDB
 
 pytestmark = pytest.mark.any_version
 
@@ -23,7 +24,7 @@ KINDS = ("10.11", "11.8")
 class _Lab:
     host: str
     port: int
-    account: Account
+    account: Credentials
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ async def test_replicas_hold_what_was_committed(
     replicas = [await asyncio.to_thread(make_replica, version=version) for version in KINDS]
     async with History(random.Random(seed), resets=False) as history:
         await within(history.play(150), 120)
-        source = _Lab("127.0.0.1", history.lab.server.port, Account(USER, PASSWORD))
+        source = _Lab("127.0.0.1", history.lab.server.port, Credentials(USER, PASSWORD))
         position = str(history.engine.binlog_state().last(0))
 
         def held(replica: MariaDB) -> dict[str, dict[int, Row]]:

@@ -13,10 +13,10 @@ import pymysql
 import pytest
 
 from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

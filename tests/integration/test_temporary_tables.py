@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration import store_files
 from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeMariaDB, MakeProxiedRelay, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

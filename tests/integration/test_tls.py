@@ -14,10 +14,10 @@ import pymysql
 import pytest
 
 from binlog_server.connections.certificate import self_signed
+from binlog_server.testing.waiting import until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.replica
 

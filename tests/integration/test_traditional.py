@@ -12,12 +12,13 @@ import pymysql
 import pytest
 from binlog_protocol.events.event_type import EventType
 
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import UPSTREAM, MariaDB
+from binlog_server.testing.sql_server import Followed
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import RawClient
 from tests.kit.backends import VERSIONS, Backend
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import UPSTREAM, MariaDB, Source
 from tests.kit.server import BinlogServer
 
 BASE = "upstream-bin"
@@ -90,7 +91,7 @@ def pair(
     real.discard()
 
 
-def dumped(source: Source, position: str | None, *settings: str, **place: Any) -> list[bytes]:
+def dumped(source: Followed, position: str | None, *settings: str, **place: Any) -> list[bytes]:
     with RawClient(source) as client:
         for sql in settings:
             client.query(sql)
@@ -298,7 +299,7 @@ def test_mariadb_binlog_over_the_wire(pair: Pair, tmp_path: Path) -> None:
         assert copies[0] == copies[1], options
 
 
-def _printed(real: LocalMariaDB, source: Source, *options: str) -> str:
+def _printed(real: LocalMariaDB, source: Followed, *options: str) -> str:
     account = source.account
     return real.run(
         "mariadb-binlog",

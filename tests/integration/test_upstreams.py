@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from binlog_protocol.events.gtid import GtidEvent
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import all_events
 from tests.integration.test_relay_sql import ADMIN, wait_status
 from tests.integration.test_statements import FORMATS, GTID, ddl, dml, objects
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.each_version
 

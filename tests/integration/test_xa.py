@@ -10,9 +10,9 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 pytestmark = pytest.mark.any_version
 

@@ -13,8 +13,8 @@ import pytest
 
 from binlog_server.testing import containers
 from binlog_server.testing.found import install_of
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
 
 VERSIONS = ("10.11", "11.8")
 KINDS = ("local", "docker", "official")

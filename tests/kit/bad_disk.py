@@ -6,7 +6,8 @@ import errno
 import os
 from pathlib import Path
 
-from tests.kit import mounts, rundir
+from binlog_server.testing import rundir
+from tests.kit import mounts
 from tests.kit.cut_disk import CutDisk
 
 

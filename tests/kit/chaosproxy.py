@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from tests.kit.mariadb import Account
+from binlog_server.testing.sql_server import Credentials
 
 T = TypeVar("T")
 
@@ -69,11 +69,11 @@ class ChaosProxy:
         seed: int = 0,
         host: str = "127.0.0.1",
         port: int = 0,
-        account: Account | None = None,
+        account: Credentials | None = None,
     ) -> None:
         self.target = target
         """May be changed: it counts for the next connection."""
-        self.account = account or Account()
+        self.account = account or Credentials()
         self.host = host
         self.port = port
         self.accepted = 0

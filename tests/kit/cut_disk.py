@@ -16,7 +16,8 @@ import random
 import time
 from pathlib import Path
 
-from tests.kit import mounts, rundir
+from binlog_server.testing import rundir
+from tests.kit import mounts
 
 SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32), see FS_IOC_SHUTDOWN in include/uapi/linux/fs.h
 NOLOGFLUSH = 2

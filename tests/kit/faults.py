@@ -20,7 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kit import os_calls, rundir
+from binlog_server.testing import rundir
+from tests.kit import os_calls
 
 VARIABLE = "BINLOG_TEST_FAULTS"
 ROOM_RETRY = "BINLOG_TEST_ROOM_RETRY_S"

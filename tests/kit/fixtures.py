@@ -20,13 +20,13 @@ from typing import Any, Protocol
 import pytest
 
 from binlog_server.pytest_plugin import Logged, servers_of
-from binlog_server.testing import containers
-from tests.kit import backends, mounts, rundir, unit
+from binlog_server.testing import containers, rundir
+from binlog_server.testing.mariadb import UPSTREAM, MariaDB
+from tests.kit import backends, mounts, unit
 from tests.kit.backends import Backend
 from tests.kit.bad_disk import FailingDisk, SmallDisk, ThinDisk
 from tests.kit.chaosproxy import ChaosProxy
 from tests.kit.cut_disk import CutDisk
-from tests.kit.mariadb import UPSTREAM, MariaDB
 from tests.kit.server import BinlogServer
 
 # Before the first import of testcontainers, which reads them then. Its reaper is an image of its

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.kit import process, rundir
+from binlog_server.testing import process, rundir
 
 MODULE: Final = "binlog_server"
 """What a child becomes, if it is not another module that runs it in its own way."""

@@ -15,20 +15,20 @@ from typing import Any, Final, Self
 
 import pymysql
 
-from binlog_server.testing.sql_server import SqlServer, url
-from tests.kit import forks, ports, process, rundir
+from binlog_server.testing import ports, process, rundir
+from binlog_server.testing.sql_server import Credentials, Followed, SqlServer, url
+from binlog_server.testing.waiting import POLL, until
+from tests.kit import forks
 from tests.kit.faults import Faults
-from tests.kit.mariadb import Account, Source
-from tests.kit.waiting import POLL, until
 
 READY = "ready for connections"
 SIZES: Final = {"max_binlog_size": 8 << 20, "innodb_log_file_size": 16 << 20}
 REPLICA_AND_WATCHER = ["REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"]
 
 
-def replica_and_watcher(account: Account | None = None) -> dict[str, Any]:
+def replica_and_watcher(account: Credentials | None = None) -> dict[str, Any]:
     """Of `[users]`: an account for replicas with which a test may look at the server, too."""
-    account = account or Account()
+    account = account or Credentials()
     return {account.user: {"password": account.password, "grants": REPLICA_AND_WATCHER}}
 
 
@@ -51,7 +51,7 @@ class BinlogServer(SqlServer):
     def __init__(
         self,
         *,
-        upstream: Source | str | None = None,
+        upstream: Followed | str | None = None,
         users: Mapping[str, str | Mapping[str, Any]] | None = None,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -79,10 +79,10 @@ class BinlogServer(SqlServer):
         self._process: subprocess.Popen[bytes] | forks.Forked | None = None
 
     @property
-    def account(self) -> Account:
+    def account(self) -> Credentials:
         """The first user: what a replica logs in with."""
         name, secret = next(iter(self.users.items()))
-        return Account(name, secret if isinstance(secret, str) else secret["password"])
+        return Credentials(name, secret if isinstance(secret, str) else secret["password"])
 
     @property
     def url(self) -> str:

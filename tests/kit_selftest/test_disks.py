@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import mounts, rundir
+from binlog_server.testing import rundir
+from tests.kit import mounts
 from tests.kit.cut_disk import BLOCK
 from tests.kit.fixtures import MakeCutDisk, MakeFailingDisk, MakeSmallDisk, MakeThinDisk
 

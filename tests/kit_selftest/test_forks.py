@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import forks, ports, process
+from binlog_server.testing import ports, process
+from binlog_server.testing.waiting import POLL, until
+from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer
 from tests.kit.server import READY
-from tests.kit.waiting import POLL, until
 
 ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from binlog_server.testing.mariadb import ReplicationStopped
+from binlog_server.testing.sql_server import Credentials
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB, MakeProxy
-from tests.kit.mariadb import Account, ReplicationStopped
 
 pytestmark = pytest.mark.each_version
 
@@ -76,7 +77,7 @@ def test_a_thread_that_gives_up_is_reported(
 ) -> None:
     upstream = make_upstream()
     replica = make_replica()
-    upstream.account = Account("repl", "wrong")
+    upstream.account = Credentials("repl", "wrong")
     replica.replicate_from(upstream.host, upstream.port, "repl", "wrong")
     with pytest.raises(TimeoutError, match="Access denied"):  # it keeps trying
         replica.wait_running(timeout=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import ports, rundir
+from binlog_server.testing import ports, rundir
 from tests.kit.server import BinlogServer, toml
 
 STAND_IN = """

@@ -15,8 +15,8 @@ from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.ibb.page import PAGE_SIZE
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.rows.upstream_rows import groups_after
-from tests.kit.mariadb import MariaDB
 from tests.pipeline import logs
 from tests.storage.groups import (
     Group,

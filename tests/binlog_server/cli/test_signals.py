@@ -19,11 +19,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.kit import ports
+from binlog_server.testing import ports
+from binlog_server.testing.waiting import until
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.server import BinlogServer, toml
-from tests.kit.waiting import until
 
 END_S = 40.0
 """Of the machine that tests. What the docs promise are 10 s, and the server keeps its promise itself: where something

@@ -15,9 +15,9 @@ from binlog_server.cli import serve
 from binlog_server.process.signals import Signals
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.testing import ports
 from tests.binlog_server.engines import SlowEngine
 from tests.binlog_server.lab import PASSWORD, USER, Client, MemoryDirectory, within
-from tests.kit import ports
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.testing import process
+from binlog_server.testing.install import Install
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.load import insert
-from tests.kit import process
-from tests.kit.install import Install
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 TIMEOUT_S = 30

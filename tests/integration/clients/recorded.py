@@ -24,7 +24,7 @@ from binlog_protocol.connection.auth import native_password_scramble
 from binlog_protocol.connection.handshake import Greeting
 from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
 
-from tests.kit.mariadb import Source
+from binlog_server.testing.sql_server import Followed
 
 DATA: Final = Path(__file__).parents[2] / "data" / "clients" / "programs.jsonl.xz"
 LAST_PREPARED: Final = 0xFFFFFFFF
@@ -208,7 +208,7 @@ def _packed_answer(packet: dict[str, Any]) -> dict[str, Any] | None:
 class Replay:
     """One connection anew, to the account of `source`. Answers come from `answers` in order of the commands."""
 
-    source: Source
+    source: Followed
     conversation: Conversation
     numbers: dict[int, int] = field(default_factory=dict)
     """Of the recording: ours."""

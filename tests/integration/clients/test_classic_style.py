@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, XidEvent
 
+from binlog_server.testing.waiting import until
 from tests.integration.clients.programs import Programs, Relay, install_of, server_version
 from tests.integration.clients.test_mariadb_binlog import ROWS, groups, gtids
 from tests.integration.clients.test_python_replication import changes, stream
 from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.waiting import until
 
 # python-mysql-replication calls pymysql by names of arguments that pymysql has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning")

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing import ports, process
+from binlog_server.testing.install import homes
+from binlog_server.testing.waiting import until
 from tests.integration.clients.test_python_clients import login, module
-from tests.kit import ports, process
-from tests.kit.install import homes
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 SCRIPTS = Path(__file__).with_name("scripts")
 JAR = Path("/usr/share/java/mariadb-java-client.jar")

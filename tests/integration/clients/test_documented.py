@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.testing import process
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.waiting import until
 from tests.integration.clients.programs import TIMEOUT_S, Programs, server_version
 from tests.integration.load import insert
-from tests.kit import process
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.local import LocalMariaDB
-from tests.kit.waiting import until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
 

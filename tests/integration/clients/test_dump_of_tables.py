@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.clients.programs import TIMEOUT_S, Programs, install_of, server_version
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 USERS = {"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
 SCHEMA = (

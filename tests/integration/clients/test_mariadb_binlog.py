@@ -9,9 +9,9 @@ import re
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.integration.clients.programs import Relay
 from tests.integration.load import insert
-from tests.kit.waiting import until
 
 ANY_FILE = "binlog.000001"
 REMOTE = ("--read-from-remote-server", ANY_FILE)

@@ -14,7 +14,7 @@ from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange
 
-from tests.kit.mariadb import Account, Source
+from binlog_server.testing.sql_server import Credentials, Followed
 
 
 class Read(NamedTuple):
@@ -23,7 +23,9 @@ class Read(NamedTuple):
     place: tuple[int, int]
 
 
-def options_of(server: Source, account: Account | None = None, **options: str) -> SourceOptions:
+def options_of(
+    server: Followed, account: Credentials | None = None, **options: str
+) -> SourceOptions:
     account = account or server.account
     given = {
         "host": server.host,
@@ -36,11 +38,13 @@ def options_of(server: Source, account: Account | None = None, **options: str) -
     return SourceOptions.parse(given)
 
 
-def address_of(server: Source, account: Account | None = None, **options: str) -> ServerAddress:
+def address_of(
+    server: Followed, account: Credentials | None = None, **options: str
+) -> ServerAddress:
     return ServerAddress.of(options_of(server, account, **options))
 
 
-def source_of(server: Source, account: Account | None = None, **options: str) -> ServerSource:
+def source_of(server: Followed, account: Credentials | None = None, **options: str) -> ServerSource:
     """Through the options that a user gives."""
     found = open_source(options_of(server, account, **options))
     assert isinstance(found, ServerSource)

@@ -15,9 +15,9 @@ from binlog_pipeline.sources.server import ServerFeed
 from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import SlavePosition
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
 
 from .sources import address_of, between, numbers, read, read_all, source_of
 

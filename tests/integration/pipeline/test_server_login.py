@@ -10,9 +10,9 @@ from binlog_pipeline.errors import SourceError
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.connections.certificate import self_signed
-from tests.kit import ports
+from binlog_server.testing import ports
+from binlog_server.testing.sql_server import Credentials
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import Account
 from tests.kit.server import BinlogServer
 
 from .sources import address_of, source_of
@@ -22,7 +22,7 @@ USERS = {"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
 
 def test_wrong_password(make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
-    source = source_of(upstream, Account(upstream.account.user, "not-this-one"))
+    source = source_of(upstream, Credentials(upstream.account.user, "not-this-one"))
     with pytest.raises(SourceError, match=r"error 1045: Access denied.*passwordFile") as told:
         source.latest()
     assert "not-this-one" not in str(told.value)
@@ -34,8 +34,8 @@ def test_password_by_file_and_environment(
     """Neither is read before it is needed; the password does not travel."""
     upstream = make_upstream()
     path = tmp_path / "password"
-    by_file = source_of(upstream, Account(upstream.account.user, ""), passwordFile=str(path))
-    by_name = source_of(upstream, Account(upstream.account.user, ""), passwordEnv="BINLOG_PASS")
+    by_file = source_of(upstream, Credentials(upstream.account.user, ""), passwordFile=str(path))
+    by_name = source_of(upstream, Credentials(upstream.account.user, ""), passwordEnv="BINLOG_PASS")
     with pytest.raises(SourceError, match=f"passwordFile {path} cannot be read: No such file"):
         by_file.latest()
     with pytest.raises(SourceError, match="passwordEnv BINLOG_PASS is not in the environment"):
@@ -57,14 +57,14 @@ def test_ed25519(make_upstream: MakeMariaDB) -> None:
         "CREATE USER e IDENTIFIED VIA ed25519 USING PASSWORD('secret')",
         "GRANT REPLICATION SLAVE ON *.* TO e",
     )
-    assert source_of(upstream, Account("e", "secret")).latest() == SlavePosition()
+    assert source_of(upstream, Credentials("e", "secret")).latest() == SlavePosition()
 
 
 def test_no_server() -> None:
     class Nobody:
         host = "127.0.0.1"
         port = ports.lease()
-        account = Account()
+        account = Credentials()
 
     with pytest.raises(SourceError, match=r"127.0.0.1:\d+: .*refused; is the server up"):
         source_of(Nobody()).latest()

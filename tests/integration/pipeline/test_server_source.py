@@ -16,18 +16,19 @@ from binlog_pipeline.sources.server import ServerSource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import Gtid, SlavePosition
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.sql_server import Credentials
+from binlog_server.testing.waiting import until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.mariadb import Account, MariaDB
 from tests.kit.server import BinlogServer
-from tests.kit.waiting import until
 
 from .sources import address_of, between, numbers, read, read_all, source_of
 
 CLASSIC = {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}
 ENGINE = {"password": "pw", "grants": ["ALL PRIVILEGES"]}
 USERS = {"engine": ENGINE, "classic": CLASSIC}
-AS_CLASSIC = Account("classic", "pw")
+AS_CLASSIC = Credentials("classic", "pw")
 
 
 def wait_for(server: BinlogServer, upstream: MariaDB) -> None:
@@ -79,7 +80,7 @@ def test_the_same_from_servers_and_directory(backend: Backend, make_relay: MakeR
     places = []
     for source in (
         source_of(upstream),
-        source_of(relay, Account("engine", "pw")),
+        source_of(relay, Credentials("engine", "pw")),
         source_of(relay, AS_CLASSIC),
     ):
         assert source.latest() == stored.latest()
@@ -121,7 +122,7 @@ def test_any_cuts_of_ours(make_relay: MakeRelay, rng: random.Random) -> None:
     gaps_and_domains(upstream, rng)
     wait_for(relay, upstream)
     for style in USERS:
-        check_random_cuts(source_of(relay, Account(style, "pw")), rng)
+        check_random_cuts(source_of(relay, Credentials(style, "pw")), rng)
 
 
 def gaps_and_domains(upstream: MariaDB, rng: random.Random) -> None:
@@ -262,7 +263,7 @@ def test_what_was_purged_from_ours(
     relay.q(f"PURGE BINARY LOGS TO '{names[4]}'")
     left = DirectorySource(str(relay.directory))
     assert len(left.earliest()) == 2  # nothing of domain 5 was purged
-    source = source_of(relay, Account(style, "pw"))
+    source = source_of(relay, Credentials(style, "pw"))
     expected = [str(group.gtid) for part in left.slices(Wanted(), 1) for group in read(part.read())]
     _check_purged(source, str(left.earliest()), ",".join(expected))
 
@@ -321,12 +322,12 @@ def test_no_more_than_replication_slave_is_needed(
         "SET SESSION sql_log_bin = 1",
         "CREATE DATABASE d",
     )
-    source = source_of(upstream, Account("bare", "x"))
+    source = source_of(upstream, Credentials("bare", "x"))
     assert source.earliest() == SlavePosition()
     assert numbers(read_all(source)) == [1]
     assert numbers(read(source.feed().after(SlavePosition(), 0))) == [1]
     with pytest.raises(SourceError, match=r"error 1227: .*GRANT REPLICATION SLAVE"):
-        read_all(source_of(upstream, Account("nothing", "x")))
+        read_all(source_of(upstream, Credentials("nothing", "x")))
 
 
 def test_without_a_binlog(make_replica: MakeMariaDB) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
 from tests.binlog_server.cli import command
 from tests.integration.test_statements import FORMATS, ddl, dml, objects
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
-from tests.kit.local import LocalMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 pytestmark = pytest.mark.each_version

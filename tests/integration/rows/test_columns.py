@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.rows.test_values import (
     SESSION,
     create,
@@ -24,7 +25,6 @@ from tests.integration.rows.type_cases import FULL, MINIMAL, NO_LOG, cases_of
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.protocol.row_columns.reference import as_arrow, column_rows, plain_rows, same
 
 pytestmark = pytest.mark.each_version

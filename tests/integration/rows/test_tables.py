@@ -47,12 +47,12 @@ from binlog_protocol.tables.row_group import (
 )
 from binlog_protocol.tables.sql_type import SqlType
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.rows.test_values import SESSION, create, insert, raw_connection, tables
 from tests.integration.rows.type_cases import cases_of
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 
 pytestmark = pytest.mark.each_version
 

@@ -12,12 +12,12 @@ import pytest
 from binlog_protocol.events.rows import ABSENT, ChangeKind, Value
 from binlog_protocol.events.table_map import ColumnKind
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.rows import type_cases
 from tests.integration.rows.type_cases import FULL, MINIMAL, NO_LOG, TypeCase, cases_of
 from tests.integration.rows.upstream_rows import LoggedChange, changes_after, row_events_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 
 pytestmark = pytest.mark.each_version
 

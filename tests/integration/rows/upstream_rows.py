@@ -11,8 +11,8 @@ from binlog_protocol.events.rows import ROWS_TYPES, ChangeKind, RowChange, RowsE
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.groups.event_group import EventGroup, EventGroupAssembler
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.raw_client import RawClient
-from tests.kit.mariadb import MariaDB
 
 TABLE_MAP = 19
 

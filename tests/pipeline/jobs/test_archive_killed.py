@@ -18,7 +18,7 @@ from binlog_pipeline.sources.directory import DirectorySource
 from binlog_storage.archive.archive import Archive, is_archive
 from binlog_storage.archive.part_reader import PartReader
 
-from tests.kit.waiting import until
+from binlog_server.testing.waiting import until
 from tests.pipeline.archives import SMALL, log_of
 from tests.pipeline.stores import make_store
 from tests.storage.groups import Group, history, payloads

@@ -18,9 +18,9 @@ from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.seed_writing import write_seed
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.any_ddl import BETWEEN, AnyDdl
 from tests.pipeline.ddl_corpus import DATABASES, EXECUTED, OF_11_8, UNKNOWN
 from tests.pipeline.stores import FULL, store_of_upstream

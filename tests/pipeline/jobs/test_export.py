@@ -26,10 +26,10 @@ from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.tasks import WorkFailed
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 from tests.pipeline.exports import folded, gtid, manifest_of, rows_of
 from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_binlog, store_of_upstream
 

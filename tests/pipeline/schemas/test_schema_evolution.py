@@ -21,9 +21,9 @@ from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.log.ranges import GtidRange
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.logs import SMALL_FILES
 from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
 from tests.pipeline.view_rows import MINIMAL, rows_of

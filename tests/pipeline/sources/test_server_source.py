@@ -36,6 +36,7 @@ from binlog_storage.log.ranges import GtidRange
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from binlog_server.testing.waiting import until
 from tests.binlog_server.lab import transaction
 from tests.binlog_server.upstream import (
     OPENING,
@@ -47,7 +48,6 @@ from tests.binlog_server.upstream import (
     groups,
     rotate,
 )
-from tests.kit.waiting import until
 from tests.protocol.sample_events import row_body
 
 UNTIL_REACHED = append_checksum(GtidList.fake([], 1, flags=GtidListFlags.UNTIL_REACHED).build())

@@ -11,12 +11,12 @@ import pytest
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.rows.test_values import SESSION, create, insert, raw_connection, tables
 from tests.integration.rows.type_cases import cases_of
 from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.stores import FULL, SMALL_FILES, MakeLoggedStore, store_of_upstream
 from tests.pipeline.view_rows import table_of
 from tests.storage.groups import settle

@@ -19,9 +19,9 @@ import pytest
 from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.delta import read_delta
 
+from binlog_server.testing.mariadb import MariaDB
+from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.mariadb import MariaDB
-from tests.kit.waiting import until
 from tests.pipeline.stores import FULL
 
 JOB: Final = Path(__file__).parents[1] / "jobs" / "following.py"

@@ -18,9 +18,9 @@ from binlog_pipeline.jobs.state import OPS, keep_state
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.tables.buckets import read_state
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.any_history import History
 

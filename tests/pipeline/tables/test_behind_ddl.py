@@ -31,9 +31,9 @@ from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.delta import read_delta
 from pymysql.constants import FIELD_TYPE
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit import backends
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
-from tests.kit.mariadb import MariaDB
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.view_rows import rows_of, table_of
 
