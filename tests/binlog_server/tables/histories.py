@@ -460,7 +460,7 @@ class History:
         if answer.errno or change.table == DIRECT:
             return None
         kept = {Place(number, 0, key): EXCLUSIVE for number, key, _ in found.done}
-        kept |= found.touches if isinstance(change, LockingRead) else {}
+        kept |= found.kept
         for other in left:
             its, what = self._found(other)
             is_undone = what.errno in (1205, 1213, 1317)
@@ -532,6 +532,7 @@ class History:
             found.rows.remove(row)
             place = Place(number, 0, row.id)
             mode = found.touches.pop(place)
+            del found.kept[place]
             if not any(
                 mode + one.may.get(place, 0) > EXCLUSIVE and place in one.may
                 for one in self.model.everybody()

@@ -197,11 +197,13 @@ class Outcome:
     """What a statement does, if nobody is in its way. `errno`: all of it is undone, but in a table of MyISAM.
 
     touches: the locks that it asks for, up to its end; `gone`: the places that it empties.
+    kept: those of rows that it leaves as they are, up to the end of the transaction.
     form: of the table behind DDL; None: it is dropped.
     """
 
     done: list[Effect] = field(default_factory=list)
     touches: dict[Place, int] = field(default_factory=dict)
+    kept: dict[Place, int] = field(default_factory=dict)
     gone: set[Place] = field(default_factory=set)
     affected: int = 0
     matched: int = 0
@@ -225,7 +227,7 @@ class Session:
     """One session's part of the model; or a prepared transaction's, which has no session any more.
 
     opened: a statement was in the transaction; if the first one fails, all of it is forgotten.
-    chain: what it has changed; `locked`: what SELECT has locked.
+    chain: what it has changed; `locked`: rows that SELECT, or an UPDATE that left them as they are, has locked.
     may: all that its statements have asked for since it began; `gone`: what they have emptied, perhaps.
     wishes: what the statement that is under way has asked for; or the last one, until all are at rest again.
     recent: what it had asked for in a transaction that has ended since all were at rest.
@@ -412,7 +414,7 @@ class Model:
         session.gone |= outcome.gone
 
     def must_hold(self, session: Session) -> dict[Place, int]:
-        """What a session surely has locked: what it has changed, and what it has locked by SELECT."""
+        """What a session surely has locked: what it has changed, and what it has locked without a change."""
         found = dict(session.locked)
         forms = {form.number: form for form in self.forms.values()}
         for number, key, row in session.chain:
@@ -471,9 +473,7 @@ class Model:
                 session.forget()
             return
         session.chain += outcome.done
-        if isinstance(change, LockingRead):
-            for place, mode in outcome.touches.items():
-                session.locked[place] = max(mode, session.locked.get(place, 0))
+        _add(session.locked, outcome.kept)
         if change.table == COUNTED:
             numbers = [key + 1 for _, key, row in outcome.done if row is not None]
             self.given = max([self.given, *numbers])
@@ -601,6 +601,7 @@ class _Run:
                     self.outcome.rows = self._found(change)
                     for row in self.outcome.rows:
                         self._touch(0, row.id, change.mode)
+                    self.outcome.kept |= self.outcome.touches
                     self.outcome.rows.sort(reverse=change.down)
         except _Refused as refused:
             self.outcome.errno = refused.args[0]
@@ -670,11 +671,14 @@ class _Run:
     def _update(self, row: Row, change: Update) -> None:
         outcome = self.outcome
         new = self._fitting(change.changed(row), ignores=change.ignores)
-        if new != row:
-            if self._exchange(row, new, SHARED):
-                outcome.affected += 1
-            elif not change.ignores:
-                raise _Refused(1062)
+        if new == row:
+            self._touch(0, row.id, EXCLUSIVE)
+            for place in (Place(self.form.number, 0, None), Place(self.form.number, 0, row.id)):
+                outcome.kept[place] = outcome.touches[place]
+        elif self._exchange(row, new, SHARED):
+            outcome.affected += 1
+        elif not change.ignores:
+            raise _Refused(1062)
         outcome.matched += 1
 
     def _insert(self, change: Insert, first: int) -> None:
