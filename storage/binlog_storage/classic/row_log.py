@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from binlog_storage.binlog.decision import Deciding, settle_in, xa_name
+from binlog_storage.binlog.decision import settle_in, xa_name
 from binlog_storage.binlog.opening import (
     go_on_with,
     make_log,
@@ -101,8 +101,6 @@ class Beside(Protocol):
 
     def fail(self, error: StorageError) -> None: ...
 
-    def sync(self) -> None: ...
-
 
 class RowLog:
     """Of one store. First `plan`, then `begin`; then it takes what tables log (`TableLog`, `SnapshotLog`).
@@ -111,9 +109,15 @@ class RowLog:
     """
 
     def __init__(
-        self, binlog: Beside, disk: Disk, options: ClassicOptions, facts: StateStore | None
+        self,
+        binlog: Beside,
+        disk: Disk,
+        options: ClassicOptions,
+        facts: StateStore | None,
+        sync_binlog: Callable[[], None],
     ) -> None:
         self._binlog = binlog
+        self._sync_binlog = sync_binlog
         self._disk = disk
         self._options = options
         self._file = facts
@@ -279,7 +283,7 @@ class RowLog:
     def sync_log(self) -> None:
         """See `TableLog`. What is in front of it in the binlog becomes durable, too."""
         if self._binlog.is_pending:
-            self._binlog.sync()
+            self._sync_binlog()
             return
         with self._binlog.write_lock:
             with self.lock:
@@ -291,7 +295,7 @@ class RowLog:
             if lsn:
                 self.settled(lsn)
         if not lsn:
-            self._binlog.sync()
+            self._sync_binlog()
 
     # --- durability; under the lock of writes ---
 
@@ -444,20 +448,3 @@ class RowLog:
             "Innodb_os_log_written": redo.bytes_written,
             **self.tables.counters(),
         }
-
-
-class RowDeciding(Deciding):
-    """Commits with engines that have logs of their own. That the binlog has decided is a row in the redo log, which
-    commits with the group, until all know it.
-    """
-
-    def __init__(self, row_log: RowLog) -> None:
-        self._row_log = row_log
-
-    def sync_log(self) -> None:
-        """See `Deciding`."""
-        self._row_log.sync_log()
-
-    def known(self, xid: Xid) -> None:
-        """See `Deciding`."""
-        self._row_log.known(xid)

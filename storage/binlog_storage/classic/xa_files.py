@@ -156,6 +156,8 @@ class PreparedFiles:
         self._sealing = sealing
         self._keys = keys
         self.by_xid: dict[Xid, PreparedFile] = {}
+        self.ended: list[PreparedFile] = []
+        """Of groups that are appended: they go at the next sync."""
         last = 0
         names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
         for name in names:
@@ -239,6 +241,23 @@ class PreparedFiles:
             else:
                 self.note(prepared, None)
         self._disk.fsync_dir()
+
+    def forget(self, prepared: PreparedFile) -> None:
+        """Its transaction is not prepared any more."""
+        del self.by_xid[prepared.xid]
+        if prepared.hold is not None:
+            prepared.hold.release()
+
+    def commits(self, prepared: PreparedFile) -> None:
+        """Its group is appended: its file goes at the next sync."""
+        self.forget(prepared)
+        self.ended.append(prepared)
+
+    def remove_ended(self) -> None:
+        """Remove what is left of committed transactions. Raises `DiskError`."""
+        for prepared in list(self.ended):
+            self.remove(prepared)
+            self.ended.remove(prepared)
 
     def remove(self, prepared: PreparedFile) -> None:
         """Delete the file of a transaction that has ended."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from binlog_storage.errors import StorageError, StoreFailed
+from binlog_storage.errors import DiskError, StorageError, StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,15 @@ class Soundness:
         log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
         for failed in self._when_failed:
             failed(error)
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """What fails on the disk in here ends the store."""
+        try:
+            yield
+        except DiskError as error:
+            self.fail(error)
+            raise
 
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
         """See `BinlogEngine`."""

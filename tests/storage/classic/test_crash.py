@@ -21,6 +21,7 @@ from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic.directory import BinlogDirectory
 from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.reset import Reset
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX, PreparedFiles
 from binlog_storage.disk.disk import Disk
@@ -534,7 +535,7 @@ def commits_are_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 def reset_without_its_file(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClassicEngine, "_finish_reset", lambda self: None)
+    patch.setattr(Reset, "finish", lambda self: None)
 
 
 PLANTS = [

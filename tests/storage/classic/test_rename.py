@@ -201,7 +201,7 @@ def test_copied_instead(how: object) -> None:
         assert groups[-1].startswith(begin_event(ONE)), "not padded"
         assert groups[-1].endswith(ROWS + COMMIT_EVENT)
         assert not disk.names(CACHE_FOLDER)
-        algorithm = engine._current.checksum_algorithm
+        algorithm = engine._log.current.checksum_algorithm
     with closing(ClassicEngine(disk, RENAMING)) as engine:
         assert read_all(engine) == groups
         assert algorithm == (how is not _checksum)

@@ -16,6 +16,7 @@ from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.classic.two_phase import RowTwoPhase
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
 from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, WaitGivenUp
@@ -77,7 +78,7 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
         RedoLog, "replay", lambda self, take=None, _=None: _replay(self, take)
     ),
     "what is prepared and unknown stays": lambda: mock.patch.object(
-        ClassicEngine, "_settle_rows", return_value=False
+        RowTwoPhase, "settle", return_value=False
     ),
     "RESET MASTER leaves places": lambda: mock.patch.object(RowLog, "all_settled"),
 }
@@ -161,7 +162,7 @@ def test_what_the_binlog_has_lost_is_undone_in_the_background(size: int) -> None
 def test_a_binlog_that_has_lost_what_was_durable_is_refused() -> None:
     disk = MemoryDisk()
     engine = with_table(disk)
-    begin = engine.appended_end.offset
+    begin = engine._log.appended_end.offset
     for n in range(1, 4):
         put(engine, b"%d" % n, n)
         engine.sync()
@@ -221,7 +222,7 @@ def test_facts_on_a_full_disk() -> None:
     disk.fault = fault
     engine.facts.set("account/a", 1)  # the redo log has its room
     engine.append(*group(Gtid(0, 1, 1), 200))
-    engine._note_full(DiskFull("no room"), engine._full.tries)
+    engine._patience.note_full(DiskFull("no room"), engine._full.tries)
     with pytest.raises(DiskFull):
         engine.facts.set("account/b", 2)
     disk.fault = None
@@ -438,10 +439,10 @@ def test_a_full_disk_while_a_group_with_rows_is_renamed(kind: str) -> None:
         except DiskFull:
             pytest.fail("it was not waited for")
         except DiskError:
-            assert engine.failed
-        ended.add(engine.failed)
+            assert engine._soundness.failed
+        ended.add(engine._soundness.failed)
         disk.fault = None
-        if not engine.failed:
+        if not engine._soundness.failed:
             engine.sync()
             assert rows(engine) == {b"a": b"1"}
         disk.crash()
@@ -449,7 +450,7 @@ def test_a_full_disk_while_a_group_with_rows_is_renamed(kind: str) -> None:
             while again.step():
                 pass
             assert (rows(again) == {b"a": b"1"}) == again.binlog_state().has(GTID)
-            assert again.binlog_state().has(GTID) or engine.failed
+            assert again.binlog_state().has(GTID) or engine._soundness.failed
         if left > 0:
             break
     assert at > 1
@@ -498,7 +499,7 @@ def waiting(engine: ClassicEngine) -> Iterator[None]:
     got = threading.Event()
 
     def take() -> None:
-        with engine.append_lock:
+        with engine._log.append_lock:
             got.set()
 
     def relieve() -> None:

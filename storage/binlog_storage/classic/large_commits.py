@@ -1,0 +1,302 @@
+"""Appending groups that were spilled: their cache file becomes the next binlog file, or they are copied.
+
+The steps, and what a crash leaves at each, stand at the head of `store.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.classic.back_pressure import Turns
+from binlog_storage.classic.binlog_files import CurrentFile, NewFile
+from binlog_storage.classic.encryption import CountedFile
+from binlog_storage.classic.patience import Patience
+from binlog_storage.classic.rotation import Rotation
+from binlog_storage.classic.small_commits import SmallCommits
+from binlog_storage.classic.spool import CACHE_FOLDER, CacheFile, Spool
+from binlog_storage.classic.write_behind import WriteBehind
+from binlog_storage.classic.writing import padded, pieces_laid_out
+from binlog_storage.classic.written_log import CACHE_BYTES, WrittenLog
+from binlog_storage.classic.xa_files import Commitment, PreparedFile
+from binlog_storage.disk.disk import File
+from binlog_storage.engine import Position
+from binlog_storage.errors import DiskError, DiskFull, OtherFileSystem
+from binlog_storage.tables.store import TableStep
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+_GTID_ROOM: Final = (
+    2048  # reserved for a GTID event, and for GTIDs that the list has more until the commit
+)
+_BLOCK_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LargeCommit:
+    """A large group that is to be appended.
+
+    age: of the binlog; None for any.
+    given_up: ends waits for room.
+    ending: under the locks, the end of the transaction of tables that commits with it.
+    prepared: the XA transaction that it commits.
+    """
+
+    gtid_event: bytes
+    gtid: Gtid
+    age: int | None
+    given_up: Callable[[], bool]
+    ending: Callable[[], TableStep] | None = None
+    prepared: PreparedFile | None = None
+
+    def step(self) -> TableStep | None:
+        """The end of its rows, if it has some."""
+        return None if self.ending is None else self.ending()
+
+
+class LargeCommits:
+    """Of one store; each method from any thread."""
+
+    def __init__(
+        self,
+        binlog: WrittenLog,
+        patience: Patience,
+        rotation: Rotation,
+        small: SmallCommits,
+        turns: Turns,
+        behind: WriteBehind,
+    ) -> None:
+        self._log = binlog
+        self._files = binlog.files
+        self._patience = patience
+        self._rotation = rotation
+        self._small = small
+        self._turns = turns
+        self._behind = behind
+        self._spools = itertools.count(1)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """`has_room` is false inside of it: see `GroupWriter.turn`."""
+        return self._turns
+
+    def new_spool(self) -> Spool:
+        """For an open group."""
+        algorithm = self._files.options.binlog_checksum
+        encrypted = None if self._files.sealing is None else CountedFile.temporary
+        return Spool(self._files.disk, algorithm, self._new_cache_file, self._behind, encrypted)
+
+    def _new_cache_file(self) -> CacheFile:
+        """With room for the head of the next file as it would be now, and a little more."""
+        with self._log.lock:
+            head = self._files.head(
+                self._log.current.number + 1, self._log.state, self._files.description()
+            )
+        reserved = -(-(len(head) + _GTID_ROOM) // _BLOCK_BYTES) * _BLOCK_BYTES
+        return CacheFile(f"{CACHE_FOLDER}/ML_{next(self._spools)}", reserved)
+
+    def spill(self, spool: Spool, data: Buffer, given_up: Callable[[], bool]) -> None:
+        """Add to an open group; waits for room. Raises `WaitGivenUp`."""
+        self._patience.until_done(lambda: spool.add(data), given_up)
+
+    def append_spools(
+        self,
+        gtid_event: bytes,
+        gtid: Gtid,
+        spools: Sequence[Spool],
+        age: int | None,
+        given_up: Callable[[], bool],
+        ending: Callable[[], TableStep] | None = None,
+    ) -> Position:
+        """Append the group of a GTID event and what these hold. A large one is durable when it returns, if it was
+        renamed.
+
+        ending: under the locks, the end of the transaction of tables that commits with it.
+        Raises `WaitGivenUp` if `given_up` returns True while the disk is full: nothing was appended.
+        """
+        self._log.soundness.require_sound()
+        for spool in spools:
+            spool.require_whole()
+        group = LargeCommit(gtid_event, gtid, age, given_up, ending)
+        if len(spools) == 1 and self.may_rename(spools[0]):
+            end = self.rename(group, spools[0])
+            if end is not None:
+                return end
+        if len(gtid_event) + sum(map(len, spools)) <= CACHE_BYTES:
+            payload = gtid_event + b"".join(itertools.chain(*(spool.plain() for spool in spools)))
+            if ending is None:
+                return self._small.append(payload, gtid, age)
+            return self._small.append_ending(payload, gtid, ending, age)
+        self._rotation.rotate_if_due()
+        return self.copy(
+            group, lambda: itertools.chain([gtid_event], *(spool.plain() for spool in spools))
+        )
+
+    def may_rename(self, spool: Spool) -> bool:
+        """Whether its file is to become the next binlog file."""
+        return (
+            spool.is_one_file
+            and self.is_large(spool.body_size)
+            and spool.checksum_algorithm == self._files.options.binlog_checksum
+        )
+
+    def is_large(self, size: int) -> bool:
+        """Whether a group of so many bytes is to be renamed."""
+        return (
+            self._files.sealing is None
+            and size >= self._files.options.binlog_large_commit_threshold
+        )
+
+    def seal(self, spool: Spool, given_up: Callable[[], bool]) -> int:
+        """See `Spool.seal`; waits for room. Raises `WaitGivenUp`."""
+        return self._patience.until_done(spool.seal, given_up)
+
+    def rename(self, group: LargeCommit, spool: Spool) -> Position | None:
+        """Let the file of a large group be the next binlog file. None if it has to be copied."""
+        end = self.seal(spool, group.given_up)
+
+        def renamed() -> Position | None:
+            self._log.admit_step(with_tables=group.ending is not None)
+            directory = self._files.directory
+            # Ahead of the locks; it is noted again if another file takes the number.
+            with self._files.indexing:
+                directory.note([directory.next_number(self._files.disk.names())])
+            with self._log.alone():
+                self._log.admit(group.age)
+                place = self._adopt(group, spool, end)
+                if place is None:
+                    with self._files.indexing:
+                        directory.end_note()
+                return place
+
+        try:
+            place = self._patience.until_done(renamed, group.given_up)
+        except OtherFileSystem as error:
+            log.warning("%s: the group is copied", error)
+            return None
+        if place is not None:
+            self._log.soundness.wake()
+        return place
+
+    def _adopt(self, group: LargeCommit, spool: Spool, end: int) -> Position | None:
+        """The same, under the locks of syncs, writes, appends. The file is durable but for what is reserved."""
+        disk, number = self._files.disk, self._files.directory.next_number(self._files.disk.names())
+        name, description = self._files.directory.name(number), self._files.description()
+        head = self._files.head(number, self._log.state, description)
+        algorithm = spool.checksum_algorithm
+        event = padded(group.gtid_event, len(head), spool.reserved, algorithm)
+        if event is None or algorithm != self._files.options.binlog_checksum:
+            log.info(
+                "Could not rename binlog cache to binlog: required %d bytes, reserved are %d",
+                len(head) + len(group.gtid_event),
+                spool.reserved,
+            )
+            return None
+
+        def make() -> tuple[File, int]:
+            spool.file.pwrite(head + event, 0)
+            spool.file.fdatasync()
+            try:
+                self._note_commitment(group, Position(number, len(head)))
+                disk.rename(spool.name, name)
+            except BaseException:
+                with self._log.soundness.failing():
+                    self._note_commitment(group, None)
+                raise
+            return spool.file, end
+
+        def unmake(file: File) -> None:
+            disk.rename(name, spool.name)
+            self._note_commitment(group, None)
+
+        def decide() -> None:
+            step = group.step()
+            self._log.log_step(step, Position(number, end))
+            if step is not None and self._log.rows is not None:
+                self._log.rows.flush()
+
+        new = NewFile(make, unmake, None if group.ending is None else decide)
+        self._rotation.next_file(self._log.state, description, new, logical_end=end)
+        spool.give_file()
+        if group.prepared is not None:
+            self._log.xa.commits(group.prepared)
+        place = self._log.note_group(0, group.gtid)  # it is in the file already
+        self._log.bytes_written += end - len(head)
+        self._log.group_commits += 1
+        log.info("Renamed binlog cache to binlog %s", name)
+        return place
+
+    def _note_commitment(self, group: LargeCommit, place: Position | None) -> None:
+        """Note durably where the group of a prepared transaction is being written; None for nowhere."""
+        if group.prepared is not None:
+            commitment = None if place is None else Commitment(place, group.gtid)
+            self._log.xa.note(group.prepared, commitment)
+
+    def copy(self, group: LargeCommit, plain: Callable[[], Iterable[bytes]]) -> Position:
+        """Append a group of pieces in normal form at the end of the file, waiting for room. Without locks."""
+        return self._patience.until_done(lambda: self._copied_once(group, plain()), group.given_up)
+
+    def _copied_once(self, group: LargeCommit, plain: Iterable[bytes]) -> Position:
+        """The same, once. Its bytes are written without locks: others wait for its end before they append, and a sync
+        makes durable what is in front of it.
+        """
+        with self._log.alone():
+            self._log.admit(group.age)
+            self._log.write_out()
+            current, begin = self._log.current, self._log.current.end
+            self._log.copying = True
+        try:
+            with self.turn():
+                try:
+                    self._note_commitment(group, Position(current.number, begin))
+                    return self._copied_behind(group, plain, current)
+                except BaseException as error:
+                    with self._log.soundness.failing():
+                        if isinstance(error, DiskError) and not isinstance(error, DiskFull):
+                            raise
+                        current.file.truncate(begin)
+                        self._note_commitment(group, None)
+                    raise
+        finally:
+            with self._log.copied:
+                self._log.copying = False
+                self._log.copied.notify_all()
+
+    def _copied_behind(
+        self, group: LargeCommit, plain: Iterable[bytes], current: CurrentFile
+    ) -> Position:
+        """The last piece is written under the locks: with tables behind a sync of the redo log, over zeros that have
+        kept its room.
+
+        Each event is given its end: what waits has none, and a replica that reads by file and wants no ANNOTATE_ROWS
+        events counts its place wrong between events without ends.
+        """
+        begin = at = last_at = current.end
+        file, last, rows = current.file, b"", self._log.rows
+        for data in pieces_laid_out(plain, begin, current.checksum_algorithm):
+            file.pwrite(last, last_at)
+            file.start_writing(len(last), last_at)
+            last, last_at = current.sealed(data, at), at
+            at += len(last)
+        self._log.admit_step(with_tables=group.ending is not None)
+        with self._log.writing, self._log.lock:
+            self._log.soundness.require_sound()
+            if rows is None:
+                file.pwrite(last, last_at)
+            else:
+                file.pwrite(bytes(len(last)), last_at)
+                self._log.log_step(group.step(), Position(current.number, at))
+                rows.flush()
+                with self._log.soundness.failing():
+                    file.pwrite(last, last_at)
+            current.written = at
+            if group.prepared is not None:
+                self._log.xa.commits(group.prepared)
+            return self._log.note_group(at - begin, group.gtid)

@@ -1,0 +1,287 @@
+"""The end of the binlog: the file that is written, what is in memory, and the mark up to which all is durable.
+
+What is appended waits in memory; `write_once` hands it to the operating system, `sync_once` makes it durable and moves
+the mark. It is also what the redo log of rows sees of the binlog (`Beside`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from binlog_protocol.gtid import BinlogState, Gtid
+
+from binlog_storage.binlog.appender import STEP_BYTES
+from binlog_storage.classic.binlog_files import BinlogFiles, CurrentFile
+from binlog_storage.classic.patience import LONG_WAIT_S, Patience
+from binlog_storage.classic.row_log import RowLog
+from binlog_storage.classic.stored_files import Extent, StoredFiles
+from binlog_storage.classic.writing import FILE_START
+from binlog_storage.classic.xa_files import PreparedFile, PreparedFiles
+from binlog_storage.disk.disk import File
+from binlog_storage.disk.durations import Durations
+from binlog_storage.engine import Position
+from binlog_storage.engine.references import References
+from binlog_storage.engine.soundness import Soundness
+from binlog_storage.errors import DiskError, DiskFull, StorageError, WaitGivenUp
+from binlog_storage.redo.log import AppendLock
+from binlog_storage.tables.store import TableStep
+
+log = logging.getLogger(__name__)
+
+CACHE_BYTES: Final = 1 << 20  # of a group in one piece
+BUFFER_MAX: Final = 16 << 20  # appended and not written, on a full disk: appends wait then
+NO_FILE: Final = 1 << 62  # of holds that keep no file: open groups do not lie in the binlog here
+
+
+class WrittenLog:
+    """Of one store. Locks in the order of the head of `store.py`: `syncing`, `writing`, `lock` (that of appends).
+
+    rows: the redo log beside it.
+    xa: its prepared transactions.
+    current, extent: the file that is written, and what readers may see: from the start on.
+    state: behind all that was appended.
+    copying: a large group is copied to the end of the file: nothing else is appended.
+    """
+
+    def __init__(
+        self,
+        files: BinlogFiles,
+        references: References,
+        soundness: Soundness,
+        patience: Patience,
+    ) -> None:
+        self.files = files
+        self.references = references
+        self.soundness = soundness
+        self.patience = patience
+        self.syncing = threading.Lock()
+        self.writing = threading.RLock()
+        self.lock = threading.RLock()
+        self.copied = threading.Condition(self.lock)
+        self.copying = False
+        self.extending = threading.Lock()
+        self.buffer = bytearray()
+        self.state = BinlogState()
+        self.last_marker: bytes | None = None
+        self.rotation_due = False
+        self.fsyncs = Durations()
+        self.commits = self.group_commits = self.bytes_written = 0
+        self.current: CurrentFile
+        self.extent: Extent
+        self.rows: RowLog | None = None
+        self.xa: PreparedFiles
+        self.reader = StoredFiles(files.directory, lambda: self.extent, files.indexes)
+
+    # --- its ends ---
+
+    @property
+    def written_end(self) -> Position:
+        """The place behind the last group, durable or not."""
+        current = self.current
+        return Position(current.number, current.logical_end)
+
+    def enter(
+        self,
+        number: int,
+        file: File,
+        end: int,
+        numbers: tuple[int, ...],
+        logical_end: int = FILE_START,
+    ) -> None:
+        """Go on in a new file. `logical_end`: where readers stop; it has only its head, if that is `FILE_START`."""
+        algorithm = self.files.options.binlog_checksum
+        cipher = self.files.cipher_of(number, file)
+        is_empty = logical_end == FILE_START
+        self.current = CurrentFile(number, file, algorithm, cipher, end, end, logical_end, is_empty)
+        self.extent = Extent(numbers, Position(number, logical_end))
+        self.rotation_due = False
+        self.files.indexes.begin(number, self.reader.head)
+
+    def hide_oldest(self) -> None:
+        """Nobody finds the oldest file from now on."""
+        with self.extending:
+            self.extent = self.extent._replace(numbers=self.extent.numbers[1:])
+
+    # --- appending ---
+
+    def require_sound(self) -> None:
+        """Raises `StoreFailed` after a failure."""
+        self.soundness.require_sound()
+
+    def admit(self, age: int | None) -> None:
+        """Under the append lock, which is given back while a large group is being copied."""
+        if self.copying:
+            self.wait_for_copy()
+        self.soundness.require_sound()
+        self.references.require_age(age)
+
+    def admit_with_rows(self, size: int, age: int | None) -> None:
+        """The same, with room for so many bytes of the redo log."""
+        assert self.rows is not None
+        self.rows.admit(size)
+        while self.copying:  # it takes of that room
+            self.wait_for_copy()
+            self.rows.admit(size)
+        self.admit(age)
+
+    def admit_step(self, *, with_tables: bool) -> None:
+        """Wait for room for the end of a transaction. Without locks: who waits gives that of appends back once."""
+        if with_tables:
+            assert self.rows is not None
+            with self.lock:
+                self.rows.admit(STEP_BYTES)
+
+    def wait_for_copy(self) -> None:
+        """Without other locks than that of appends. Raises `WaitGivenUp` in a thread that must not wait."""
+        with self.copied:
+            timeout = None if self.patience.waits_long else LONG_WAIT_S
+            if not self.copied.wait_for(lambda: not self.copying, timeout):
+                raise WaitGivenUp("a large group is being copied into the binlog")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """The locks of syncs, writes and appends, while no group is being copied."""
+        while True:
+            with self.syncing, self.writing, self.lock:
+                if not self.copying:
+                    yield
+                    return
+            self.wait_for_copy()
+
+    def note_group(self, size: int, gtid: Gtid) -> Position:
+        """Note that a group of so many bytes is behind the end. Under the append lock."""
+        current = self.current
+        current.end += size
+        current.logical_end = current.end
+        current.is_empty = False
+        self.state.update(gtid)
+        self.files.indexes.add(current.end, gtid)
+        self.last_marker = None
+        self.commits += 1
+        self.bytes_written += size
+        if current.end >= self.files.options.max_binlog_size:
+            self.rotation_due = True
+        return Position(current.number, current.end)
+
+    def log_step(self, step: TableStep | None, end: Position) -> None:
+        """End a transaction of tables with a group that ends there. Under the append lock."""
+        if step is None:
+            return
+        if step.record:
+            assert self.rows is not None
+            self.rows.log_with(step.record, end)
+        step.done()
+
+    # --- durability ---
+
+    def write_once(self) -> None:
+        """Hand what is in memory to the operating system. Raises `DiskError`."""
+        with self.writing:
+            self.write_out()
+
+    def write_out(self, *, sync_rows: bool = False) -> tuple[CurrentFile, Position, int]:
+        """Hand what is in memory to the operating system. Returns the file, the end of what was handed over, and the
+        LSN of the redo log there. Under the lock of writes.
+
+        sync_rows: sync the redo log, also if no group needs that.
+        """
+        rows = self.rows
+        with self.lock:
+            self.soundness.require_sound()
+            current, end, data = self.current, self.written_end, bytes(self.buffer)
+            lsn = 0 if rows is None else rows.redo.lsn
+            wanted = rows is not None and rows.group_lsn > rows.redo.durable_lsn
+        if rows is not None and (sync_rows or (data and wanted)):
+            rows.flush()
+        if data:
+            self.write(current.file, data, current.written)
+            with self.lock:
+                del self.buffer[: len(data)]
+                current.written += len(data)
+            self.files.indexes.write()
+        return current, end, lsn
+
+    def write(self, file: File, data: bytes, offset: int) -> None:
+        """Write; what fails but for room ends the store."""
+        try:
+            file.pwrite(data, offset)
+        except DiskFull:
+            raise
+        except DiskError as error:
+            self.soundness.fail(error)
+            raise
+
+    def sync_once(self) -> bool:
+        """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs."""
+        with self.lock:
+            ended = list(self.xa.ended)  # their groups are in front of the end that is written
+        with self.writing:
+            current, end, lsn = self.write_out(sync_rows=True)
+        moves = end != self.extent.durable
+        if moves:
+            with self.soundness.failing(), self.fsyncs.measured():
+                current.file.fdatasync()
+            with self.extending:
+                self.extent = self.extent._replace(durable=end)
+            self.group_commits += 1
+        if self.rows is not None:
+            self.rows.settled(lsn)
+        for prepared in ended:
+            with self.lock:
+                self.xa.ended.remove(prepared)
+            self.remove_prepared(prepared)
+        return moves
+
+    def all_settled(self) -> None:
+        """All groups with rows are durable. Behind a sync, under the locks of writes and appends."""
+        if self.rows is not None:
+            self.rows.all_settled()
+
+    def remove_prepared(self, prepared: PreparedFile) -> None:
+        """A file that stays is found at the next start: its transaction is in the binlog. The next sync tries again."""
+        try:
+            self.xa.remove(prepared)
+        except DiskError as error:
+            log.warning("%s", error)
+            with self.lock:
+                self.xa.ended.append(prepared)
+
+    # --- as the redo log beside it sees it: see `Beside` ---
+
+    @property
+    def append_lock(self) -> AppendLock:
+        """See `Beside`."""
+        return self.lock
+
+    @property
+    def write_lock(self) -> AppendLock:
+        """See `Beside`."""
+        return self.writing
+
+    @property
+    def appended_end(self) -> Position:
+        """See `Beside`."""
+        return Position(self.current.number, self.current.end)
+
+    @property
+    def is_pending(self) -> bool:
+        """See `Beside`."""
+        return self.written_end != self.extent.durable
+
+    @property
+    def why_stuck(self) -> DiskFull | None:
+        """See `Beside`."""
+        return self.patience.full.error if self.is_pending else None
+
+    @property
+    def failed(self) -> bool:
+        """See `Beside`."""
+        return self.soundness.failed
+
+    def fail(self, error: StorageError) -> None:
+        """See `Beside`."""
+        self.soundness.fail(error)
