@@ -31,6 +31,7 @@ CREATE_USER = "CREATE USER"
 GRANT_OPTION = "GRANT OPTION"  # in GRANT and REVOKE: CREATE USER, which it is here
 RELOAD = "RELOAD"
 REPLICATION_SLAVE = "REPLICATION SLAVE"
+SHUTDOWN = "SHUTDOWN"
 USAGE = "USAGE"
 
 # Of tables that are here: of all of them.
@@ -41,6 +42,7 @@ OF_TABLES = (*_OF_ROWS, *_OF_DEFINITIONS)
 SINGLE = (
     *_OF_ROWS,
     RELOAD,
+    SHUTDOWN,
     "PROCESS",
     *_OF_DEFINITIONS,
     "SUPER",
@@ -70,7 +72,7 @@ OF_WHAT_IS_NOT_HERE = frozenset(
         "REFERENCES",
         *("LOCK TABLES", "CREATE TEMPORARY TABLES", "CREATE VIEW", "SHOW VIEW", "TRIGGER", "EVENT"),
         *("DELETE HISTORY", "DELETE VERSIONING ROWS", "CREATE ROUTINE", "ALTER ROUTINE", "EXECUTE"),
-        *("SHOW CREATE ROUTINE", "SHOW DATABASES", "CREATE TABLESPACE", "FILE", "SHUTDOWN"),
+        *("SHOW CREATE ROUTINE", "SHOW DATABASES", "CREATE TABLESPACE", "FILE"),
         *("FEDERATED ADMIN", "SET USER"),
     }
 )
@@ -78,7 +80,7 @@ OF_WHAT_IS_NOT_HERE = frozenset(
 # What a replica needs, and all that any of the recorded ones asked for. Accounts of the configuration file and of the
 # command line to which nothing, or only BINLOG REPLAY, was granted are replicas' accounts.
 OF_A_REPLICA = frozenset({REPLICATION_SLAVE})
-_NOT_BY_REPLAY = frozenset({CREATE_USER, REPLICATION_SLAVE})
+_NOT_BY_REPLAY = frozenset({CREATE_USER, REPLICATION_SLAVE, SHUTDOWN})
 
 
 def in_one_way(name: str) -> str:

@@ -54,16 +54,23 @@ class Users:
         self._state = state
         # Where it cannot be kept, on a full disk, one until the next start.
         self._key = str(state.get(LOGIN_KEY) or secrets.token_hex()).encode()
-        self._configured: dict[str, UserAccount] = {}
-        for name, given in (configured or {}).items():
+        self._configured: Mapping[str, UserAccount] = {}
+        self.configure(configured or {})
+
+    def configure(self, configured: Mapping[str, str | Account]) -> list[UserAccount]:
+        """From now on the configuration file has these accounts. They are returned as they are here."""
+        made: dict[str, UserAccount] = {}
+        for name, given in configured.items():
             account = given if isinstance(given, Account) else Account(given)
-            self._configured[name] = UserAccount(
+            made[name] = UserAccount(
                 name,
                 ANY_HOST,
                 _credential(account.password),
                 without_grants(account.grants),
                 replica=account.replica,
             )
+        self._configured = made
+        return list(made.values())
 
     def find(self, user: str, address: str) -> UserAccount | None:
         """The account of a client: of those for its address the most specific one."""

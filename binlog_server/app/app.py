@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from binlog_protocol.errors import ServerError
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
@@ -26,6 +27,7 @@ from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_serv
 from binlog_server.accounts.users import LOGIN_KEY, Users
 from binlog_server.app.conversion import FormatChange
 from binlog_server.app.master import Master
+from binlog_server.app.reload import Reload
 from binlog_server.app.slots import Slots
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
@@ -85,8 +87,12 @@ REST_RETRY_S = 60.0  # when what follows an archive could not be begun
 class Server:
     """One running server. Use: `start`, then `stop`, on one event loop."""
 
-    def __init__(self, config: Config, directory: StoreDirectory) -> None:
-        self.config = config
+    def __init__(
+        self, config: Config, directory: StoreDirectory, read: Callable[[], Config] | None = None
+    ) -> None:
+        """`read`: reads the configuration again, in a thread. Raises `ConfigError`."""
+        self.config = given = config
+        self._reload = Reload(self, given, read or (lambda: given))
         if directory.path != config.binlog_directory:  # it has gone on elsewhere
             self.config = config = dataclasses.replace(
                 config, binlog_directory=directory.path, binlog_storage_engine=None, log_bin=None
@@ -123,6 +129,7 @@ class Server:
         )
         self.room = AppendRoom(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
+        self.end_process: Callable[[], object] | None = None
         self.port = 0
         self._started = time.monotonic()
         self.rounds: list[Rounds] = []
@@ -162,15 +169,28 @@ class Server:
             with contextlib.suppress(StorageError):  # a full disk: another time
                 self.state.set(LOGIN_KEY, secrets.token_hex())
 
-    def renewed_tls(self) -> Callable[[], None]:
-        """See `ServerView`."""
-        made = _tls(self.config)
+    def renewed_tls(self, config: Config | None = None) -> Callable[[], None]:
+        """See `ServerView`. `config`: with the files' names, if they have changed."""
+        made = _tls(config or self.config)
 
         def put_to_use() -> None:
             self.tls = made
             log.info("the certificate was read again")
 
         return put_to_use
+
+    async def reload_configuration(self) -> list[ServerError]:
+        """See `ServerView`."""
+        return await self._reload.run()
+
+    def reload_soon(self) -> None:
+        """SIGHUP: hosts are flushed, and the configuration is read again. On the loop."""
+        self.failed_logins.clear()
+        self._reload.soon()
+
+    def tell_of_reloads(self, begun: Callable[[], None], over: Callable[[], None]) -> None:
+        """Whom to tell when the configuration is read again, and when that is over."""
+        self._reload.begun, self._reload.over = begun, over
 
     def _make_rounds(self) -> None:
         """The caretaker purges by itself; leases that are over, and what is archived, must not hold it back.
@@ -221,6 +241,8 @@ class Server:
         )
         self.port = self._listener.sockets[0].getsockname()[1]
         self.is_listening = True
+        if config.purges_by_itself:
+            self._warn_of_limits()
         if not self.users.all():
             log.warning(
                 "there are no users, so nobody can log in: add one with `binlog-server user add NAME "
@@ -259,6 +281,18 @@ class Server:
             },
         )
 
+    def _warn_of_limits(self) -> None:
+        """Say that limits of age and size do nothing yet, where no replica is known that could make them work."""
+        needed = self.config.slave_connections_needed_for_purge
+        known = sum(lease.is_slot for lease in self.leases.all())
+        if known < needed:
+            log.warning(
+                "binlog_expire_logs_seconds and max_binlog_total_size purge nothing before %d replicas are connected "
+                "(slave_connections_needed_for_purge), and %d are known",
+                needed,
+                known,
+            )
+
     def _new_syncer(self) -> Syncer:
         config = self.config
         return Syncer(
@@ -282,6 +316,7 @@ class Server:
         """
         doing("a change of the store")
         await self._conversion.close()
+        self._reload.close()
         for rounds in self._running_rounds:
             rounds.cancel()
         self._listener.close()
@@ -465,6 +500,12 @@ class Server:
             await asyncio.to_thread(note_server_version, self.state, version)
         except StorageError as error:  # it is told again with the next connection
             log.warning("the version of the upstream, %s, is not kept: %s", version, error)
+
+
+def check_tls(config: Config) -> None:
+    """Read the certificate and its key, if there are some. Raises `ConfigError`."""
+    if config.ssl:
+        _tls(config)
 
 
 def _tls(config: Config) -> TlsServer:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import NoReturn
 
 from binlog_storage.errors import StorageError
 
@@ -21,7 +23,7 @@ from binlog_server.cli import (
     user,
     verify,
 )
-from binlog_server.settings.config import ConfigError
+from binlog_server.settings.config import ConfigError, did_you_mean
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1
@@ -38,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (serve, user, demo, events, verify, ls, seed, import_files, convert, backup):
         command.add_to(commands)
-    arguments = parser.parse_args(argv)
+    arguments, left = parser.parse_known_args(argv)
+    if left:
+        _refuse(commands.choices[arguments.command], left)
     try:
         return int(arguments.run(arguments))
     except ConfigError as error:
@@ -52,6 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_FAILED
+
+
+def _refuse(parser: argparse.ArgumentParser, left: Sequence[str]) -> NoReturn:
+    """End with what a command does not know, and the option that was perhaps meant."""
+    known = re.findall(r"--[a-z][a-z-]*", parser.format_help())
+    meant = did_you_mean(left[0].partition("=")[0], known)
+    parser.error(f"unrecognized arguments: {' '.join(left)}{meant}")
 
 
 def _told(error: OSError) -> str:

@@ -8,7 +8,9 @@ import dataclasses
 import logging
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,12 @@ from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server.app.app import Server, call_soon
+from binlog_server.app.app import Server, call_soon, check_tls
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
+from binlog_server.process.service_manager import ServiceManager
 from binlog_server.process.signals import Signals
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config
@@ -59,6 +62,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
     parser.add_argument("--log-format", dest="log_format", choices=logs.FORMATS)
     parser.add_argument("--metrics-listen", dest="metrics_listen", metavar="HOST:PORT")
+    parser.add_argument(
+        "--check-config",
+        action="store_true",
+        help="say whether the configuration is right, and end; a server may run meanwhile",
+    )
     parser.set_defaults(run=run)
 
 
@@ -79,30 +87,59 @@ def run(arguments: argparse.Namespace) -> int:
             "metrics_listen",
         )
     }
-    config = configuration.load(arguments.config, overrides)
+
+    def load() -> Config:
+        return configuration.load(arguments.config, overrides)
+
+    config = load()
+    if arguments.check_config:
+        return _check(config)
     logs.set_up_logging(config.log_level, config.log_format)
-    for name in config.ignored_options:
-        log.warning("%s has no effect: the binlog is in an engine", name)
+    for doubt in configuration.doubts(config):
+        log.warning("%s", doubt)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
-    config = dataclasses.replace(config, max_connections=allow_open_files(config.max_connections))
+
+    def read() -> Config:
+        found = load()
+        return dataclasses.replace(found, max_connections=allow_open_files(found.max_connections))
+
     with Signals() as signals, DiskWatch(config.net_read_timeout):
-        return uvloop.run(
-            _serve(config, signals, arguments.archive, arguments.archive_start_position)
-        )
+        start = arguments.archive_start_position
+        return uvloop.run(_serve(read(), signals, arguments.archive, start, read))
+
+
+def _check(config: Config) -> int:
+    """Say what there is to say about a configuration that could be read, and look at the files that it names."""
+    check_tls(config)
+    for doubt in configuration.doubts(config):
+        print(f"binlog-server: warning: {doubt}", file=sys.stderr)
+    print("the configuration is right")
+    return 0
 
 
 async def _serve(
-    config: Config, signals: Signals, archive: Path | None, start: SlavePosition | None
+    config: Config,
+    signals: Signals,
+    archive: Path | None,
+    start: SlavePosition | None,
+    read: Callable[[], Config] | None = None,
+    manager: ServiceManager | None = None,
 ) -> int:
-    """Serve until a signal comes. Returns the exit code: 1 after a failure of the store that ends the server."""
+    """Serve until a signal comes. Returns the exit code: 1 after a failure of the store that ends the server.
+
+    Args:
+        read: reads the configuration again.
+    """
+    manager = manager or ServiceManager()
+    at = partial(_at, signals, manager)
     loop = asyncio.get_running_loop()
     threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
     loop.set_default_executor(threads)
-    signals.doing = "opening the store"
+    at("opening the store")
     directory = StoreDirectory.of(config, background=False, patient=True)
     try:
-        server = Server(config, directory)
+        server = Server(config, directory, read)
     except BaseException:
         directory.close()
         raise
@@ -116,10 +153,12 @@ async def _serve(
             intake.stop()
         call_soon(loop, stop.set)
 
-    signals.hear(end, lambda: call_soon(loop, server.failed_logins.clear))
+    server.end_process = end
+    signals.hear(end, lambda: call_soon(loop, server.reload_soon))
+    watching = loop.create_task(manager.watch())
     try:
         if intake is not None:
-            signals.doing = "taking the archive into the store"
+            at("taking the archive into the store")
             await asyncio.to_thread(intake.take)
             server.look_at_begin()
             server.history_changed()
@@ -133,17 +172,35 @@ async def _serve(
     if not serves:
         directory.close()
     else:  # also if it was told to end meanwhile: there may be clients
-        signals.doing = "serving"
-        ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
-        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-        log.info("shutting down")
-        signals.ending()
-        await server.stop(lambda what: setattr(signals, "doing", what))
+        await _until_told(server, stop, signals, manager)
     signals.status = 1 if server.failed.is_set() else 0
-    signals.doing = "threads that have not returned"
+    at("threads that have not returned")
+    watching.cancel()
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads(signals)
     return signals.status
+
+
+def _at(signals: Signals, manager: ServiceManager, what: str) -> None:
+    """The process is at this now."""
+    signals.doing = what
+    manager.status(what)
+
+
+async def _until_told(
+    server: Server, stop: asyncio.Event, signals: Signals, manager: ServiceManager
+) -> None:
+    """Serve until it is told to end, or has failed; then end in order."""
+    at = partial(_at, signals, manager)
+    at("serving")
+    server.tell_of_reloads(manager.reloading, manager.ready)
+    manager.ready()
+    ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
+    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    log.info("shutting down")
+    manager.stopping()
+    signals.ending()
+    await server.stop(at)
 
 
 async def _leave_threads(signals: Signals) -> None:

@@ -1,7 +1,8 @@
 """Signals, and that the process ends when it is told to, whatever hangs.
 
     SIGTERM, SIGINT, SIGQUIT   the server ends in order; the second one ends it at once
-    SIGHUP                     what MariaDB's reload means here: FLUSH HOSTS. A closed terminal ends nothing
+    SIGHUP                     what MariaDB's reload means here: FLUSH HOSTS, and the configuration is read again. A
+                               closed terminal ends nothing
     SIGUSR1, SIGUSR2           nothing, and a line in the log
 
 A thread of its own waits for them, so that none is missed by a loop that is blocked: a disk that has stopped answers no
@@ -98,7 +99,7 @@ class Signals:
             self._reload()
             _say(
                 logging.INFO,
-                "SIGHUP: hosts are flushed; the log is standard error, and needs no reload",
+                "SIGHUP: hosts are flushed, and the configuration is read again",
             )
         elif number not in ENDING:
             _say(logging.INFO, "%s means nothing here", number.name)

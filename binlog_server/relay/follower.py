@@ -4,6 +4,7 @@ Where to go on is what the store holds: its binlog state, nothing kept beside it
 connection was never stored, and comes again whole.
 
 Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY; with candidates as `candidates.Ring` says.
+Each pause is shortened by chance, by a quarter at most: many relays that have lost one upstream come one by one.
 Before anything is taken in, the upstream must show that it has our history (`guard`).
 
 What ends the following for good is named, in `_ends`: what the upstream refuses us for (1236, another history, our own
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable
 
@@ -41,6 +43,7 @@ from binlog_server.upstreams.password import PasswordUnavailable
 log = logging.getLogger(__name__)
 
 WORKED_S = 1.0
+JITTER = 0.25  # of a pause: the part that is left to chance
 BEGUN_ANEW_S = 1.0  # while a RESET MASTER is at work, perhaps
 # What may happen with any upstream; others are defects, here or in what we use.
 _EXPECTED = (
@@ -66,6 +69,7 @@ class Follower:
         until: where it ends by itself; groups beyond it, and of domains that are not in it, are not taken.
         follows: is told each server whose stream has begun.
         incidents: says which INCIDENT events are passed.
+        chance: gives numbers from 0 to 1, for the length of pauses.
     """
 
     def __init__(
@@ -77,8 +81,10 @@ class Follower:
         incidents: Incidents,
         until: SlavePosition | None = None,
         follows: Callable[[str], Awaitable[None]] | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._configured = info
+        self._chance = chance
         self._into = into
         self._until = until
         self._ring = ring
@@ -198,8 +204,9 @@ class Follower:
         if name != self.status.name:
             log.warning("%s: the candidate %s is tried next", self.status.title, name)
             self._rename()
+        delay *= 1 - JITTER * self._chance()
         if delay:
-            log.info("connecting to %s again in %.0f s", self.status.title, delay)
+            log.info("connecting to %s again in %.1f s", self.status.title, delay)
         await asyncio.sleep(delay)
 
     def _rename(self) -> None:

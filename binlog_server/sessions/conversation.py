@@ -28,6 +28,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
+    ShutdownCommand,
     StatisticsCommand,
     StmtBulkExecute,
     StmtClose,
@@ -76,7 +77,7 @@ from binlog_server.sql.assignments import SetStatement, SetVariables
 from binlog_server.sql.expressions import Given, Literal
 from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
 from binlog_server.sql.kills import Kill
-from binlog_server.sql.maintenance import FlushLogs
+from binlog_server.sql.maintenance import FlushLogs, ShutDown
 from binlog_server.sql.parser import parse
 from binlog_server.sql.prepared_sql import PreparedSql
 from binlog_server.sql.runner import in_parts
@@ -103,6 +104,7 @@ from binlog_server.sql_commit.session_transaction import QUICK_WORDS, ROW_UPDATE
 log = logging.getLogger(__name__)
 
 FLUSH_LOGS: Final = FlushLogs()
+_AS_STATEMENTS: Final = {ProcessInfo: ShowProcesslist, ShutdownCommand: ShutDown}
 T = TypeVar("T")
 
 _WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
@@ -444,8 +446,8 @@ class Conversation:
                 else:  # nothing to do, as for FLUSH of caches that this server does not have
                     self.sql.counts.command("flush")
                     write(machine.send_ok())
-            case ProcessInfo():
-                self.answer_query(ShowProcesslist)
+            case ProcessInfo() | ShutdownCommand():
+                self.answer_query(_AS_STATEMENTS[type(command)])
             case ProcessKill(number):
                 self.answer_query(lambda: Kill(Literal(number)))
             case Debug():

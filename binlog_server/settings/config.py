@@ -3,7 +3,7 @@
 Names are MariaDB's where MariaDB has one. A TOML file holds them at the top level, and accounts in a table:
 
     server_id = 10
-    max_binlog_size = 268435456
+    max_binlog_size = "256M"
 
     [upstream]
     host = "primary"
@@ -17,9 +17,10 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 
 from __future__ import annotations
 
+import difflib
 import ssl
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -291,9 +292,32 @@ class Config:
         return self.binlog_expire_logs_seconds or round(self.expire_logs_days * _DAY_S)
 
     @property
+    def purges_by_itself(self) -> bool:
+        """Whether there is a limit of age or size beyond which files go."""
+        return bool(self.expire_s or self.max_binlog_total_size)
+
+    @property
     def session_memory_limit(self) -> int:
         """Bytes that all sessions hold together: enough for some that hold as much as one may."""
         return max(self.max_total_session_mem_used, 4 * self.max_allowed_packet)
+
+
+def doubts(config: Config) -> list[str]:
+    """What is allowed, and probably not meant: a line each."""
+    found = [f"{name} has no effect: the binlog is in an engine" for name in config.ignored_options]
+    total, file = config.max_binlog_total_size, config.max_binlog_size
+    if 0 < total < 2 * file and config.binlog_storage_engine != TRADITIONAL:
+        found.append(
+            f"max_binlog_total_size = {total} cannot be kept: the file that is written and the one made ahead are "
+            f"never purged, and have {file} bytes each (max_binlog_size)"
+        )
+    needed = config.slave_connections_needed_for_purge
+    if config.purges_by_itself and needed > config.max_connections:
+        found.append(
+            f"no file is ever purged: slave_connections_needed_for_purge = {needed} is more than max_connections = "
+            f"{config.max_connections}"
+        )
+    return found
 
 
 def _kinds() -> Iterator[tuple[str, OptionKind]]:
@@ -348,13 +372,16 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     known = {f.name for f in fields(Config)} - {"ignored_options"}
     for name in values:
         if name not in known:
-            raise ConfigError(f"unknown option {name!r}{_place(path)}")
+            meant = did_you_mean(name, known | {"listen"})
+            raise ConfigError(f"unknown option {name!r}{_place(path)}{meant}")
     if "binlog_directory" not in values:
         raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
     if not isinstance(values["binlog_directory"], str | Path):
         raise ConfigError(
             f"binlog_directory: {values['binlog_directory']!r} is not str{_place(path)}"
         )
+    for name in values.keys() & KINDS.keys():
+        values[name] = KINDS[name].written(values[name])
     _check_types(values, path)
     for name in _PATHS & values.keys():
         try:
@@ -365,6 +392,12 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     users = values.get("users", {})
     values["users"] = {name: _account(name, value, path) for name, value in users.items()}
     return Config(**values, ignored_options=ignored)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to say behind a name that is unknown: the nearest one of the known ones, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

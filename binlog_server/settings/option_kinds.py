@@ -10,11 +10,13 @@
 | Flags      | -                | `word=on,...`, or their bits  | all, with on or off | the same        |
 | Text       | printable text   | strings; `check` says which   | the text           | the text         |
 
-`config.Config` has an option's kind beside its type; `sql.variables` has those of all other variables.
+A Number of the file may also be a text with a unit, as in MariaDB's: "1G". `config.Config` has an option's kind beside
+its type; `sql.variables` has those of all other variables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
@@ -47,6 +49,8 @@ U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 _PART_CHARS = 80
+_UNITS = "KMGTPE"  # of MariaDB's options: powers of 1024
+_WITH_UNIT = re.compile(f"([0-9]{{1,20}})([{_UNITS}])", re.ASCII | re.IGNORECASE)
 # MariaDB 11.8 prints slave_connections_needed_for_purge so.
 _SHORT_CHARS, _SHORT_CHARS_KEPT = 32, 29
 
@@ -58,6 +62,10 @@ class OptionKind:
 
     def check(self, value: Any) -> None:
         """Check a value of the configuration. Raises ValueError, which says what is wrong with it."""
+
+    def written(self, value: Any) -> Any:
+        """The value of the configuration that stands in the file: some have a short form there."""
+        return value
 
     def text(self, value: Any) -> str:
         """A value of the configuration, as SHOW VARIABLES prints it."""
@@ -90,6 +98,12 @@ class Number(OptionKind):
 
     def check(self, value: Any) -> None:
         _between(self.low, value, self.high)
+
+    def written(self, value: Any) -> Any:
+        found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+        return (
+            value if found is None else int(found[1]) << 10 * (_UNITS.index(found[2].upper()) + 1)
+        )
 
     def option(self, text: str) -> int:
         return int(text)

@@ -44,14 +44,14 @@ from binlog_storage.errors import (
 )
 from lark import Token
 
-from binlog_server.accounts.privileges import RELOAD
+from binlog_server.accounts.privileges import RELOAD, SHUTDOWN
 from binlog_server.dumps.coordinates import Coordinates
 from binlog_server.sql.moments import Moment, MomentBuilder, not_a_time, seconds_of
 from binlog_server.sql.statement import CHANGE_FILES, Family, Statement
 from binlog_server.sql.status_variables import flush_status
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import integer, unquote
-from binlog_server.sql.view import Diagnostics, ServerView, Work
+from binlog_server.sql.view import Deed, Diagnostics, ServerView, Work
 from binlog_server.store.backups import SessionBackup
 
 if TYPE_CHECKING:
@@ -185,6 +185,43 @@ class FlushSsl(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadConfiguration(Statement):
+    """RELOAD CONFIGURATION, which MariaDB has not: the file is read again, as by SIGHUP.
+
+    A warning for each option that has changed there and needs a restart. Its `Deed` raises `UnknownServerError` where
+    the file is wrong: then nothing has changed.
+    """
+
+    syntax = '"RELOAD"i "CONFIGURATION"i'
+    needs = (RELOAD,)
+    commits = True
+
+    def answer(self, session: SqlSession) -> Deed:
+        server, told = session.server, session.diagnostics
+
+        async def run() -> None:
+            for refused in await server.reload_configuration():
+                told.warn(refused)
+
+        return Deed(run)
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown(Statement):
+    """SHUTDOWN: the process ends in order, as by SIGTERM."""
+
+    syntax = '"SHUTDOWN"i'
+    needs = (SHUTDOWN,)
+    com = "shutdown"
+
+    def answer(self, session: SqlSession) -> None:
+        end = session.server.end_process
+        if end is None:
+            raise NotSupportedYet("SHUTDOWN: this server is a part of a program, which ends it")
+        end()
+
+
+@dataclass(frozen=True, slots=True)
 class ResetMaster(Statement):
     """RESET MASTER; `to` is the number of the new first file, of traditional ones."""
 
@@ -287,7 +324,10 @@ class _Builder(MomentBuilder):
 
 
 FAMILY = Family(
-    (Purge, FlushLogs, FlushNothing, FlushTables, FlushSsl, ResetMaster, ConvertBinlog),
+    (
+        *(Purge, FlushLogs, FlushNothing, FlushTables, FlushSsl, ReloadConfiguration, ShutDown),
+        *(ResetMaster, ConvertBinlog),
+    ),
     _RULES,
     _Builder,
 )

@@ -164,13 +164,7 @@ class Runner:
             client.hold(held=False)
 
     async def _work(self, work: Work, machine: ServerConnection) -> ResultSet | None:
-        future = self._begin(work)
-
-        def done(_: asyncio.Future[ResultSet | None]) -> None:
-            if not future.cancelled():  # cancelled means that the work has not begun
-                work.done()
-
-        future.add_done_callback(done)  # called also if the client has gone meanwhile
+        future = self.begin(work)
         try:
             return await shielded(future)
         except asyncio.CancelledError:
@@ -197,7 +191,18 @@ class Runner:
         look.done()
         return result if look.gives_rows else None
 
-    def _begin(self, work: Work) -> asyncio.Future[ResultSet | None]:
+    def begin(self, work: Work) -> asyncio.Future[ResultSet | None]:
+        """Begin it in a thread; what it gives. Its `done` is called whoever waits for it."""
+        future = self._in_its_thread(work)
+
+        def done(_: asyncio.Future[ResultSet | None]) -> None:
+            if not future.cancelled():  # cancelled means that the work has not begun
+                work.done()
+
+        future.add_done_callback(done)
+        return future
+
+    def _in_its_thread(self, work: Work) -> asyncio.Future[ResultSet | None]:
         if work.in_turn_of is not None:
             return self._writer.call(work.in_turn_of, work.run)
         threads = self._threads

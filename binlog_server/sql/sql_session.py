@@ -18,6 +18,7 @@ from binlog_protocol.connection.commands import (
     Debug,
     Refresh,
     RegisterSlave,
+    ShutdownCommand,
 )
 from binlog_protocol.errors import (
     LockOrActiveTransaction,
@@ -34,7 +35,13 @@ from binlog_protocol.events.charsets import charset_of, decode_text
 from binlog_protocol.gtid import Gtid
 from binlog_storage.errors import StorageError
 
-from binlog_server.accounts.privileges import ALL_PRIVILEGES, RELOAD, REPLICATION_SLAVE, suffices
+from binlog_server.accounts.privileges import (
+    ALL_PRIVILEGES,
+    RELOAD,
+    REPLICATION_SLAVE,
+    SHUTDOWN,
+    suffices,
+)
 from binlog_server.connections.channel import Traffic
 from binlog_server.connections.statement_counts import StatementCounts
 from binlog_server.connections.tmp_space import SessionTmpSpace
@@ -84,6 +91,7 @@ NEEDED_FOR_COMMANDS: Final[Mapping[type[Command], tuple[str, ...]]] = {
     **dict.fromkeys(get_args(Command), ANYBODY),
     Debug: ("SUPER",),
     Refresh: (RELOAD,),
+    ShutdownCommand: (SHUTDOWN,),
     **dict.fromkeys((RegisterSlave, BinlogDump, BinlogDumpGtid), (REPLICATION_SLAVE,)),
 }
 """The privileges of which any one will do."""

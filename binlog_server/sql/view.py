@@ -247,6 +247,8 @@ class ServerView(Protocol):
     tables: HeldTables
     xa: XaBranches
     port: int
+    end_process: Callable[[], object] | None
+    """Ends the process in order; None where it is not the server's own."""
 
     @property
     def tls(self) -> TlsServer | None:
@@ -277,6 +279,13 @@ class ServerView(Protocol):
 
     def renewed_tls(self) -> Callable[[], None]:
         """Read the certificate again, in a thread; the result puts it to use, on the loop. Raises ValueError."""
+
+    async def reload_configuration(self) -> list[ServerError]:
+        """Read the configuration again, and put to use what can be changed while the server runs.
+
+        Returns an error for each option that has changed and stays as it was. Raises `UnknownServerError` where the
+        configuration is wrong: nothing has changed then.
+        """
 
     @property
     def relay(self) -> Relay:

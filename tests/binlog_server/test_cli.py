@@ -31,6 +31,7 @@ USAGE = [
     ([], "the following arguments are required: COMMAND"),
     (["nonsense"], "invalid choice: 'nonsense'"),
     (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
+    (["serve", "--diretory=/d"], "--diretory=/d: did you mean '--directory'?"),
     (["serve", "--server-id", "x"], "invalid int value: 'x'"),
     (["serve", "--log-level", "LOUD"], "invalid choice: 'LOUD'"),
     (["serve", "--log-format", "xml"], "invalid choice: 'xml'"),

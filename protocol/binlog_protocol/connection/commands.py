@@ -8,6 +8,7 @@ byte  command                body
 03    COM_QUERY              statement
 04    COM_FIELD_LIST         table name NUL, LIKE pattern
 07    COM_REFRESH            flags u8
+08    COM_SHUTDOWN           level u8, which means nothing
 09    COM_STATISTICS         none
 0C    COM_PROCESS_KILL       connection id u32
 0D    COM_DEBUG              none
@@ -75,6 +76,7 @@ class CommandCode(IntEnum):
     QUERY = 0x03
     FIELD_LIST = 0x04
     REFRESH = 0x07
+    SHUTDOWN = 0x08
     STATISTICS = 0x09
     PROCESS_INFO = 0x0A
     PROCESS_KILL = 0x0C
@@ -348,6 +350,14 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True)
+class ShutdownCommand:
+    """The old form of SHUTDOWN, which `mariadb-admin shutdown` sends."""
+
+    def build(self) -> bytes:
+        return bytes((CommandCode.SHUTDOWN, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """0 allows several statements in one query, 1 forbids it."""
 
@@ -458,6 +468,7 @@ Command = (
     | StmtFetch
     | StmtBulkExecute
     | Refresh
+    | ShutdownCommand
     | SetOption
     | RegisterSlave
     | BinlogDump
@@ -596,6 +607,7 @@ _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.INIT_DB: _parse_init_db,
     CommandCode.QUERY: lambda cursor: Query(_text(cursor)),
     CommandCode.REFRESH: lambda cursor: Refresh(cursor.integer(1)),
+    CommandCode.SHUTDOWN: lambda _: ShutdownCommand(),
     CommandCode.STATISTICS: lambda _: StatisticsCommand(),
     CommandCode.PROCESS_INFO: lambda _: ProcessInfo(),
     CommandCode.PING: lambda _: Ping(),

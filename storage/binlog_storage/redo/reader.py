@@ -5,6 +5,8 @@ Changes nothing: for recovery, and for whoever looks at a store from outside.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -30,6 +32,8 @@ from binlog_storage.redo.format import (
     RedoFormatError,
 )
 
+log = logging.getLogger(__name__)
+
 _READ_BYTES = 1 << 20
 _WINDOW_BYTES = 32 << 10
 _SEARCH_BYTES = 4 << 20  # longer than several of the largest mini-transactions
@@ -46,6 +50,36 @@ Returns the offset behind them."""
 
 Reaches = Callable[[Position], bool]
 """Whether the traditional binlog beside a log reaches up to a place."""
+
+
+class _Progress:
+    """Says in the log how far a replay is, where it takes long: how much is left is not known before its end."""
+
+    EVERY_S = 10.0
+
+    def __init__(self, lsn: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first = self._looked = lsn
+        self._began = self._said = clock()
+        self._has_said = False
+
+    def at(self, lsn: int) -> None:
+        """All in front of that LSN was replayed."""
+        if lsn - self._looked < _READ_BYTES:
+            return
+        self._looked = lsn
+        if self._clock() - self._said >= self.EVERY_S:
+            self._say("redo log: %d MiB are read again so far, in %.0f s", lsn)
+
+    def end(self, lsn: int) -> None:
+        """That was all. It is said if something was said before."""
+        if self._has_said:
+            self._say("redo log: all %d MiB are read again, in %.0f s", lsn)
+
+    def _say(self, text: str, lsn: int) -> None:
+        self._has_said = True
+        self._said = self._clock()
+        log.info(text, lsn - self._first >> 20, self._said - self._began)
 
 
 class RedoReader:
@@ -108,9 +142,11 @@ class RedoReader:
         lsn, self.epoch = self.begin, self._first_epoch
         reader = _RingReader(self._file, self.capacity, lsn)
         of_tables = True
+        told = _Progress(lsn)
         while True:
+            told.at(lsn)
             if take is not None and of_tables:
-                lsn = self._taken(take, reader, lsn)
+                lsn = self._taken(take, reader, lsn, told)
             if (found := self._next(reader, lsn)) is None:
                 break
             place = found.place if reaches is not None and lsn >= self.checkpoint.lsn else None
@@ -124,6 +160,7 @@ class RedoReader:
             else:
                 yield found
         self._require_end(lsn)
+        told.end(lsn)
         self.end = lsn
 
     def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
@@ -143,7 +180,7 @@ class RedoReader:
             if not found.is_note and not found.is_of_tables:
                 yield found
 
-    def _taken(self, take: Take, reader: _RingReader, lsn: int) -> int:
+    def _taken(self, take: Take, reader: _RingReader, lsn: int, told: _Progress) -> int:
         """Let `take` have what it wants from there on. Returns the LSN behind that."""
         limit = self.begin + self.capacity
         while True:
@@ -152,6 +189,7 @@ class RedoReader:
             if behind == at:
                 return lsn
             lsn += behind - at
+            told.at(lsn)
 
     def _next(self, reader: _RingReader, lsn: int) -> MiniTransaction | None:
         """The one that begins there, of this epoch or the first of the next one. Follows into that one."""

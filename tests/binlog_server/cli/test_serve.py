@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from binlog_server.app.app import Server
-from binlog_server.cli import serve
+from binlog_server.cli import main, serve
 from binlog_server.metrics.health import what_is_missing
+from binlog_server.process.service_manager import ServiceManager
 from binlog_server.settings.config import Config
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.lab import until, within
@@ -25,7 +27,7 @@ class HeardSignals:
     status = 0
 
     def hear(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
-        self.stop = stop
+        self.stop, self.reload = stop, reload
 
     def ending(self) -> None: ...
 
@@ -52,6 +54,44 @@ async def test_it_is_told_to_end_while_it_starts(
     with caplog.at_level(logging.INFO):
         assert await within(serve._serve(config, signals, None, None)) == 0  # type: ignore[arg-type]
     assert "shutdown complete" in caplog.text
+
+
+async def test_the_service_manager_hears_of_it(config: Config, tmp_path: Path) -> None:
+    signals, address = HeardSignals(), str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(address)
+        told.setblocking(False)
+
+        async def next_line() -> str:
+            text = await within(asyncio.get_running_loop().sock_recv(told, 4096))
+            return text.decode().partition("\n")[0]
+
+        manager = ServiceManager({"NOTIFY_SOCKET": address})
+        serving = asyncio.ensure_future(
+            serve._serve(config, signals, None, None, lambda: config, manager)  # type: ignore[arg-type]
+        )
+        begin = [await next_line() for _ in range(3)]
+        assert begin == ["STATUS=opening the store", "STATUS=serving", "READY=1"]
+        signals.reload()
+        assert [await next_line() for _ in range(2)] == ["RELOADING=1", "READY=1"]
+        signals.stop()
+        assert await next_line() == "STOPPING=1"
+        assert await within(serving) == 0
+
+
+def test_a_configuration_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a store, and beside a server that runs."""
+    path = tmp_path / "server.toml"
+    path.write_text('max_binlog_total_size = "1K"\n[users]\nrepl = "x"\n')
+    command = ["serve", "--directory", str(tmp_path / "store"), "--config", str(path)]
+    assert main([*command, "--check-config"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "the configuration is right\n"
+    assert err.startswith("binlog-server: warning: max_binlog_total_size = 1024 cannot be kept")
+    path.write_text(f'ssl_cert = "{path}"\nssl_key = "{path}"\n')
+    assert main([*command, "--check-config"]) == 2
+    assert "binlog-server: ssl_cert, ssl_key, ssl_ca: " in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
 
 
 class FailingIntake:

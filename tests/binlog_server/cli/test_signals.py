@@ -95,6 +95,13 @@ def test_what_ends_it_in_order(number: signal.Signals) -> None:
         assert "shutdown complete" in server.log()
 
 
+def test_shutdown_by_sql() -> None:
+    with serving() as server:
+        server.q("SHUTDOWN")
+        assert ended(server) == 0
+        assert "shutdown complete" in server.log()
+
+
 # --- states in which something hangs ---
 
 

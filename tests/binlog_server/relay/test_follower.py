@@ -91,6 +91,7 @@ async def following(
     info: dict[str, Any] | None = None,
     duplicates: bool = False,
     follows: Callable[[str], Awaitable[None]] | None = None,
+    chance: float = 0.0,
     **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     master = MasterInfo(
@@ -127,6 +128,7 @@ async def following(
         Ring(master.addresses, "", master.connect_retry),
         Incidents(),
         follows=follows,
+        chance=lambda: chance,
     )
     task = asyncio.ensure_future(follower.run())
     try:
@@ -319,6 +321,14 @@ async def test_other_errors_are_tried_again(engine: MemoryEngine, delays: Delays
     async with FakeUpstream(visits) as upstream, following(upstream, engine):
         await until(lambda: upstream.streaming == 1)
     assert upstream.visits == 3
+
+
+async def test_chance_shortens_the_pauses(engine: MemoryEngine, delays: Delays) -> None:
+    """So that not all relays of an upstream come back at the same moment."""
+    visits = [Visit(refuse=UnknownServerError("no"))] * 4
+    async with FakeUpstream(visits) as upstream, following(upstream, engine, chance=1.0):
+        await until(lambda: upstream.visits == 4)
+    assert [delay for delay in delays if delay] == [0.75, 1.5]
 
 
 class Fails:

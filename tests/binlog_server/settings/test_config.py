@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from binlog_server.accounts.users import Account
-from binlog_server.settings.config import Config, ConfigError, load, parse_listen
+from binlog_server.settings.config import Config, ConfigError, doubts, load, parse_listen
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 
@@ -69,6 +70,28 @@ def test_options_of_a_mariadb_that_mean_nothing_here(tmp_path: Path) -> None:
     assert load(of_files, DIRECTORY) == Config(Path("/d"), sync_binlog=0)
 
 
+def test_sizes_have_units(tmp_path: Path) -> None:
+    text = (
+        'max_binlog_size="256M"\nmax_binlog_total_size="3g"\nmax_connections="1K"\nreport_host="1G"'
+    )
+    config = load(written(tmp_path, text), DIRECTORY)
+    assert (config.max_binlog_size, config.max_binlog_total_size) == (256 << 20, 3 << 30)
+    assert (config.max_connections, config.report_host) == (1024, "1G")
+
+
+def test_what_is_probably_not_meant() -> None:
+    assert doubts(Config(Path("/d"), max_binlog_total_size=2 << 30, expire_logs_days=1.5)) == []
+    (small,) = doubts(Config(Path("/d"), max_binlog_total_size=(2 << 30) - 1))
+    assert small.startswith("max_binlog_total_size = 2147483647 cannot be kept")
+    files = Config(Path("/d"), max_binlog_total_size=1, binlog_storage_engine="")
+    assert doubts(files) == []
+    many = Config(Path("/d"), slave_connections_needed_for_purge=11, max_connections=10)
+    assert doubts(many) == []
+    (never,) = doubts(dataclasses.replace(many, binlog_expire_logs_seconds=1))
+    assert never.startswith("no file is ever purged")
+    assert doubts(Config(Path("/d"), ignored_options=("wsrep_on",)))[0].startswith("wsrep_on has")
+
+
 WRONG_IN_FILE = [
     ('log_bin="mysql-bin"', "log_bin: log_bin=mysql-bin is not available when --binlog-storage"),
     ("log_bin=false", "log_bin: log_bin=OFF is not available"),
@@ -96,6 +119,11 @@ WRONG_IN_FILE = [
     ("rpl_semi_sync_slave_wait_for_slave_count=-1", "-1 is not between 0 and 65535"),
     ('rpl_semi_sync_master_wait_point="AFTER_SYNC"', "or write AFTER_COMMIT"),
     ("ignored_options=[]", "unknown option 'ignored_options'"),
+    ("max_binlogsize=1", "unknown option 'max_binlogsize' in .*: did you mean 'max_binlog_size'?"),
+    ('max_binlog_size="1X"', "max_binlog_size: '1X' is not int"),
+    ('max_binlog_size="1T"', "max_binlog_size: 1099511627776 is not between"),
+    ('max_binlog_size="1G "', "max_binlog_size: '1G ' is not int"),
+    ('log_level="1G"', "log_level: '1G' is none of"),
     ("wsrep_on=true", "follow one of its nodes as upstream"),
     ("server_id='x'", "server_id: 'x' is not int"),
     ("slave_compressed_protocol=1", "slave_compressed_protocol: 1 is not bool"),
@@ -165,17 +193,17 @@ WRONG_IN_FILE = [
     ('binlog_storage_engine="innodb"\nlog_bin="bin"', "log_bin: log_bin=bin is not available"),
     ('binlog_storage_engine=""\nserver_version="11.8"', "server_version must begin with a version"),
     ("max_binlog_size=2147483648", "max_binlog_size: 2147483648 is not between"),
-    ("max_binlog_size='1G'", "max_binlog_size: '1G' is not int"),
+    ("max_binlog_size='1GB'", "max_binlog_size: '1GB' is not int"),
     ("innodb_binlog_state_interval=50000", "innodb_binlog_state_interval must be"),
     ("binlog_page_cache_size=-1", "binlog_page_cache_size: -1 is not between"),
     ("binlog_cache_size=100", "binlog_cache_size: 100 is not between"),
-    ("binlog_stmt_cache_size='1M'", "binlog_stmt_cache_size: '1M' is not int"),
+    ("binlog_stmt_cache_size='1MB'", "binlog_stmt_cache_size: '1MB' is not int"),
     (
         "binlog_large_commit_threshold=10485759",
         "binlog_large_commit_threshold: 10485759 is not between 10485760 and",
     ),
     ("max_binlog_total_size=-1", "max_binlog_total_size: -1 is not between"),
-    ("max_binlog_total_size='1G'", "max_binlog_total_size: '1G' is not int"),
+    ("max_binlog_total_size='1GB'", "max_binlog_total_size: '1GB' is not int"),
     (
         "binlog_expire_logs_seconds=-1",
         "binlog_expire_logs_seconds: -1 is not between 0 and 8553600",

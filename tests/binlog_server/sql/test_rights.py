@@ -13,6 +13,7 @@ from binlog_server.accounts.privileges import (
     BINLOG_REPLAY,
     CREATE_USER,
     REPLICATION_SLAVE,
+    SHUTDOWN,
     SINGLE,
     USAGE,
 )
@@ -67,7 +68,7 @@ def allowed(example: Example, privilege: str) -> bool:
         return True
     if CREATE_USER in example.needed:  # it is committed, for the replicas
         return privilege == BINLOG_REPLAY and not example.sql.startswith("SHOW")
-    return privilege == BINLOG_REPLAY and REPLICATION_SLAVE not in example.needed
+    return privilege == BINLOG_REPLAY and not {REPLICATION_SLAVE, SHUTDOWN} & {*example.needed}
 
 
 @pytest.fixture(params=[USAGE, *SINGLE, ALL_PRIVILEGES])

@@ -18,6 +18,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ResetConnection,
     SetOption,
+    ShutdownCommand,
     StatisticsCommand,
     StmtPrepare,
     UnknownCommand,
@@ -32,6 +33,7 @@ COMMANDS: list[tuple[str, Command]] = [
     ("02" + b"d1".hex(), InitDatabase("d1")),
     ("03" + b"SELECT UNIX_TIMESTAMP()".hex(), Query("SELECT UNIX_TIMESTAMP()")),
     ("0702", Refresh(2)),
+    ("0800", ShutdownCommand()),
     ("09", StatisticsCommand()),
     ("0a", ProcessInfo()),
     ("0e", Ping()),
@@ -60,7 +62,7 @@ def test_parse_and_build(payload: str, command: Command) -> None:
     assert command.build().hex() == payload
 
 
-@pytest.mark.parametrize("code", [0x00, 0x05, 0x06, 0x08, 0x0B, 0x1D, 0x20, 0xFE, 0xFF])
+@pytest.mark.parametrize("code", [0x00, 0x05, 0x06, 0x0B, 0x1D, 0x20, 0xFE, 0xFF])
 def test_unknown_command(code: int) -> None:
     assert parse_command(bytes((code,)) + b"whatever") == UnknownCommand(code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import threading
 import time
@@ -13,6 +14,7 @@ from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import CorruptRedo, DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.redo import log as redo_log
+from binlog_storage.redo import reader
 from binlog_storage.redo.format import (
     BLOCK,
     FLUSHED,
@@ -671,3 +673,26 @@ def test_what_a_checkpoint_says_is_not_asked_for() -> None:
     disk.crash()
     log = opened(disk)
     assert [mtr.place for mtr in log.replay(None, lambda _: False)] == [Position(1, 100)]
+
+
+def test_a_long_replay_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """And a short one nothing."""
+    now = 0.0
+    with caplog.at_level(logging.INFO):
+        told = reader._Progress(5 << 20, clock=lambda: now)
+        for mib in range(6, 20):
+            told.at(mib << 20)
+        told.end(20 << 20)
+        assert caplog.messages == []
+        told = reader._Progress(5 << 20, clock=lambda: now)
+        for mib in range(6, 20):
+            now += 2.5
+            told.at(mib << 20)
+            told.at((mib << 20) + 1)  # hardly any more: the clock is not asked
+        told.end(20 << 20)
+    assert caplog.messages == [
+        "redo log: 4 MiB are read again so far, in 10 s",
+        "redo log: 8 MiB are read again so far, in 20 s",
+        "redo log: 12 MiB are read again so far, in 30 s",
+        "redo log: all 15 MiB are read again, in 35 s",
+    ]
