@@ -14,7 +14,7 @@ from tests.binlog_server.lab import WITH_ROOT, Lab
 OURS = frozenset(
     {
         *("ExplainPurge", "ExplainGtid", "CreateLease", "AlterLease", "DropLease"),
-        "ConvertBinlog",
+        *("ConvertBinlog", "ReloadConfiguration"),
         *("ShowBinlogLeases", "ShowBinlogReplicas", "BackupServer"),
         *("AccountStatement", "AccountChange", "PreparedSql", "Filterable"),  # of others the base
     }
