@@ -144,7 +144,7 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self.kept_variables: dict[str, str] = {}
         self.user_locks = UserLocks()
-        self.backups = Backups()
+        self.backups = Backups(self.switching)
         self.tmp_space = TmpSpace(lambda: self.config.max_tmp_total_space_usage)
         self.xa = XaBranches(self.engine)
         self.leases = Leases(self.engine, self.state, terms=self._slot_terms)

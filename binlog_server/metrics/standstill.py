@@ -3,6 +3,7 @@
     disk          a call of the operating system that has not returned
     room          commits and upstreams wait for room, in memory or on the disk
     reset         a RESET MASTER is at work, and commits and dumps wait for it
+    backup        commits wait for the session that has said BACKUP STAGE BLOCK_COMMIT
     sync          commits wait for a sync of the redo log
     semi_sync     commits are durable, and wait for the acknowledgements of replicas
     flusher, caretaker, publication, tables, undo
@@ -31,6 +32,7 @@ KINDS: Final = (
     "disk",
     "room",
     "reset",
+    "backup",
     "sync",
     "semi_sync",
     "flusher",
@@ -47,7 +49,7 @@ KINDS: Final = (
 def why_no_room(stalled: Sequence[Stalled]) -> str:
     """Why commits wait for room, by what `BinlogEngine.stalled` gives."""
     for one in stalled:
-        if one.what == "reset":
+        if one.what in ("reset", "backup"):
             return one.why
     return ": ".join(
         ["the disk is full or slow", *(one.why for one in stalled if one.what == "room")]

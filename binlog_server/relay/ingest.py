@@ -286,7 +286,10 @@ class Ingest:
         try:
             await asyncio.wait([waiting], timeout=SLOW_S)
             if not waiting.done():
-                log.warning("reading from %s pauses: the disk is full or slow", self._status.title)
+                log.warning(
+                    "reading from %s pauses: the disk is full or slow, or a backup holds up commits",
+                    self._status.title,
+                )
                 await asyncio.shield(waiting)
                 log.info(
                     "reading from %s goes on after %.1f s",

@@ -1,12 +1,14 @@
 """BACKUP SERVER: a backup as a result set, which `binlog-server backup` makes files of. And BACKUP STAGE and LOCK.
 
 What BACKUP STAGE and BACKUP LOCK answer is what 11.8 answers. From START to END files stay, as with MariaDB's engine
-binlog: PURGE, FLUSH and RESET MASTER of others wait. Commits and DDL of others never do: a warning says so."""
+binlog: PURGE, FLUSH and RESET MASTER of others wait. From BLOCK_COMMIT on commits wait, those of DDL and upstreams too.
+BLOCK_DDL and LOCK hold up no DDL of others: a warning says so."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +31,7 @@ from binlog_server.accounts.privileges import RELOAD
 from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Row, RowStream, Work
-from binlog_server.store.backups import STAGES, Backups
+from binlog_server.store.backups import STAGES, Backups, SessionBackup
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -90,12 +92,29 @@ class BackupStage(Statement):
             backup.end()
             session.variables_changed()
             return None
-        backup.stage = stage
-        if stage != "FLUSH":
-            session.warn(NotSupportedYet(f"BACKUP STAGE {stage}: commits and the upstream go on"))
+        before, backup.stage = backup.stage, stage
+        if stage == "BLOCK_DDL":
+            session.warn(NotSupportedYet(f"BACKUP STAGE {stage}: DDL of others goes on"))
             return None
-        engine = server.engine
-        return Work(engine.sync)
+        if stage == "FLUSH":
+            return Work(server.engine.sync)
+        return _block_commits(backup, before)
+
+
+def _block_commits(backup: SessionBackup, before: str) -> Work:
+    settled, given_up = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        backup.settle(given_up.is_set)
+        settled.set()
+
+    def give_up() -> None:
+        given_up.set()
+        if not settled.is_set():
+            backup.step_back(before)
+
+    backup.block_commits()
+    return Work(wait, line="block_commit", give_up=give_up)
 
 
 @dataclass(frozen=True, slots=True)

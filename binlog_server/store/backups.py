@@ -3,7 +3,7 @@
 A backup is one of BACKUP SERVER, or what a session frames by BACKUP STAGE START and END for a tool that copies the
 files itself; one session at a time has a stage. Commits, the upstream and the entering of new files never wait. Purges
 by age and size pass over what a backup holds: the store's own pins see to that. With --no-lock a backup makes nobody
-wait.
+wait. Only BACKUP STAGE BLOCK_COMMIT makes commits wait, those of upstreams and of XA too, until its session's END.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from binlog_protocol.errors import (
 )
 from binlog_storage.engine import EngineReader
 from binlog_storage.engine.references import Pin
+from binlog_storage.engine.switching import SwitchingEngine
 
 _LOOK_S: Final = 0.1  # for a client that has gone
 _WAIT_S: Final = 50.0
@@ -36,7 +37,8 @@ STAGES: Final = ("START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT", "END")
 class Backups:
     """Of one server. Any thread; whoever waits blocks its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: SwitchingEngine) -> None:
+        self.engine: Final = engine
         self._free = threading.Condition()
         self._running = 0
         self._changing = 0
@@ -130,6 +132,7 @@ class SessionBackup:
     """The table of BACKUP LOCK."""
     has_gone: bool = False
     _pin: Pin | None = field(default=None, init=False)
+    _blocks: bool = field(default=False, init=False)
 
     @property
     def is_active(self) -> bool:
@@ -167,9 +170,32 @@ class SessionBackup:
         if self.has_gone:
             self.end()
 
+    def block_commits(self) -> None:
+        """BLOCK_COMMIT, its first half: on the loop. `settle` is the second."""
+        self._blocks = True
+        self._backups.engine.block_commits()
+
+    def settle(self, given_up: Callable[[], bool]) -> None:
+        """Wait until what was committed is durable: to be called in a thread. Raises `QueryInterrupted` (1317)."""
+        if not self._backups.engine.wait_for_commits(given_up):
+            raise QueryInterrupted()
+        self._engine.sync()
+
+    def _unblock_commits(self) -> None:
+        if self._blocks:
+            self._blocks = False
+            self._backups.engine.unblock_commits()
+
+    def step_back(self, before: str) -> None:
+        """`settle` was given up: the stage is the one before."""
+        if self.stage:
+            self.stage = before
+        self._unblock_commits()
+
     def end(self) -> None:
         """END, or the session has ended."""
         self.stage = ""
+        self._unblock_commits()
         if self._pin is not None:
             self._pin.release()
             self._pin = None

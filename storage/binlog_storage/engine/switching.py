@@ -11,6 +11,9 @@ Everybody holds a `SwitchingEngine`, which gives each call to the engine of now.
 The first and the last are for the thread that must not wait, `never_wait_in`, in which groups are appended: so none of
 its calls is at work then. Those of other threads are counted, and `pause` says no while there is one, or a group that
 has something in the files of the old store.
+
+`block_commits` is another, weaker pause: there is no room for groups, and facts and files go on. It is counted: each is
+ended by its own `unblock_commits`.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ from typing import Any, Final
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.disk.state import StoreFacts
-from binlog_storage.engine import BinlogEngine, GroupMark, GroupWriter, Pin, Position
+from binlog_storage.engine import BinlogEngine, GroupMark, GroupWriter, Pin, Position, Stalled
 from binlog_storage.errors import BinlogBegunAnew, StorageError, WaitGivenUp
 from binlog_storage.ibb.xa import Xid
 
 _PAUSED: Final = "the binlog is about to go on in another store"
 _ON_THE_LOOP: Final = ("append", "append_run", "append_change")
+_BLOCKED: Final = "commits wait for the session that has said BACKUP STAGE BLOCK_COMMIT"
+_LOOK_S: Final = 0.1
 _ELSEWHERE: Final = frozenset(
     {
         "begin_two_phase",
@@ -58,6 +63,8 @@ class SwitchingEngine:
         self.now = engine
         self._condition = threading.Condition()
         self._paused = False
+        self._blocks = 0
+        self._blocked_at = 0.0
         self._at_work = 0
         self._thread: int | None = None
         self._wakes: dict[object, tuple[Callable[[], None], Callable[[], None]]] = {}
@@ -69,6 +76,9 @@ class SwitchingEngine:
         for name in _ON_THE_LOOP:
             if (call := getattr(self.now, name, None)) is not None:
                 setattr(self, name, call)
+        if self._blocks:  # those two look for room after they were called
+            self.append_run = lambda run, index=0, age=None: index
+            self.append_change = lambda *_, **__: False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -121,6 +131,38 @@ class SwitchingEngine:
         for wake, _ in list(self._wakes.values()):
             wake()
 
+    # --- commits wait, and nothing else ---
+
+    def block_commits(self) -> None:
+        """No room for commits until `unblock_commits`. On the loop: a group that has found room is in the log."""
+        self._blocks += 1
+        if self._blocks == 1:
+            self._blocked_at = time.monotonic()
+        if not self._paused:
+            self._bind()
+
+    def wait_for_commits(self, given_up: Callable[[], bool]) -> bool:
+        """Wait, in a thread, for those that were under way when commits were blocked. False if it was given up."""
+        while not self.now.wait_for_room(_LOOK_S):
+            if given_up():
+                return False
+        return True
+
+    def unblock_commits(self) -> None:
+        """End one `block_commits`. On the loop."""
+        with self._condition:
+            self._blocks -= 1
+            self._condition.notify_all()
+        if not self._paused:
+            self._bind()
+
+    def stalled(self) -> list[Stalled]:
+        """See `OpenBinlog`."""
+        found = self.now.stalled()
+        if self._blocks:
+            found.append(Stalled("backup", time.monotonic() - self._blocked_at, _BLOCKED))
+        return found
+
     @contextlib.contextmanager
     def at_work(self) -> Iterator[BinlogEngine]:
         """The engine of now, which stays so within. Waits for the end of a pause; `WaitGivenUp` for who must not."""
@@ -155,21 +197,24 @@ class SwitchingEngine:
     @property
     def has_room(self) -> bool:
         """See `EngineWriter`."""
-        return not self._paused and self.now.has_room
+        return self._is_free() and self.now.has_room
 
     @property
     def has_room_to_spill(self) -> bool:
         """See `EngineWriter`."""
-        return not self._paused and self.now.has_room_to_spill
+        return self._is_free() and self.now.has_room_to_spill
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `EngineWriter`."""
         began = time.monotonic()
         with self._condition:
-            if not self._condition.wait_for(lambda: not self._paused, timeout):
+            if not self._condition.wait_for(self._is_free, timeout):
                 return False
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         return self.now.wait_for_room(left, to_spill=to_spill)
+
+    def _is_free(self) -> bool:
+        return not self._paused and not self._blocks
 
     def begin(self, *, bulk: bool = False) -> GroupWriter:
         """See `EngineWriter`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from binlog_protocol.errors import RemoteError
@@ -173,7 +173,108 @@ async def test_a_stage_ends_with_its_session(lab: Lab) -> None:
 async def test_what_does_not_stop_says_so(lab: Lab) -> None:
     client = await lab.root()
     await client.query("BACKUP STAGE START")
-    await client.query("BACKUP STAGE BLOCK_COMMIT")
+    await client.query("BACKUP STAGE BLOCK_DDL")
     ((level, code, message),) = await client.query("SHOW WARNINGS")
     assert (level, code) == ("Warning", "1235")
-    assert "commits and the upstream go on" in str(message)
+    assert "DDL of others goes on" in str(message)
+    await client.query("BACKUP STAGE BLOCK_COMMIT")
+    assert not await client.query("SHOW WARNINGS")
+
+
+# What is said by other sessions, and whether it commits something.
+WAITS = [
+    ("INSERT INTO test.t VALUES (1)",),
+    ("CREATE TABLE test.x (a INT) ENGINE=InnoDB",),
+    ("BEGIN", "INSERT INTO test.t VALUES (1)", "COMMIT"),
+    ("SET sql_log_bin=1", "DROP TABLE IF EXISTS test.none"),
+]
+
+
+async def blocked(lab: Lab) -> Client:
+    client = await lab.root()
+    await client.query("BACKUP STAGE START")
+    await client.query("BACKUP STAGE BLOCK_COMMIT")
+    return client
+
+
+async def ended_by_end(lab: Lab, first: Client, number: str) -> None:
+    await first.query("BACKUP STAGE END")
+
+
+async def ended_by_disconnect(lab: Lab, first: Client, number: str) -> None:
+    first.close()
+
+
+async def ended_by_kill(lab: Lab, first: Client, number: str) -> None:
+    await (await lab.root()).query(f"KILL {number}")
+
+
+async def ended_by_reset(lab: Lab, first: Client, number: str) -> None:
+    assert (await first.ask(b"\x1f"))[:1] == b"\0"  # COM_RESET_CONNECTION
+
+
+@pytest.mark.parametrize(
+    "end",
+    [ended_by_end, ended_by_disconnect, ended_by_kill, ended_by_reset],
+    ids=lambda f: f.__name__,
+)
+async def test_no_commit_while_they_are_blocked(
+    end: Callable[[Lab, Client, str], Awaitable[None]], lab: Lab
+) -> None:
+    """Nothing gets into the log, whoever says it; and all goes on when the stage ends, however it does."""
+    others = [await lab.root() for _ in WAITS]
+    await others[0].query("INSERT INTO test.t VALUES (0)")
+    for other, (*before, _) in zip(others, WAITS, strict=True):
+        for said in before:
+            await other.query(said)
+    first = await blocked(lab)
+    ((number,),) = await first.query("SELECT CONNECTION_ID()")
+    state = lab.engine.binlog_state()
+    waiting = [
+        asyncio.ensure_future(other.query(said[-1]))
+        for other, said in zip(others, WAITS, strict=True)
+    ]
+    await until(lambda: lab.server.room.waiting_s > 0)
+    await first.query("SELECT 1")
+    assert lab.engine.binlog_state() == state
+    assert not any(one.done() for one in waiting)
+    assert [one.what for one in lab.server.engine.stalled()] == ["backup"]
+    lab.server.facts.set("a.fact", 1)  # leases and accounts do not wait
+    await end(lab, first, str(number))
+    await asyncio.gather(*waiting)
+    assert lab.engine.binlog_state() != state
+    assert not lab.server.engine.stalled()
+
+
+async def test_two_holds_are_counted(lab: Lab) -> None:
+    switching = lab.server.switching
+    switching.block_commits()
+    switching.block_commits()
+    switching.unblock_commits()
+    assert not switching.has_room
+    assert not switching.wait_for_room(0)
+    assert not switching.has_room_to_spill
+    run = object()  # is not looked at
+    assert switching.append_run(run, 3, 0) == 3
+    assert switching.append_change(run) is False
+    switching.unblock_commits()
+    assert switching.has_room
+    assert switching.append_run == lab.engine.append_run
+
+
+async def test_block_commit_waits_for_those_under_way(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KILL QUERY ends that wait, and the stage is the one before: commits go on."""
+    under_way = [True]  # as within a turn: see `GroupWriter.turn`
+    monkeypatch.setattr(lab.engine, "wait_for_room", lambda *_, **__: not under_way[0])
+    first, other = await lab.root(), await lab.root()
+    ((number,),) = await first.query("SELECT CONNECTION_ID()")
+    await first.query("BACKUP STAGE START")
+    waiting = asyncio.ensure_future(answered(first, "BACKUP STAGE BLOCK_COMMIT"))
+    await until(lambda: not lab.server.switching._is_free())
+    await other.query(f"KILL QUERY {number}")
+    assert await waiting == (1317, "Query execution was interrupted")
+    under_way[0] = False
+    await other.query("INSERT INTO test.t VALUES (1)")
+    assert await answered(first, "BACKUP STAGE BLOCK_COMMIT") is None

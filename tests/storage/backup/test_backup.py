@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+from binlog_protocol.gtid import Gtid
 from binlog_storage.backup.target import BackupTarget
 from binlog_storage.binlog import backup as backup_module
 from binlog_storage.binlog.store import IbbEngine
@@ -19,7 +20,7 @@ from binlog_storage.engine.backup import (
     BackupRequest,
     becomes_a_store,
 )
-from binlog_storage.errors import BackupRefused, BinlogInUse, CorruptBinlog, NotAStore
+from binlog_storage.errors import BackupRefused, BinlogInUse, CorruptBinlog, DiskFull, NotAStore
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -211,6 +212,47 @@ def test_damage_is_not_backed_up() -> None:
         file.pwrite(b"?", 2 * PAGE_SIZE + 77)
     with pytest.raises(CorruptBinlog, match="nothing is backed up"):
         copy(engine, MemoryDisk())
+
+
+def test_of_a_store_on_a_full_disk() -> None:
+    """No checkpoint, no next file, pages that wait in memory: all that was durable is in the backup, and it goes on."""
+    disk, engine = filled()
+    disk.capacity = disk.used()
+    number = 1000
+    while engine.has_room and number < 1400:
+        add(engine, [group(Gtid(0, 1, number), 5000)])
+        engine.flusher.step()
+        number += 1
+    assert not engine.has_room, "the disk was not full"
+    truth, target = look(engine), MemoryDisk()
+    copy(engine, target)
+    make_ready(target, SMALL)
+    copied, found = restored(target, SMALL)
+    assert found == truth
+    goes_on(copied, target)
+
+
+def test_onto_a_full_disk() -> None:
+    """Wherever it gets full: there is no backup, and nothing is held any more. In an empty place it is made again."""
+    _, engine = filled()
+    whole = MemoryDisk()
+    copy(engine, whole)
+    for part in range(1, 10):
+        target = MemoryDisk()
+        target.capacity = whole.used() * part // 10
+        with pytest.raises(DiskFull):
+            copy(engine, target)
+        with pytest.raises(BackupRefused, match="interrupted"):
+            becomes_a_store(target, "here")
+        assert not engine.references.holds()
+    target = MemoryDisk()
+    target.capacity = whole.used() + 4 * PAGE_SIZE
+    copy(engine, target)
+    with pytest.raises(DiskFull):
+        make_ready(target, SMALL)  # makes the redo log in full size
+    target.capacity = 1 << 40
+    make_ready(target, SMALL)
+    assert restored(target, SMALL)[1] == look(engine)
 
 
 def test_without_the_binlog() -> None:
