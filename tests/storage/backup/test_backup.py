@@ -215,17 +215,21 @@ def test_damage_is_not_backed_up() -> None:
 
 
 def test_of_a_store_on_a_full_disk() -> None:
-    """No checkpoint, no next file, pages that wait in memory: all that was durable is in the backup, and it goes on."""
-    disk, engine = filled()
+    """Pages wait in memory, and no checkpoint can be made: all that was durable is in the backup, and it goes on."""
+    disk = MemoryDisk()
+    engine = IbbEngine(
+        disk, SMALL, facts=StateStore(disk), clock=lambda: 0.0, wait_for_room=lambda seconds: None
+    )
+    add(engine, [group(Gtid(0, 1, 1), 5000)])
     disk.capacity = disk.used()
-    number = 1000
-    while engine.has_room and number < 1400:
-        add(engine, [group(Gtid(0, 1, number), 5000)])
-        engine.flusher.step()
+    number = 1
+    while engine.has_room:
         number += 1
-    assert not engine.has_room, "the disk was not full"
+        add(engine, [group(Gtid(0, 1, number), 5000)])
+    assert number > 4
     truth, target = look(engine), MemoryDisk()
     copy(engine, target)
+    assert engine.stalled(), "the disk was not full"
     make_ready(target, SMALL)
     copied, found = restored(target, SMALL)
     assert found == truth
