@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from binlog_protocol.errors import (
     AmbiguousColumn,
@@ -108,6 +108,14 @@ class GivenTable(Protocol):
         """Its rows."""
 
 
+@runtime_checkable
+class HasDefaults(Protocol):
+    """Such a table whose columns have defaults."""
+
+    def default(self, number: int) -> Callable[[Sequence[Any]], Any]:
+        """What gives the default of a column, in a row. Raises `ColumnWithoutDefault` (1364)."""
+
+
 Catalog = Callable[[str | None, str], GivenTable]
 """The table of a schema (None: the current one) and name. Raises `ServerError` for what is not there."""
 
@@ -122,6 +130,7 @@ class Source:
     kinds: list[Type]
     rows: Callable[[], Rows]
     is_view: bool = False
+    default: Callable[[int], Callable[[Sequence[Any]], Any]] | None = None
     merged: set[str] = field(default_factory=set)  # by USING: they are the other table's, too
     shared: set[str] = field(default_factory=set)  # by USING: they stand for both
 
@@ -153,6 +162,15 @@ class Names:
 
     def find(self, name: str, table: str, schema: str, place: str) -> Term | None:
         """The column of that name. Raises `AmbiguousColumn` (1052)."""
+        found = self.place_of(name, table, schema, place)
+        if found is None:
+            return None
+        at, i = found
+        current = self.current
+        return Term(self.sources[at].kinds[i], lambda: current[at][i])
+
+    def place_of(self, name: str, table: str, schema: str, place: str) -> tuple[int, int] | None:
+        """The source that has the column of that name, and its number there. Raises as `find`."""
         found: list[tuple[int, int]] = []
         for at, source in enumerate(self.sources):
             if table and source.alias.lower() != table.lower():
@@ -166,10 +184,8 @@ class Names:
             raise AmbiguousColumn(f"{table}.{name}" if table else name, place)
         if not found:
             return None
-        at, i = found[0]
-        self.used.add(at)
-        current = self.current
-        return Term(self.sources[at].kinds[i], lambda: current[at][i])
+        self.used.add(found[0][0])
+        return found[0]
 
 
 def bind(question: Question, session: Asker, catalog: Catalog) -> Plan:
@@ -210,9 +226,12 @@ def bind_change(question: Question, session: Asker, catalog: Catalog) -> ChangeP
 
 
 def bind_checks(
-    checks: Sequence[tuple[str, str]], table: TableDefinition, session: Asker
+    checks: Sequence[tuple[str, str]],
+    table: TableDefinition,
+    session: Asker,
+    place: str = "CHECK",
 ) -> Checks:
-    """CHECKs of a table, each a name and a printed expression, over rows of it. Raises `ServerError`."""
+    """Expressions of a table, each a name and as it is printed, over rows of it. Raises `ServerError`."""
     scope = Names()
     names = [column.name for column in table.definitions]
     scope.sources.append(Source(table.name, table.schema, names, list(table.columns), lambda: ()))
@@ -221,7 +240,7 @@ def bind_checks(
     for name, text in checks:
         tree = kept_tree(text)
         binder = _Binder(question_of(tree, text), session, _no_table)
-        found.terms.append((name, binder._term(tree, scope, "CHECK")))
+        found.terms.append((name, binder._term(tree, scope, place)))
     return found
 
 
@@ -651,7 +670,9 @@ class _Binder:
         names = [kind.column.original_name for kind in kinds if kind.column is not None]
         first = kinds[0].column
         assert first is not None
-        return Source(alias or name, first.schema, names, kinds, found.rows, found.is_view)
+        default = found.default if isinstance(found, HasDefaults) else None
+        is_view = found.is_view
+        return Source(alias or name, first.schema, names, kinds, found.rows, is_view, default)
 
     def _conditions(self, node: Any, scope: Names, place: str) -> list[JoinTest]:
         found = []
@@ -1271,6 +1292,8 @@ class _Binder:
             return self._aggregate(name, nodes, scope, place)
         if name in ("VALUES", "VALUE") and len(nodes) == 1 and isinstance(nodes[0], exp.Column):
             return self._proposed(nodes[0], scope)
+        if name == "DEFAULT" and len(nodes) == 1 and isinstance(nodes[0], exp.Column):
+            return self._default(nodes[0], scope, place)
         if name in ("DATE_ADD", "DATE_SUB", "ADDDATE", "SUBDATE") and len(nodes) == 2:
             interval = nodes[1]
             if not isinstance(interval, exp.Interval):
@@ -1295,6 +1318,18 @@ class _Binder:
             return constant(types.NULL, None)
         i = _column_number(node, scope.sources[0], "SELECT")
         return Term(scope.sources[0].kinds[i].nullable(), lambda: proposed[0][i])
+
+    def _default(self, node: Any, scope: Names, place: str) -> Term:
+        """DEFAULT(column)."""
+        found = scope.place_of(node.name, node.table, node.db, place)
+        if found is None:
+            raise UnknownColumn(f"{node.table}.{node.name}" if node.table else node.name, place)
+        at, number = found
+        source, current = scope.sources[at], scope.current
+        if source.default is None:
+            raise _refused("DEFAULT() of what is no column of a table")
+        default = source.default(number)
+        return Term(source.kinds[number], lambda: default(current[at]))
 
     def _aggregate(self, name: str, nodes: list[Any], scope: Names, place: str) -> Term:
         if not scope.may_aggregate:

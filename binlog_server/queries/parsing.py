@@ -264,8 +264,12 @@ def question(text: str) -> Question:
     return replace(_read(tree, text), into=tuple(into))
 
 
+class HasQuery(Exception):
+    """There is a subquery in an expression of a table."""
+
+
 def expression(text: str, nodes_max: int) -> Any:
-    """The tree of an expression alone. Raises as `question`."""
+    """The tree of an expression alone. Raises as `question`, and `HasQuery`."""
     found = _tree(f"SELECT {text}", nodes_max)
     parts = [
         name for name, part in found.args.items() if part and name not in ("expressions", "kind")
@@ -274,7 +278,7 @@ def expression(text: str, nodes_max: int) -> Any:
         raise SqlSyntaxError(text[:_NEAR_CHARS])
     for node, _ in _nodes(found):
         if isinstance(node, exp.Query) and node is not found:
-            raise NotSupportedYet("a subquery in an expression of a table")
+            raise HasQuery
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter | exp.Alias):
             raise NotSupportedYet("variables in an expression of a table")
     return found.expressions[0]
@@ -391,10 +395,13 @@ def _take_into(tokens: list[Any], names: list[str]) -> None:
 
 
 def _said_otherwise(tokens: list[Any]) -> None:
-    """{d '2026-11-23'} as DATE '2026-11-23', and so t and ts; LIMIT ROWS EXAMINED taken out: nobody needs it here."""
+    """{d '2026-11-23'} as DATE '2026-11-23', and so t and ts; LIMIT ROWS EXAMINED taken out: nobody needs it here;
+    DEFAULT(column) as a function."""
     at = 0
     while at < len(tokens):
         token = tokens[at]
+        if token.token_type is TokenType.DEFAULT and _is_opened(tokens, at + 1):
+            token.token_type = TokenType.VAR
         four = tokens[at : at + 4]
         kind = _ODBC.get(four[1].text.lower()) if len(four) == 4 else None
         if (
@@ -417,6 +424,10 @@ def _said_otherwise(tokens: list[Any]) -> None:
             at -= is_all
             continue
         at += 1
+
+
+def _is_opened(tokens: list[Any], at: int) -> bool:
+    return at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN
 
 
 _ODBC: Final = {

@@ -1,5 +1,5 @@
-"""Expressions of definitions, of CHECK and generated columns: as SHOW CREATE TABLE of MariaDB prints them, and back to
-trees.
+"""Expressions of definitions, of CHECK, generated columns and DEFAULT: as SHOW CREATE TABLE of MariaDB prints them, and
+back to trees.
 
 The printed text is what is kept, logged and shown; it means the same when it is parsed again. MariaDB writes names in
 backquotes, words and functions in lower case and by one name of several, no brackets that are not needed, and a
@@ -9,10 +9,17 @@ comparison that is negated as the opposite one. What is not known to be printed 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from binlog_protocol.errors import FunctionNotAllowed, NotSupportedYet, ServerError, UnknownColumn
+from binlog_protocol.errors import (
+    FunctionNotAllowed,
+    NotSupportedYet,
+    ServerError,
+    SubqueriesNotSupported,
+    UnknownColumn,
+)
 from sqlglot import exp
 
 from binlog_server.queries import parsing
@@ -46,6 +53,28 @@ _CHANGING: Final = {
     for name in ("RAND", "UUID", "CONNECTION_ID", "USER", "DATABASE", "SLEEP", "FOUND_ROWS", "SYSDATE", "VERSION",
                  "CURDATE", "CURTIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "LAST_INSERT_ID", "ROW_COUNT")
 } | dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp()")  # fmt: skip
+_OF_DEFAULTS: Final = {
+    **{name: name.lower() for name in (
+        "UUID", "RAND", "CONNECTION_ID", "USER", "SESSION_USER", "CURRENT_USER", "DATABASE", "SYSDATE", "UTC_DATE",
+        "UTC_TIME", "UTC_TIMESTAMP", "CURDATE", "CURTIME", "UNIX_TIMESTAMP", "DATE_FORMAT", "DAYOFWEEK", "DAYOFMONTH",
+        "LAST_DAY", "FROM_UNIXTIME", "SHA2", "POW", "CEILING", "TRUNCATE", "REPEAT", "SPACE", "UNHEX", "TO_BASE64",
+        "SUBSTRING_INDEX", "ORD", "CONV", "CRC32", "SQRT", "INSERT", "MONTHNAME", "JSON_OBJECT", "JSON_ARRAY",
+        "JSON_QUOTE",
+    )},
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp"), "CURRENT_DATE": "curdate",
+    "CURRENT_TIME": "curtime", "SCHEMA": "database", "SYSTEM_USER": "user", "DAY": "dayofmonth", "SHA1": "sha",
+    "SHA": "sha", "POWER": "pow", "CEIL": "ceiling", "UCASE": "ucase", "MID": "substr",
+}  # fmt: skip
+"""Functions of DEFAULT beside those: there they may change."""
+_CALLED_BARE: Final[dict[Any, str]] = {
+    exp.CurrentTimestamp: "current_timestamp()", exp.CurrentDate: "curdate()", exp.CurrentTime: "curtime()",
+    exp.CurrentUser: "current_user()",
+}  # fmt: skip
+_BARE_IN_DEFAULTS: Final = ("UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER")
+_UNCHANGED: Final = ("LAST_INSERT_ID", "SLEEP", "FOUND_ROWS", "ROW_COUNT")
+_SHIFTS: Final = {"DATE_ADD": "+", "DATE_SUB": "-"}
+_QUERY: Final = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _TEXT: Final = str.maketrans(
     {"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
 )
@@ -55,21 +84,33 @@ CHECK: Final = "CHECK"
 GENERATED: Final = "GENERATED ALWAYS AS"
 VIRTUAL: Final = "VIRTUAL"
 """The same of a column whose values MariaDB keeps nowhere: there what changes may stand, but not here."""
+DEFAULT: Final = "DEFAULT"
 
 
 def printed(text: str, columns: Sequence[str], name: str, place: str = CHECK) -> str:
-    """The expression of a CHECK, or of a generated column.
+    """The expression of a CHECK, of a generated column, or of DEFAULT.
 
     Args:
         columns: of its table, that may stand in it.
         name: of the constraint, or the column.
-        place: where it stands: `CHECK`, `GENERATED`, `VIRTUAL`.
+        place: where it stands: `CHECK`, `GENERATED`, `VIRTUAL`, `DEFAULT`.
 
-    Raises `SqlSyntaxError` (1064), `UnknownColumn` (1054), `FunctionNotAllowed` (1901), `NotSupportedYet` (1235).
+    Raises `SqlSyntaxError` (1064), `UnknownColumn` (1054), `FunctionNotAllowed` (1901), `SubqueriesNotSupported`
+    (1970), `NotSupportedYet` (1235).
     """
     if len(text) > _CHARS_MAX:
         raise NotSupportedYet(f"{place} of more than {_CHARS_MAX} characters")
-    return _Printer(columns, name, place).text(tree(text), _OR)
+    try:
+        found = tree(f"({text})" if _QUERY.match(text) else text)
+    except parsing.HasQuery:
+        if place == CHECK:
+            raise SubqueriesNotSupported(CHECK) from None
+        clause = GENERATED if place == VIRTUAL else place
+        raise FunctionNotAllowed("select ...", clause, name) from None
+    if place != DEFAULT:
+        return _Printer(columns, name, place).text(found, _OR)
+    said = _Printer(columns, name, place).text(found, _PRIMARY)
+    return _bracketed(said, isinstance(found, exp.Case))
 
 
 def tree(text: str) -> Any:
@@ -90,6 +131,7 @@ class _Printer:
         self._name: Final = name
         self._place: Final = GENERATED if place == VIRTUAL else place
         self._may_change: Final = place == VIRTUAL
+        self._functions: Final = _FUNCTIONS | _OF_DEFAULTS if place == DEFAULT else _FUNCTIONS
 
     def text(self, node: Any, around: int) -> str:
         """The node's text, in brackets if it binds less than what is around it."""
@@ -97,15 +139,22 @@ class _Printer:
         if isinstance(node, exp.Not):
             return self._negated(node.this.unnest(), around)
         sign, binds = _SIGNS.get(type(node), ("", _PRIMARY))
+        if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
+            return self._shifted(node.this, node.expression, sign, around)
+        if isinstance(node, exp.And | exp.Or):
+            left, right = self._truth(node.this, binds), self._truth(node.expression, binds)
+            return _bracketed(f"{left} {sign} {right}", binds < around)
         if sign:
-            left = self.text(node.this, binds)
-            right = self.text(
-                node.expression, binds if isinstance(node, exp.And | exp.Or) else binds + 1
-            )
+            left, right = self.text(node.this, binds), self.text(node.expression, binds + 1)
             return _bracketed(f"{left} {sign} {right}", binds < around)
         if isinstance(node, exp.In | exp.Between | exp.Is | exp.Like | exp.Escape):
             return self._tested(node, around, is_not=False)
         return self._primary(node, around)
+
+    def _truth(self, node: Any, around: int) -> str:
+        """An operand of AND and OR."""
+        found = self.text(node, around)
+        return f"{found} <> 0" if isinstance(node.unnest(), exp.Column) else found
 
     def _negated(self, node: Any, around: int) -> str:
         opposite: Any = _OPPOSITES.get(type(node))
@@ -149,7 +198,22 @@ class _Printer:
                 raise self._refused(node.key.upper())
         return _bracketed(found, binds < around)
 
+    def _shifted(self, moment: Any, interval: Any, sign: str, around: int) -> str:
+        """A date, and what is added to it or taken away."""
+        unit = interval.args.get("unit")
+        if self._place != DEFAULT or unit is None:
+            raise self._refused("INTERVAL")
+        amount = interval.this
+        if isinstance(amount, exp.Literal) and _NUMBER.fullmatch(amount.this):
+            said = amount.this  # which sqlglot has turned into a text
+        else:
+            said = self.text(amount, _SUM + 1)
+        found = f"{self.text(moment, _SUM)} {sign} interval {said} {unit.name.lower()}"
+        return _bracketed(found, around > _SUM)
+
     def _primary(self, node: Any, around: int) -> str:
+        if self._place == DEFAULT and type(node) in _CALLED_BARE:
+            return _CALLED_BARE[type(node)]
         match node:
             case exp.Column():
                 return self._column(node)
@@ -180,6 +244,8 @@ class _Printer:
 
     def _column(self, node: Any) -> str:
         name = self._columns.get(node.name.lower())
+        if name is None and self._place == DEFAULT and node.name.upper() in _BARE_IN_DEFAULTS:
+            return f"{node.name.lower()}()"
         if node.table or (name is None and node.name.upper() in _CHANGING):
             raise self._refused(node.sql())
         if name is None:
@@ -199,9 +265,11 @@ class _Printer:
 
     def _function(self, node: Any, around: int) -> str:
         name, given = node.name.upper(), node.expressions
+        if name in _SHIFTS and len(given) == 2 and isinstance(given[1], exp.Interval):
+            return self._shifted(given[0], given[1], _SHIFTS[name], around)
         if name in _CHANGING and self._may_change:
             raise self._refused(f"{name}() in a VIRTUAL column")
-        if name in _CHANGING:
+        if name in (_UNCHANGED if self._place == DEFAULT else _CHANGING):
             raise FunctionNotAllowed(_CHANGING[name], self._place, self._name)
         if name in AGGREGATES:
             raise FunctionNotAllowed(f"{name.lower()}()", self._place, self._name)
@@ -213,9 +281,9 @@ class _Printer:
             )
         if name == "INSTR" and len(given) == 2:
             return self._call("locate", given[::-1])
-        if name not in _FUNCTIONS:
+        if name not in self._functions:
             raise self._refused(f"{name}()")
-        return self._call(_FUNCTIONS[name], given)
+        return self._call(self._functions[name], given)
 
     def _call(self, name: str, given: Sequence[Any]) -> str:
         return f"{name}({','.join(self.text(one, _OR) for one in given)})"

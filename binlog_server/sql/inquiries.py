@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -69,11 +69,14 @@ from binlog_server.sql.view import (
     Unfinished,
     text_bytes,
 )
+from binlog_server.tables.generated import default_functions, default_of
 from binlog_server.tables.held import HeldDefinition
 from binlog_server.tables.paths import path_of
 from binlog_server.tables.rows import HeldRows, Reading
 
 if TYPE_CHECKING:
+    from binlog_protocol.tables.definition import StoredTable
+
     from binlog_server.queries.binding import GivenTable
     from binlog_server.queries.parsing import Question
     from binlog_server.queries.running import Output, Plan
@@ -266,7 +269,9 @@ def tables_of(
             said = said_of(question, sole_condition(question), asker)
             wish = None if changed is not None else wished_order(question)
             path = path_of(definition.table, said, wish)
-            made[key] = HeldRows(definition.table, reading[0], asker, path)
+            made[key] = HeldRows(definition.table, reading[0], asker, default_of, path)
+            if not is_read or "DEFAULT" in question.functions:
+                know_defaults(session, asker, definition.table.definition)
         else:
             made[key] = little_tables.table(session, definition)
         found[schema, name] = made[key]
@@ -476,6 +481,13 @@ def plain_asker(session: SqlSession) -> Asker:
     return Asker(clock.now, clock.local, clock.seconds, in_zone, modes=modes_of(session))
 
 
+def defining_asker(session: SqlSession) -> Asker:
+    """The same, and what functions say that may stand in a DEFAULT."""
+    database = session.database.decode("utf-8", "replace")
+    functions = functions_of(session, _OF_THE_SERVER)
+    return replace(plain_asker(session), database=database, functions=functions)
+
+
 def modes_of(session: SqlSession) -> frozenset[str]:
     """The session's sql_mode."""
     said = session.variables.get("sql_mode")
@@ -493,10 +505,7 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
         seconds=clock.seconds,
         in_zone=in_zone,
         database=session.database.decode("utf-8", "replace"),
-        functions={
-            name: _known(session, Function(name, ()))
-            for name in question.functions & _OF_THE_SERVER
-        },
+        functions=functions_of(session, question.functions),
         system_variables={
             (scope, name): _known(session, SystemVariable(_SCOPES[scope], name))
             for scope, name in question.system_variables
@@ -515,6 +524,18 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
         lock_calls=LockCalls(session.locks),
         modes=modes_of(session),
     )
+
+
+def know_defaults(session: SqlSession, asker: Asker, table: StoredTable) -> None:
+    """Give it what the defaults of a table need of the server."""
+    asker.functions = {**asker.functions, **functions_of(session, default_functions(table))}
+
+
+def functions_of(session: SqlSession, names: Collection[str]) -> dict[str, Parameter]:
+    """Those of the functions that the server answers, with their values."""
+    return {
+        name: _known(session, Function(name, ())) for name in _OF_THE_SERVER.intersection(names)
+    }
 
 
 def _select_limit(session: SqlSession) -> int | None:

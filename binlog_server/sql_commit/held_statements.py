@@ -54,7 +54,14 @@ from binlog_storage.tables.store import LockBusy
 
 from binlog_server.queries.catalog import SCHEMAS
 from binlog_server.queries.terms import STRICT_MODES
-from binlog_server.sql.inquiries import Tables, asker_of, plain_asker, result_of, tables_of
+from binlog_server.sql.inquiries import (
+    Tables,
+    asker_of,
+    defining_asker,
+    functions_of,
+    result_of,
+    tables_of,
+)
 from binlog_server.sql.statement_kind import HEAD_BYTES_MAX
 from binlog_server.sql.table_shows import done_rows, failed_rows
 from binlog_server.tables import held
@@ -84,6 +91,7 @@ from binlog_server.tables.definitions import (
     read_table,
     reader_of,
 )
+from binlog_server.tables.generated import CHANGING, require_defaults
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import KeyTaken, insert_row, row_of
 from binlog_server.tables.paths import path_of
@@ -829,6 +837,7 @@ class SelectedRows:
         if waits := self.question.functions & MAY_WAIT:
             raise NotSupportedYet(f"{min(waits)}() in a statement that holds locks of rows")
         self.asker = asker = asker_of(session, self.question, ())
+        asker.functions = {**functions_of(session, CHANGING), **asker.functions}  # of DEFAULT
         self.reading = Reading(tables.store, trx)
         self.given = dict(tables_of(session, self.question, asker, [self.reading]))
         if self.wanted.replaces and any(
@@ -854,9 +863,7 @@ class SelectedRows:
         plan = bind(self.question, asker.again(), lambda schema, name: self.given[schema, name])
         read = [table.definition for table in self._held]
         made, self.columns = self.wanted.table(columns_of(plan, read, asker.collation))
-        for column in made.columns:
-            require_on_update(column)
-        checks_of(HeldTable(0, made), asker)
+        _require_computable(made, asker)
         if made.engine == SQLITE:
             raise NotSupportedYet(f"CREATE TABLE ... SELECT with ENGINE={SQLITE}")
         self.table = tables.new_table(made)
@@ -1312,7 +1319,7 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
             require_on(session, "DROP", name)
         require_on(session, "SELECT", copied.source)
         return create_like(tables, copied)
-    asker = plain_asker(session)
+    asker = defining_asker(session)
 
     def collation_of(name: str) -> int:
         if not name:
@@ -1332,12 +1339,19 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
         if made.replaces:
             require_on(session, "DROP", name)
         return create_of_query(tables, SelectedRows(made, question(made.query)))
-    for column in made.table.columns:
-        require_on_update(column)
-    checks_of(HeldTable(0, made.table), asker)  # so that what cannot be computed is not made
+    _require_computable(made.table, asker)
     if made.replaces:
         require_on(session, "DROP", name)
     return create_table(tables, made)
+
+
+def _require_computable(made: StoredTable, asker: Asker) -> None:
+    """Raises `ServerError`: 1067, 1294, and 1235 for what cannot be computed, so that it is not made."""
+    for column in made.columns:
+        require_on_update(column)
+    table = HeldTable(0, made)
+    checks_of(table, asker)
+    require_defaults(table, asker)
 
 
 def _require_rename(session: SqlSession, name: TableName, new_name: TableName) -> None:
@@ -1353,7 +1367,7 @@ def _require_rename(session: SqlSession, name: TableName, new_name: TableName) -
 def _alter_job(session: SqlSession, tables: HeldTables, ddl: Ddl, text: str) -> DdlJob:
     (name,) = ddl.names
     require_on(session, "INDEX" if ddl.kind is DdlKind.INDEX else "ALTER", name)
-    asker = plain_asker(session)
+    asker = defining_asker(session)
     # What replicas compute anew must not depend on what their statement does not tell.
     asker = replace(asker, now=float(int(asker.now)), modes=asker.modes & STRICT_MODES)
     default = session.database.decode("utf-8", "replace")
@@ -1363,9 +1377,7 @@ def _alter_job(session: SqlSession, tables: HeldTables, ddl: Ddl, text: str) -> 
 
     def read(old: StoredTable) -> AlteredTable:
         made = read_alteration(text, default, old, normal)
-        for column in made.table.columns:
-            require_on_update(column)
-        checks_of(HeldTable(0, made.table), asker)
+        _require_computable(made.table, asker)
         new_name = TableName(made.table.database, made.table.name)
         if new_name != name:
             _require_rename(session, name, new_name)

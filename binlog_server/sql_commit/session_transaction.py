@@ -125,6 +125,7 @@ from binlog_server.sql_commit.text_form import ROW, text_form, whole_microsecond
 from binlog_server.sql_commit.xa import Branch, SessionXa, XaBranches, XaState
 from binlog_server.sql_commit.xid import xid_of
 from binlog_server.tables.changes import Outcome
+from binlog_server.tables.generated import default_of
 from binlog_server.tables.held import HeldTable, HeldTables, RowPair
 from binlog_server.tables.quick_rows import (
     TEXT_CHARS_MAX,
@@ -1437,7 +1438,7 @@ class SessionTransaction:
         assert table is not None
         try:
             question = yield from self._in_rows_thread(selected.insertion)
-            given = {(table.database, table.name): HeldRows(table, reading, asker)}
+            given = {(table.database, table.name): HeldRows(table, reading, asker, default_of)}
             job = self._change_job(
                 question, table, asker, reading, selected.given | given, text, opened, rows
             )

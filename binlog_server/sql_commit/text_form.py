@@ -50,6 +50,7 @@ from binlog_protocol.tables.definition import KeyKind
 
 from binlog_server.queries.functions import rand_seeds
 from binlog_server.queries.terms import Asker
+from binlog_server.tables.generated import CHANGING, default_functions
 from binlog_server.tables.held import HeldTable
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def unsafe_parts(
     found = {
         Unsafe.LIMIT: question.limits,
         Unsafe.SYSTEM_VARIABLE: not read <= _LOGGED_VARIABLES,
-        Unsafe.SYSTEM_FUNCTION: not question.functions.isdisjoint(_OF_THE_SERVER),
+        Unsafe.SYSTEM_FUNCTION: not question.functions.isdisjoint(_OF_THE_SERVER)
+        or not default_functions(table.definition).isdisjoint(CHANGING),
         Unsafe.BOTH_KINDS: mixes,
         Unsafe.INSERT_IGNORE_SELECT: is_ignoring and of_query,
         Unsafe.INSERT_SELECT_UPDATE: updates and of_query,
@@ -251,7 +253,8 @@ def text_form(
         microseconds=round((asker.now - int(asker.now)) * 1_000_000),
         time_zone=status.time_zone or _SYSTEM_ZONE,
     )
-    is_threads_own = "CONNECTION_ID" in question.functions
+    functions = question.functions | default_functions(table.definition)
+    is_threads_own = "CONNECTION_ID" in functions
     reads_id = "LAST_INSERT_ID" in question.functions or any(
         name in _LAST_INSERT_ID for _, name in question.system_variables
     )
@@ -265,5 +268,5 @@ def text_form(
         unsafe,
         variables,
         asker.last_insert_id if reads_id else None,
-        rand_seeds() if "RAND" in question.functions else None,
+        rand_seeds() if "RAND" in functions else None,
     )

@@ -55,11 +55,12 @@ from binlog_server.tables.definitions import (
     key_text,
     known_collation,
     made_table,
+    normal_said,
     quoted_name,
     quoted_text,
     reading,
 )
-from binlog_server.tables.generated import Generated
+from binlog_server.tables.generated import CHANGING, Defaults, Generated, functions_in
 from binlog_server.tables.held import HeldTable
 from binlog_server.tables.rows import Shown
 
@@ -144,6 +145,8 @@ class AlteredTable:
             is_stored = column.generation is Generation.STORED
             if source is None and (is_stored or (is_virtual and at in in_keys)):
                 return True
+            if source is None and column.is_default_computed:
+                return True
             if source is not None and is_stored and column.expression != old[source].expression:
                 return True
             if source is not None and not _same_bytes(old[source], column):
@@ -184,6 +187,7 @@ class _AlterReader(DefinitionReader):
         self._notes: list[ServerError] = []
         self._after: list[tuple[_Column, str, int]] = []  # what stands behind which, and its clause
         self._defined: list[tuple[_Column, int]] = []  # columns whose clause is to have their text
+        self._defaults: list[tuple[_Column, int]] = []  # the same of their default
 
     def altered(self) -> AlteredTable:
         if self.word() in ("CREATE", "DROP"):
@@ -441,6 +445,9 @@ class _AlterReader(DefinitionReader):
             if one.source is not None and one.column.generation is not Generation.NONE:
                 text = _renamed(one.column.expression, column, new)
                 one.column = replace(one.column, expression=text)
+            if one.source is not None and one.column.is_default_computed:
+                text = _renamed(one.column.default or "", column, new)
+                one.column = replace(one.column, default=text)
 
     def _rename(self) -> None:
         if self.accept("COLUMN"):
@@ -502,10 +509,12 @@ class _AlterReader(DefinitionReader):
             return
         column = replace(found.column, default="NULL" if found.column.nullable else None)
         if default is not None:
-            column = replace(column, default=self._normal(column, default))
+            column = replace(column, default=normal_said(column, default, self._normal))
         found.column = column
-        said = "DROP DEFAULT" if default is None else f"SET DEFAULT {column.default}"
+        said = "DROP DEFAULT" if default is None else "SET DEFAULT "
         self._clauses.append(f"ALTER COLUMN {quoted_name(column.name)} {said}")
+        if default is not None:
+            self._defaults.append((found, len(self._clauses) - 1))
 
     # --- keys ---
 
@@ -628,6 +637,8 @@ class _AlterReader(DefinitionReader):
             head, _, tail = self._clauses[clause].partition("\0")
             column = table.columns[self._columns.index(made)]
             self._clauses[clause] = f"{head} {column_text(column, table, whole=True)}{tail}"
+        for made, clause in self._defaults:
+            self._clauses[clause] += table.columns[self._columns.index(made)].default or ""
         return table
 
 
@@ -694,10 +705,16 @@ class CopiedRows:
         init=False
     )
     _generated: Generated = field(init=False)
+    _defaults: Defaults = field(init=False)
+    _new_defaults: list[int] = field(init=False)
+    _shown: Shown = field(init=False)
 
     def __post_init__(self) -> None:
         cells = Cells(self.new.definition, self.asker, self.asker.is_strict, copies=True)
-        self._generated = Generated(self.new, self.asker, cells, Shown(self.new, self.asker.local))
+        self._shown = shown = Shown(self.new, self.asker.local)
+        self._generated = Generated(self.new, self.asker, cells, shown)
+        self._defaults = Defaults(self.new, self.asker, cells, shown)
+        self._new_defaults = [at for at in self._defaults.numbers if self.sources[at] is None]
         self._made = [self._maker(cells, at, source) for at, source in enumerate(self.sources)]
 
     def _maker(
@@ -709,6 +726,8 @@ class CopiedRows:
         if source is None:
             if column.is_auto_increment:
                 return lambda raw, shown, row: row_format.value(at, row)
+            if column.is_default_computed:
+                return lambda raw, shown, row: None
             if column.default is None:
                 value = implicit_default(column)
             else:
@@ -751,4 +770,27 @@ class CopiedRows:
             self.asker.budget.tick()
             split, shown = self.old.format.split(raw), show.row(raw)
             made = [make(split, shown, number) for make in self._made]
+            if self._new_defaults:
+                self._require_same_elsewhere()
+                self._fill(made, number)
             yield self.new.format.joined(self._generated.filled(made, number))
+
+    def _fill(self, made: list[bytes | None], row: int) -> None:
+        """Compute the defaults of new columns."""
+        row_format, show = self.new.format, self._shown.columns
+        shown = [
+            None if part is None else show[at](row_format.decoded(at, part))
+            for at, part in enumerate(made)
+        ]
+        for at, value in self._defaults.values(self._new_defaults, shown, row):
+            made[at] = row_format.value(at, value)
+
+    def _require_same_elsewhere(self) -> None:
+        """Raises `NotSupportedYet` (1235) for a default that replicas compute otherwise: they get the statement."""
+        for at in self._new_defaults:
+            column = self.new.definition.columns[at]
+            if changing := functions_in(column.default or "") & CHANGING:
+                raise NotSupportedYet(
+                    f"ADD COLUMN {column.name} DEFAULT {min(changing).lower()}() to rows, of which replicas would have "
+                    "others: ADD it without, SET DEFAULT, then UPDATE"
+                )

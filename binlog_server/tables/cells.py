@@ -264,8 +264,9 @@ class Cells:
     def _of_text(self, number: int, text: str, row: int) -> Value:
         now = _NOW.fullmatch(text)
         if now is not None:
-            at = values.datetime_text(self.session.local_now(), 6)
-            return self.value(number, at, types.moment(ValueForm.DATETIME, 6), row)
+            digits = int(now[1] or 0)
+            at = values.datetime_text(self.session.local_now(), digits)
+            return self.value(number, at, types.moment(ValueForm.DATETIME, digits), row)
         return self.value(number, *literal_value(text), row)
 
     def unfit(self, error: ServerError, instead: Value = None) -> Value:
@@ -684,11 +685,9 @@ def _number_as_moment(given: Any, kind: Type) -> str:
 def normal_default(column: StoredColumn, literal: str, session: Asker) -> str:
     """A literal as information_schema prints the default of a column. Raises `InvalidDefault` (1067)."""
     now = _NOW.fullmatch(literal)
-    if now is not None:
-        digits = int(now[1] or 0)
-        if column.type.name not in ("datetime", "timestamp") or digits != _digits(column):
-            raise InvalidDefault(column.name)
-        return literal
+    if now is not None and not column.is_auto_increment:
+        most = _digits(column)
+        return now_text(min(int(now[1] or most), most))
     if column.is_auto_increment or (literal == "NULL" and not column.nullable):
         raise InvalidDefault(column.name)
     if literal == "NULL":

@@ -38,7 +38,7 @@ from binlog_server.queries import values
 from binlog_server.queries.running import ChangePlan, Checks
 from binlog_server.queries.terms import Asker, LockWish, Term, constant
 from binlog_server.tables.cells import Cells, entry_text, implicit_default
-from binlog_server.tables.generated import Generated
+from binlog_server.tables.generated import Defaults, Generated
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import (
     KeyTaken,
@@ -147,12 +147,14 @@ class Changer:
     _shown: Shown = field(init=False)
     _newest: Newest = field(init=False)
     _computed: Generated = field(init=False)
+    _defaults: Defaults = field(init=False)
 
     def __post_init__(self) -> None:
         is_strict = self.session.is_strict and not self._ignores
         self._cells = Cells(self.table.definition, self.session, is_strict)
         self._shown = Shown(self.table, self.session.local)
         self._computed = Generated(self.table, self.session, self._cells, self._shown)
+        self._defaults = Defaults(self.table, self.session, self._cells, self._shown)
         self._newest = Newest(self.trx, self.since if self.table.is_transactional else None)
 
     # --- INSERT ---
@@ -346,6 +348,7 @@ class Changer:
         definition = self.table.definition
         missing = set(range(len(definition.columns))).difference(self.plan.columns)
         missing.discard(-1 if definition.auto_increment is None else definition.auto_increment)
+        missing.difference_update(self._defaults.numbers)
         return {column: self._cells.default(column, 1) for column in sorted(missing)}
 
     def _new_values(
@@ -358,9 +361,13 @@ class Changer:
         definition, cells = self.table.definition, self._cells
         auto = definition.auto_increment
         made = unnamed.copy()
-        if self.plan.reads_itself:
+        is_seen = self.plan.reads_itself or bool(self._defaults.numbers)
+        if is_seen:
             self.plan.current[0] = self._empty_row()
         for column, term in zip(self.plan.columns, terms, strict=True):
+            if term is None and column in self._defaults.numbers:
+                made[column] = self._defaults.value(column, self.plan.current[0], row)
+                self._show(column, made[column])
             if term is None:
                 continue
             given = self._given(term)
@@ -375,7 +382,7 @@ class Changer:
             if column == auto and value == 0 and not self.zero_is_a_value:
                 continue
             made[column] = value
-            if self.plan.reads_itself:
+            if is_seen:
                 self._show(column, value)
             if column == auto:
                 self._note(value)
@@ -385,13 +392,18 @@ class Changer:
                 found.append(made[column])
             elif column == auto:
                 found.append(self._generated(generate, row))
+            elif column in self._defaults.numbers:
+                found.append(None)
             else:
                 found.append(cells.default(column, row))
-        if self._computed.numbers:
+        if self._computed.numbers or self._defaults.numbers:
             shown = [
                 None if value is None else self._shown.columns[column](value)
                 for column, value in enumerate(found)
             ]
+            missing = set(self._defaults.numbers).difference(made)
+            for column, value in self._defaults.values(missing, shown, row):
+                found[column] = value
             for column, value in self._computed.values(shown, row):
                 found[column] = value
         return found
@@ -411,13 +423,22 @@ class Changer:
             raise ColumnNotNull(definition.name)
 
     def _empty_row(self) -> list[Any]:
-        """What a row has before it is given values: its defaults."""
+        """What a row has before it is given values: its defaults, as far as they are the same for all rows."""
         found: list[Any] = []
+        told = len(self.session.warnings), len(self.session.notes)
         for i, column in enumerate(self.table.definition.columns):
-            value = None if column.default is None else self._cells.default(i, 1)
+            value: Value = None
+            if i in self._defaults.fixed:
+                value = self._defaults.value(i, (), 1)
+            elif column.default is not None and i not in self._defaults.numbers:
+                value = self._cells.default(i, 1)
             if value is None and not column.nullable:
                 value = implicit_default(column)
             found.append(None if value is None else self._shown.columns[i](value))
+        del (
+            self.session.warnings[told[0] :],
+            self.session.notes[told[1] :],
+        )  # of what it may not get
         return found
 
     def _generated(self, generate: Iterator[int], row: int) -> int:
@@ -532,7 +553,9 @@ class Changer:
             if column in self._computed.numbers:
                 self._ignore(column, None if term is None else self._given(term))
                 continue
-            if term is None:
+            if term is None and column in self._defaults.numbers:
+                value = self._defaults.value(column, plan.current[0], number)
+            elif term is None:
                 value = self._cells.default(column, number)
             else:
                 value = self._cells.value(column, self._given(term), term.kind, number)

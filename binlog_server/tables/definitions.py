@@ -17,6 +17,7 @@ from binlog_protocol.errors import (
     DuplicateConstraintName,
     FunctionNotAllowed,
     GeneratedPrimaryKey,
+    InvalidDefault,
     MultiplePrimaryKeys,
     NoColumns,
     NoSuchKeyColumn,
@@ -96,6 +97,14 @@ _NUMBERS: Final = (
 _JSON_COLLATION: Final = NUMBERS["utf8mb4_bin"]
 _LENGTHS: Final = ("char", "varchar", "binary", "varbinary")
 _NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
+_CALLED_BARE: Final = (
+    "CURRENT_DATE",
+    "CURRENT_TIME",
+    "CURRENT_USER",
+    "UTC_DATE",
+    "UTC_TIME",
+    "UTC_TIMESTAMP",
+)
 _KEYS: Final = frozenset((
     "CONSTRAINT", "PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "PERIOD",
 ))  # fmt: skip
@@ -580,7 +589,7 @@ class DefinitionReader(TokenReader):
             comment=column.comment,
         )
         if column.default is not None:
-            stored = replace(stored, default=normal(stored, column.default))
+            stored = replace(stored, default=normal_said(stored, column.default, normal))
         elif stored.nullable:
             stored = replace(stored, default="NULL")
         parts.columns.append(stored)
@@ -651,24 +660,62 @@ class DefinitionReader(TokenReader):
         begin = self.at
         self.expect("(")
         self._skip_brackets()
-        said, end = "", self.tokens[begin].end
-        for token in self.tokens[begin + 1 : self.at - 1]:
+        return self._said(begin + 1, self.at - 1)
+
+    def _said(self, begin: int, end: int) -> str:
+        """The text of some tokens, without comments."""
+        said, at = "", self.tokens[begin - 1].end
+        for token in self.tokens[begin:end]:
             raw = quoted_name(token.text) if token.kind is TokenKind.QUOTED else token.text
-            said += " " * (token.end - len(raw) > end) + raw
-            end = token.end
+            said += " " * (token.end - len(raw) > at) + raw
+            at = token.end
         return said.strip(" ")
 
     def default(self) -> str:
-        """A literal, as it is written but for signs and TRUE; `current_timestamp(n)`. Also in brackets."""
+        """A literal, as it is written but for signs and TRUE; `current_timestamp(n)`. Also in brackets. Or an
+        expression, in brackets, as it is written."""
+        begin = self.at
         brackets = 0
         while self.sign("("):
             brackets += 1
-        found = self._constant()
-        while brackets and self.sign(")"):
-            brackets -= 1
-        if brackets:
-            raise NotSupportedYet(f"DEFAULT of an expression ({self.shown()}), but of a constant")
-        return found
+        try:
+            found = self._constant()
+            while brackets and self.sign(")"):
+                brackets -= 1
+            if not brackets:
+                return found
+        except NotUnderstood:
+            pass
+        self.at = begin
+        return f"({self._expression()})"
+
+    def _expression(self) -> str:
+        """An expression in brackets, or a call of a function, without the brackets around it."""
+        if self.is_sign("("):
+            return self._bracketed()
+        begin = self.at
+        if self.word() in _CALLED_BARE and not self._is_called():
+            self.at += 1
+        elif self.word() and self._is_called():
+            self.at += 1
+            self.skip_one()
+        elif self._is_name():
+            self.at += 1
+        else:
+            raise NotSupportedYet(
+                f"DEFAULT {self.shown()}, but of a constant, a function, or an expression in brackets"
+            )
+        return self._said(begin, self.at)
+
+    def _is_name(self) -> bool:
+        token = self.token()
+        if token is None or token.kind is TokenKind.QUOTED:
+            return token is not None
+        return token.kind is TokenKind.WORD and token.text[:1].isalpha() and self.word() != "CASE"
+
+    def _is_called(self) -> bool:
+        behind = self.tokens[self.at + 1 : self.at + 2]
+        return bool(behind) and behind[0].kind is TokenKind.SIGN and behind[0].text == "("
 
     def _constant(self) -> str:
         if self.word() in _NOW:
@@ -695,8 +742,7 @@ class DefinitionReader(TokenReader):
                 digits += "-" if self.is_sign("-") else "+"
                 self.at += 1
         if not _LITERAL_NUMBER.fullmatch(digits):
-            what = digits or self.shown()
-            raise NotSupportedYet(f"DEFAULT {what}, but of a constant or CURRENT_TIMESTAMP")
+            raise NotUnderstood(digits or self.shown())
         return sign + digits
 
     def _bits(self, token: Token) -> str | None:
@@ -737,6 +783,15 @@ class _Column:
     comment: str = ""
     generation: Generation = Generation.NONE
     expression: str = ""
+
+
+def normal_said(column: StoredColumn, default: str, normal: Normal) -> str:
+    """The default of a column; an expression is printed when all columns are known."""
+    if not replace(column, default=default).is_default_computed:
+        return normal(column, default)
+    if column.is_auto_increment:
+        raise InvalidDefault(column.name)
+    return default
 
 
 def now_text(digits: int) -> str:
@@ -840,29 +895,49 @@ def made_table(
 
 
 def _with_expressions(columns: Sequence[StoredColumn]) -> tuple[StoredColumn, ...]:
-    """The columns of a table, with the expressions of generated ones as they are printed. Raises `ServerError`."""
-    if all(column.generation is Generation.NONE for column in columns):
+    """The columns of a table, with the expressions of generated ones and of DEFAULT as they are printed. Raises
+    `ServerError`."""
+    computed = [column.name for column in columns if _is_computed(column)]
+    if not computed:
         return tuple(columns)
-    from binlog_server.queries.printing import GENERATED, VIRTUAL, printed  # with sqlglot
+    from binlog_server.queries.printing import DEFAULT, GENERATED, VIRTUAL, printed  # with sqlglot
 
     names = [column.name for column in columns]
-    later = {column.name for column in columns if column.generation is not Generation.NONE}
+    generated = {column.name for column in columns if column.generation is not Generation.NONE}
+    later = set(computed)
     auto = next((column.name for column in columns if column.is_auto_increment), None)
     found: list[StoredColumn] = []
     for column in columns:
-        if column.generation is not Generation.NONE:
-            place = GENERATED if column.generation is Generation.STORED else VIRTUAL
-            text = printed(column.expression, names, column.name, place)
-            for name in sorted(later):
-                if quoted_name(name) in text:
-                    raise UninitializedColumn(column.name, name)
-            is_stored = column.generation is Generation.STORED
-            if auto is not None and is_stored and quoted_name(auto) in text:
-                raise FunctionNotAllowed("AUTO_INCREMENT", GENERATED, auto)
+        if _is_computed(column):
+            place = DEFAULT
+            if column.name in generated:
+                place = GENERATED if column.generation is Generation.STORED else VIRTUAL
+            text = printed(
+                column.expression if column.name in generated else column.default or "",
+                names,
+                column.name,
+                place,
+            )
+            # Columns get their defaults in their order, then the generated ones their values.
+            not_yet = later & generated if column.name in generated else later | generated
+            read = [
+                (text.index(quoted_name(one)), one) for one in not_yet if quoted_name(one) in text
+            ]
+            if read:
+                raise UninitializedColumn(column.name, min(read)[1])
+            if auto is not None and place != VIRTUAL and quoted_name(auto) in text:
+                raise FunctionNotAllowed("AUTO_INCREMENT", place, auto)
             later.remove(column.name)
-            column = replace(column, expression=text)
+            if column.name in generated:
+                column = replace(column, expression=text)
+            else:
+                column = replace(column, default=text)
         found.append(column)
     return tuple(found)
+
+
+def _is_computed(column: StoredColumn) -> bool:
+    return column.generation is not Generation.NONE or column.is_default_computed
 
 
 def _all_checks(parts: Parts) -> tuple[tuple[str, str], ...]:

@@ -21,6 +21,7 @@ from binlog_server.queries import types
 from binlog_server.queries.running import Output, Plan, SelectPlan
 from binlog_server.queries.terms import UNKNOWN
 from binlog_server.queries.types import Type, ValueForm
+from binlog_server.tables.generated import is_fixed
 
 _VARCHAR_MAX: Final = 512  # characters of what is computed; a longer one is a TEXT
 _OF_SYSTEM: Final = NUMBERS["utf8mb3_general_ci"]  # texts of the server's own tables and functions
@@ -74,6 +75,8 @@ def columns_of(plan: Plan, tables: Iterable[StoredTable], collation: str) -> lis
 def _copied(column: StoredColumn, output: Output) -> StoredColumn:
     nullable = output.kind.may_be_null
     default = column.default
+    if column.is_default_computed and not is_fixed(column.default or ""):
+        default = None
     if column.is_auto_increment:
         default = "0"
     elif default is None and nullable:

@@ -348,7 +348,9 @@ def _is_plain(table: HeldTable) -> bool:
         and all(key.kind is not KeyKind.UNIQUE for key in definition.keys)
         and not any(part.prefix for part in table.key.parts)
         and not any(
-            column.generation is not Generation.NONE or column.is_invisible
+            column.generation is not Generation.NONE
+            or column.is_invisible
+            or column.is_default_computed
             for column in definition.columns
         )
     )

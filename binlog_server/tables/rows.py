@@ -179,11 +179,12 @@ def between(
 
 @dataclass(slots=True)
 class HeldRows:
-    """A table of one question: its rows are read as they are asked for, each time anew."""
+    """A table of one question: its rows are read as they are asked for, each time anew. `defaults`: see `default`."""
 
     table: HeldTable
     reading: Reading
     session: Asker
+    defaults: Callable[[HeldTable, Asker, int], Callable[[Sequence[Any]], Any]]
     path: Path = ALL_ROWS
 
     @property
@@ -200,6 +201,10 @@ class HeldRows:
     def columns(self) -> Sequence[Type]:
         """The types of its columns."""
         return self.table.declared.columns
+
+    def default(self, number: int) -> Callable[[Sequence[Any]], Any]:
+        """See `GivenTable`."""
+        return self.defaults(self.table, self.session, number)
 
     def rows(self) -> _Rows:
         """Its rows."""

@@ -786,6 +786,8 @@ InvalidRole = ErrorKind(1959, "Invalid role specification `{role}`", "0P000")
 StatementTimeout = ErrorKind(
     1969, "Query execution was interrupted (max_statement_time exceeded)", "70100"
 )
+# ER_SUBQUERIES_NOT_SUPPORTED
+SubqueriesNotSupported = ErrorKind(1970, "{place} does not support subqueries or stored functions")
 # ER_SET_STATEMENT_NOT_SUPPORTED
 NotInSetStatement = ErrorKind(
     1971, "The system variable {variable} cannot be set in SET STATEMENT.", "42000"

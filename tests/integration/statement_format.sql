@@ -50,6 +50,11 @@ INSERT INTO t (n, ts) VALUES ('x5', '2020-01-01 00:00:00')
 SET time_zone=DEFAULT, foreign_key_checks=0, unique_checks=0
 INSERT INTO t (n) VALUES (1),(2)
 DELETE FROM t
+INSERT INTO du (id) VALUES (1)
+INSERT INTO du (id, v) VALUES (2, 'x')
+UPDATE du SET n=1 WHERE id=2
+INSERT INTO dx (id) VALUES (1),(2)
+INSERT INTO dx (id, n) SELECT id+10, n FROM dx
 
 SET binlog_format=STATEMENT
 BEGIN
@@ -86,6 +91,9 @@ INSERT INTO u VALUES (9,9)
 
 SET binlog_format=MIXED
 INSERT INTO u VALUES (7,7)
+INSERT INTO du (id) VALUES (1)
+DELETE FROM du WHERE id=2
+INSERT INTO dx (id) VALUES (1),(2)
 UPDATE t SET n=2+RAND()*100 WHERE id=1
 UPDATE t SET v=UUID() WHERE id=1
 UPDATE t SET v='q' LIMIT 1

@@ -39,6 +39,8 @@ SCHEMA: Final = (
     "CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
     "CREATE TABLE shop.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT, v VARCHAR(40), ts TIMESTAMP NULL)",
     "CREATE TABLE shop.u (id INT PRIMARY KEY, n INT UNIQUE)",
+    "CREATE TABLE shop.du (id INT PRIMARY KEY, n INT, v VARCHAR(40) DEFAULT uuid())",
+    "CREATE TABLE shop.dx (id INT PRIMARY KEY, n INT DEFAULT (id + 1), d DATETIME DEFAULT (now() + interval 1 day))",
     "CREATE TABLE shop.m (id INT AUTO_INCREMENT PRIMARY KEY, n INT UNIQUE) ENGINE=MyISAM",
     "INSERT INTO shop.t (n,v) VALUES (1,'a'),(2,'b'),(3,'c')",
     "INSERT INTO shop.u VALUES (1,1),(2,2)",
@@ -165,6 +167,7 @@ WITH_CONTEXT: Final = (
     "INSERT INTO u SELECT * FROM t",
     "CREATE TABLE w LIKE m",
     "INSERT INTO w (n) VALUES (1)",
+    "INSERT INTO dx (id) VALUES (1), (2)",
 )
 
 
@@ -182,7 +185,7 @@ def test_what_goes_along_with_a_text(
             except pymysql.MySQLError as error:
                 failed.append(error.args[0])
     assert failed == [1062]
-    assert_equal(master, replicas, ("shop.t", "shop.u", "shop.m", "shop.w"))
+    assert_equal(master, replicas, ("shop.t", "shop.u", "shop.m", "shop.w", "shop.dx"))
 
 
 class Writer:

@@ -72,6 +72,11 @@ _COMPRESSIBLE: Final = frozenset((
 ))  # fmt: skip
 
 
+_CONSTANT_DEFAULT: Final = re.compile(r"NULL\Z|[bx]?'|-?[.0-9]")
+_NOW: Final = re.compile(r"current_timestamp\([0-9]?\)")
+_MOMENTS: Final = ("datetime", "timestamp")
+
+
 class Generation(IntEnum):
     """The kind of a generated column."""
 
@@ -91,7 +96,7 @@ class StoredColumn:
     """A column. `collation` is the number of its collation, BINARY_COLLATION for a type without character set.
 
     default, on_update: the expressions as information_schema.COLUMNS prints them (`NULL`, `'a'`,
-    `current_timestamp(3)`); None for a column without such a clause.
+    `current_timestamp(3)`, ``(`a` + 1)``); None for a column without such a clause.
     expression: of a generated column.
     """
 
@@ -118,6 +123,14 @@ class StoredColumn:
     @property
     def layout(self) -> ColumnLayout:
         return self.type.layout(self.collation)
+
+    @property
+    def is_default_computed(self) -> bool:
+        """Whether the default is an expression: no constant, and not the time alone for a column of such."""
+        if self.default is None:
+            return False
+        is_moment = self.type.name in _MOMENTS and _NOW.fullmatch(self.default) is not None
+        return not is_moment and not _CONSTANT_DEFAULT.match(self.default)
 
     @property
     def characters(self) -> int | None:
