@@ -86,7 +86,7 @@ ROOMS = {
         "sql": "loop accounts settings connections dumps relay store queries tables",
         "sql_commit": "loop accounts commits semi_sync queries tables sql",
         "sessions": "process loop accounts connections dumps sql sql_commit",
-        "metrics": "loop settings connections commits semi_sync dumps relay store",
+        "metrics": "process loop settings connections commits semi_sync dumps relay store",
         "app": "loop accounts upstreams settings connections commits semi_sync dumps relay store queries tables sql"
         " sql_commit sessions metrics",
         "cli": "process accounts upstreams settings connections relay store tables app",

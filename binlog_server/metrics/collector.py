@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from binlog_storage.disk.durations import Durations
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -68,6 +68,22 @@ class ServerCollector(Collector):
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:
             yield _family(metric, self._look)
+
+
+def values(look: Look) -> dict[str, list[dict[str, Any]]]:
+    """All metrics but histograms by name, without the prefix: the labels and the value of each series."""
+    return {
+        metric.name.removeprefix(PREFIX): [
+            {
+                "labels": dict(zip(metric.labels, map(_text, labels), strict=True)),
+                "value": float(value),
+            }
+            for labels, value in metric.read(look)
+            if value is not None and not isinstance(value, Durations)
+        ]
+        for metric in METRICS
+        if metric.type != HISTOGRAM
+    }
 
 
 def _family(metric: Metric, look: Look) -> Family:

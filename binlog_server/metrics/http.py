@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
@@ -30,21 +30,24 @@ class BadRequest(Exception):
 
 
 class Request(NamedTuple):
-    """`path` without the query; names of `headers` in lower case."""
+    """`path` without the query; names of `headers` in lower case; `peer`: the address of the client, without port."""
 
     method: str
     path: str
     headers: Mapping[str, str]
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`headers`: beside those that every answer has."""
+    """`headers`: beside those that every answer has. `stream`: what comes behind `body`, piece by piece, for as long
+    as the client takes it."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = PLAIN
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncIterator[bytes] | None = None
 
     @classmethod
     def text(cls, text: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -54,7 +57,7 @@ class Response:
     def build(self, *, head_only: bool = False) -> bytes:
         headers = {
             "Content-Type": self.content_type,
-            "Content-Length": str(len(self.body)),
+            **({} if self.stream else {"Content-Length": str(len(self.body))}),
             "Cache-Control": "no-store",
             "Connection": "close",
             **self.headers,
@@ -138,28 +141,61 @@ class HttpListener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(self._deadline_s):
-                await self._converse(reader, writer)
+            async with asyncio.timeout(self._deadline_s) as deadline:
+                await self._converse(reader, writer, deadline)
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
             writer.transport.abort()
         finally:
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, deadline: asyncio.Timeout
+    ) -> None:
         head_only = False
         try:
-            request = parse_request(await _head(reader))
+            peer = writer.get_extra_info("peername")
+            request = parse_request(await _head(reader))._replace(peer=peer[0] if peer else "")
             head_only = request.method == "HEAD"
             response = await self._answer(request)
         except BadRequest as error:
             response = Response.text(error.status.phrase, error.status)
         writer.write(response.build(head_only=head_only))
         await writer.drain()
+        if response.stream is not None and not head_only:
+            await self._send_stream(response.stream, reader, writer, deadline)
         # What the client still sends must not make the system throw away the answer.
         writer.write_eof()
         with contextlib.suppress(ConnectionError):
             while await reader.read(REQUEST_BYTES_MAX):
                 pass
+
+    async def _send_stream(
+        self,
+        stream: AsyncIterator[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        deadline: asyncio.Timeout,
+    ) -> None:
+        """Until it ends, or the client does: who closes its side, or takes no piece in time."""
+        loop = asyncio.get_running_loop()
+        gone = asyncio.ensure_future(reader.read(1))
+        try:
+            while not gone.done():
+                deadline.reschedule(None)
+                following = asyncio.ensure_future(anext(stream, b""))
+                await asyncio.wait((following, gone), return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    following.cancel()
+                    await asyncio.gather(following, return_exceptions=True)
+                    return
+                if not (piece := following.result()):
+                    return
+                deadline.reschedule(loop.time() + self._deadline_s)
+                writer.write(piece)
+                await writer.drain()
+        finally:
+            gone.cancel()
+            deadline.reschedule(loop.time() + self._deadline_s)
 
     async def _answer(self, request: Request) -> Response:
         handler = self._routes.get(request.path)

@@ -44,6 +44,10 @@ class Observed(Protocol):
     """Whether clients can connect."""
 
     @property
+    def uptime_s(self) -> int:
+        """Seconds since the server was made."""
+
+    @property
     def upstreams(self) -> Sequence[UpstreamStatus]:
         """The upstreams that are followed."""
 

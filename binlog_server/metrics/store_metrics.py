@@ -36,7 +36,8 @@ def _stalled(look: Look) -> Labelled:
     ]
 
 
-def _free(look: Look) -> float | None:
+def free_bytes(look: Look) -> float | None:
+    """Room on the file system of the binlog files; None where it does not say."""
     try:
         found = os.statvfs(look.server.config.binlog_directory)
     except OSError:
@@ -181,7 +182,7 @@ STORE: Final = (
         "Bytes of binlog files that were purged",
         "Binlog_purged_bytes",
     ),
-    gauge("disk_free_bytes", "Room on the file system of the binlog files", _free),
+    gauge("disk_free_bytes", "Room on the file system of the binlog files", free_bytes),
     Metric(
         PREFIX + "purge_held_bytes",
         GAUGE,

@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from binlog_protocol.errors import RemoteError, ServerError
 
@@ -111,6 +112,34 @@ def _session_peer(record: logging.LogRecord) -> Peer | None:
     args = record.args
     values = args.values() if isinstance(args, Mapping) else args or ()
     return next((value for value in values if isinstance(value, Peer)), None)
+
+
+class LogLine(NamedTuple):
+    """A line of the log: when it was written, in seconds since 1970, and its message in one line."""
+
+    at: float
+    level: str
+    text: str
+
+
+class RecentLines(logging.Handler):
+    """Keeps the last warnings and errors, without their tracebacks. Any thread may ask for them."""
+
+    LINES: Final = 50
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._lines: deque[LogLine] = deque(maxlen=self.LINES)
+        self.addFilter(PeerLimit())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = shortened(_printable(record.getMessage()))
+        self._lines.append(LogLine(record.created, record.levelname, text))
+
+    def newest_first(self) -> list[LogLine]:
+        """All that are kept."""
+        with self.lock or nullcontext():
+            return list(reversed(self._lines))
 
 
 class TextFormatter(logging.Formatter):

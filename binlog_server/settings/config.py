@@ -71,6 +71,7 @@ from binlog_server.upstreams.password import KEY_NAME
 SERVER_VERSION = "11.8.9-MariaDB-binlog-server"
 PORT = 3306
 TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TOKEN_CHARS_MIN: Final = 16
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING")
 # After a failure of the disk: serve what is durable and accept nothing more, or end with an exit status of 1.
 ABORT_SERVER = "ABORT_SERVER"
@@ -196,6 +197,8 @@ class Config:
     log_level: Annotated[str, Words(LOG_LEVELS)] = "INFO"
     log_format: Annotated[str, Words(FORMATS)] = TEXT
     metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
+    # For the status page from other machines; as long as a token is that nobody guesses.
+    metrics_token: str = field(default="", repr=False)
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
     ignored_options: tuple[str, ...] = ()  # given, but without effect here
 
@@ -214,6 +217,13 @@ class Config:
         _check_host("listen_host", self.listen_host)
         if self.metrics_listen:
             _check_host("metrics_listen", parse_listen(self.metrics_listen, "metrics_listen")[0])
+        token = self.metrics_token
+        if token and (
+            len(token) < TOKEN_CHARS_MIN or not (token.isascii() and token.isprintable())
+        ):
+            raise ConfigError(
+                f"metrics_token: it has {TOKEN_CHARS_MIN} printable ASCII characters or more"
+            )
         for version in self.tls_versions:
             if version not in TLS_VERSIONS:
                 known = ", ".join(TLS_VERSIONS)

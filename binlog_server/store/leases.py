@@ -607,8 +607,14 @@ class Leases:
         )
 
 
+def slot_of(name: str) -> tuple[int, str]:
+    """The server_id and account of a slot's name, see `slot_name`."""
+    server_id, _, account = name.removeprefix(SLOT_PREFIX).partition("/")
+    return int(server_id), account
+
+
 def _account_of(name: str) -> str:
-    return name.removeprefix(SLOT_PREFIX).partition("/")[2]
+    return slot_of(name)[1]
 
 
 class _Sizes:
