@@ -18,6 +18,7 @@ from binlog_server.cli import (
     events,
     import_files,
     ls,
+    monitoring,
     seed,
     serve,
     user,
@@ -38,7 +39,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--version", action="version", version=f"binlog-server {version('binlog-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (serve, user, demo, events, verify, ls, seed, import_files, convert, backup):
+    for command in (
+        serve,
+        user,
+        demo,
+        events,
+        verify,
+        ls,
+        seed,
+        import_files,
+        convert,
+        backup,
+        monitoring,
+    ):
         command.add_to(commands)
     arguments, left = parser.parse_known_args(argv)
     if left:

@@ -1,0 +1,25 @@
+"""`binlog-server monitoring`: alert rules for Prometheus, a dashboard for Grafana."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Final
+
+from binlog_server.metrics import monitoring
+
+_MADE: Final = {"rules": monitoring.rules, "dashboard": monitoring.dashboard}
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "monitoring", help="print alert rules for Prometheus, or a dashboard for Grafana"
+    )
+    parser.add_argument("what", choices=list(_MADE))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code."""
+    sys.stdout.write(_MADE[arguments.what]())
+    return 0
