@@ -28,7 +28,7 @@ NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 # Tests start hundreds of processes: each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo setup test test-unit test-others test-slow test-spark fuzz lint types format bench clean
+.PHONY: help venv demo setup test test-unit test-others test-slow test-spark compiled-tests fuzz lint types format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -66,6 +66,10 @@ test-spark: setup
 	@PYTHON="$(PYTHON)" .ci/venv .venv-spark-$(PYSPARK)
 	@.venv-spark-$(PYSPARK)/bin/pip --disable-pip-version-check install --quiet "pyspark[connect]==$(PYSPARK)"
 	@.venv-spark-$(PYSPARK)/bin/python -m pytest -m "spark and not slow" tests/pipeline $(ARGS)
+
+# As pytest compiles them, with asserts that tell more: its workers, who start together, would each do it.
+compiled-tests: $(STAMP)
+	@$(BIN)/python -m pytest -q --collect-only >/dev/null
 
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)

@@ -18,7 +18,6 @@ from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
 
 pytestmark = pytest.mark.spark
 
-PROGRAM = "import sys; from binlog_pipeline.cli import main; sys.exit(main())"
 TEXT = "INSERT INTO t VALUES (1)"
 
 
@@ -31,12 +30,6 @@ def arguments(store: str, target: Path, *more: str) -> list[str]:
     ]
 
 
-def run(store: str, target: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """As a user does, in a process of its own."""
-    program = [sys.executable, "-c", PROGRAM, "stream", *arguments(store, target, *more)]
-    return subprocess.run(program, capture_output=True, text=True, check=False)
-
-
 SEVERAL = """
 import json, sys
 from binlog_pipeline.cli import main
@@ -46,7 +39,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def streams(*arguments: list[str]) -> list[tuple[int, str]]:
-    """The exit codes of `stream` with these arguments, and what each says; in one process, one after another.
+    """The exit codes of `stream` with these arguments, and what each writes to stderr; in one process, by turns.
 
     Python and Java start once, which takes most of the time of a stream this short.
     """
@@ -54,8 +47,7 @@ def streams(*arguments: list[str]) -> list[tuple[int, str]]:
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said = re.split(r"^ended (\d+)\n", done.stderr, flags=re.MULTILINE)
-    ended = zip(said[1::2], said[::2], strict=False)
-    return [(int(code), text.rpartition("binlog-spark: ")[2]) for code, text in ended]
+    return [(int(code), text) for code, text in zip(said[1::2], said[::2], strict=False)]
 
 
 def test_text_in_another_database_is_told_at_the_end(
@@ -125,14 +117,16 @@ def test_what_ends_it_is_one_line(make_logged_store: MakeLoggedStore, tmp_path: 
             server_id=1,
         )
     )
-    for name, (more, why) in REFUSED.items():
-        done = run(store, tmp_path / name, *more)
-        lines = done.stderr.splitlines()
-        assert done.returncode == 1, done.stderr
-        assert lines[-1].startswith("binlog-spark: "), done.stderr
+    ended = streams(
+        *(arguments(store, tmp_path / name, *more) for name, (more, _) in REFUSED.items())
+    )
+    for (code, said), (_, why) in zip(ended, REFUSED.values(), strict=True):
+        lines = said.splitlines()
+        assert code == 1, said
+        assert lines[-1].startswith("binlog-spark: "), said
         assert why in lines[-1], lines[-1]
         assert sum(line.startswith("binlog-spark: ") for line in lines) == 1
-        others = OF_THE_DAEMON.sub("", done.stderr)
+        others = OF_THE_DAEMON.sub("", said)
         assert not re.search(r"Traceback|^\s+at |ERROR|SQLSTATE", others, re.MULTILINE), others
 
 
