@@ -268,6 +268,7 @@ def test_events_like_a_real_server(backend: object, make_relay: MakeRelay) -> No
     assert len(ours.q(f"SHOW BINLOG EVENTS IN '{name}' LIMIT 2, 3")) == 3
 
 
+@pytest.mark.any_version
 def test_purge_with_a_replica(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

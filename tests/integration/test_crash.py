@@ -30,6 +30,7 @@ def received(replica: MariaDB) -> SlavePosition:
     return SlavePosition.parse(str(replica.replica_status()["Gtid_IO_Pos"]))
 
 
+@pytest.mark.any_version
 def test_kill_of_a_replica(
     backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:

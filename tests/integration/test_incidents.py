@@ -87,7 +87,7 @@ def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     assert (shown.code, shown.out.count(SAID.encode())) == (0, 1)
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_a_server_over_its_files_sends_what_it_sends(
     backend: Backend, make_upstream: MakeMariaDB, make_replica: MakeMariaDB, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ def dumps(server: BinlogServer) -> int:
     return int(rows[0]["n"])
 
 
+@pytest.mark.any_version
 def test_replicas_that_come_and_go(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
@@ -61,6 +62,7 @@ def test_replicas_that_come_and_go(
     assert status(ours, "Slave_connections") == "3"
 
 
+@pytest.mark.any_version
 def test_an_upstream(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     """Beside a replica of the same upstream: the same columns, and what MaxScale takes for a sign of life."""
     upstream, relay = make_relay(users=DBA, slave_net_timeout=1)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.each_version
 ROOT = {"root": {"password": "pw", "grants": ["BINLOG REPLAY"]}, "repl": "secret"}
 
 
+@pytest.mark.any_version
 def test_a_replica_that_went_away_finds_its_files_by_its_slot(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

@@ -378,6 +378,7 @@ def run_together(master: BinlogServer, writers: Sequence[Runs], count: int) -> N
     assert not failed, failed
 
 
+@pytest.mark.any_version
 def test_sessions_beside_each_other(
     backend: object, master: BinlogServer, make_replica: MakeMariaDB, rng: random.Random
 ) -> None:
@@ -393,6 +394,7 @@ def test_sessions_beside_each_other(
     assert_equal(master, [replica])
 
 
+@pytest.mark.any_version
 @pytest.mark.parametrize(
     "master",
     ["innodb", pytest.param(TRADITIONAL, marks=pytest.mark.slow, id="traditional")],
@@ -433,6 +435,7 @@ def test_a_kill_leaves_tables_that_equal_the_binlog(
     assert_equal(master, [late])
 
 
+@pytest.mark.any_version
 def test_tables_without_transactions(
     backend: object, master: BinlogServer, make_replica: MakeMariaDB, rng: random.Random
 ) -> None:

@@ -45,6 +45,7 @@ def temporary_table(upstream: MariaDB, replica: MariaDB) -> Iterator[Any]:
         yield cursor
 
 
+@pytest.mark.any_version
 def test_survive_our_restarts(
     backend: object, make_proxied_relay: MakeProxiedRelay, make_replica: MakeMariaDB
 ) -> None:
@@ -70,6 +71,7 @@ def test_survive_our_restarts(
     assert open_tables(replica) == open_tables(late) == 0
 
 
+@pytest.mark.any_version
 def test_end_where_the_upstream_restarts(
     backend: object, make_proxied_relay: MakeProxiedRelay, make_replica: MakeMariaDB
 ) -> None:

@@ -184,6 +184,7 @@ def test_as_if_there_was_nobody_between(
     assert server.log().count("lost upstream") == 0
 
 
+@pytest.mark.any_version
 def test_rows_and_transactions_of_50_mb(
     backend: Backend, make_relay: MakeRelay, make_replica: MakeMariaDB
 ) -> None:

@@ -33,6 +33,7 @@ def test_replica_follows_upstream(
     assert replica.value("SELECT VERSION()").startswith(backend.version + ".")
 
 
+@pytest.mark.any_version
 def test_kill_keeps_what_was_committed(
     backend: Backend, make_upstream: MakeMariaDB, make_replica: MakeMariaDB
 ) -> None:
@@ -57,6 +58,7 @@ def test_kill_keeps_what_was_committed(
     assert replica.checksum() == upstream.checksum()
 
 
+@pytest.mark.any_version
 def test_pause(backend: Backend, make_replica: MakeMariaDB) -> None:
     server = make_replica()
     server.pause()

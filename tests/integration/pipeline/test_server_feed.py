@@ -169,7 +169,7 @@ def test_ends_though_more_and_more_comes(backend: Backend, make_upstream: MakeMa
     assert found == list(range(3, 3 + len(found)))
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_a_server_that_starts_again(backend: Backend, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     position = table(upstream)

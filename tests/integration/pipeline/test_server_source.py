@@ -65,7 +65,7 @@ def some_history(upstream: MariaDB) -> None:
     )
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_the_same_from_servers_and_directory(backend: Backend, make_relay: MakeRelay) -> None:
     upstream, relay = make_relay(table="", users=USERS)
     some_history(upstream)
@@ -205,7 +205,7 @@ def test_numbers_of_another_server(backend: Backend, make_upstream: MakeMariaDB)
         read_all(source, between("0-99-5", None))
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_what_was_purged(backend: Backend, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     upstream.script(
@@ -374,7 +374,7 @@ def test_a_slow_reader_is_not_cut_off(backend: Backend, make_upstream: MakeMaria
     assert found == list(range(1, 18))
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 @pytest.mark.usefixtures("small_buffers")
 def test_a_lost_connection_is_made_anew(backend: Backend, make_upstream: MakeMariaDB) -> None:
     """A slice goes on behind the last whole group."""

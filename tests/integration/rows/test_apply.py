@@ -110,6 +110,7 @@ def test_gives_the_same_tables_and_gtids(
     assert target.q("XA RECOVER") == []
 
 
+@pytest.mark.any_version
 def test_piece_by_piece_each_group_once(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
@@ -139,6 +140,7 @@ def test_piece_by_piece_each_group_once(
     assert [gtid for path in filled for gtid in gtids(path)] == every
 
 
+@pytest.mark.any_version
 def test_large_group_and_large_event(
     backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
@@ -277,6 +279,7 @@ def test_load_data_and_two_phase_alter(
     assert "--local-load" in refused.err
 
 
+@pytest.mark.any_version
 def test_beside_a_running_server(backend: Backend, make_relay: MakeRelay) -> None:
     """Of a server at work what it has written out is seen, and nothing is in its way."""
     upstream, server = make_relay(max_binlog_size=SMALL)
