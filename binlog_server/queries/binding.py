@@ -1292,6 +1292,8 @@ class _Binder:
             return self._aggregate(name, nodes, scope, place)
         if name in ("VALUES", "VALUE") and len(nodes) == 1 and isinstance(nodes[0], exp.Column):
             return self._proposed(nodes[0], scope)
+        if name == "VALUES":
+            raise _refused("VALUES")
         if name == "DEFAULT" and len(nodes) == 1 and isinstance(nodes[0], exp.Column):
             return self._default(nodes[0], scope, place)
         if name in ("DATE_ADD", "DATE_SUB", "ADDDATE", "SUBDATE") and len(nodes) == 2:

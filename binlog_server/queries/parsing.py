@@ -140,6 +140,22 @@ class _Parser(MySQLParser):  # type: ignore[misc]
             self.raise_error("a variable without a name")
         return exp.to_identifier(name, quoted=True)
 
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> Any:
+        """As sqlglot's, but of ON DUPLICATE KEY UPDATE (VALUES(column) + 1) is an expression, and no table."""
+        at = self._index + (self._curr.token_type == TokenType.L_PAREN if self._curr else 0)
+        first, opening, name = ([*self._tokens[at : at + 3], None, None, None])[:3]
+        is_of_column = (
+            first is not None
+            and first.token_type == TokenType.VALUES
+            and opening is not None
+            and opening.token_type == TokenType.L_PAREN
+            and name is not None
+            and name.token_type in {TokenType.IDENTIFIER, *self.ID_VAR_TOKENS}
+        )
+        if is_of_column and not allow_value_synonym:
+            return None
+        return super()._parse_derived_table_values(allow_value_synonym)
+
     def _parse_delete(self) -> Any:
         """As sqlglot's, but RETURNING stands behind LIMIT."""
         found = super()._parse_delete()
@@ -379,6 +395,8 @@ def _take_into(tokens: list[Any], names: list[str]) -> None:
         if token.token_type is not TokenType.INTO or depth or names:
             continue
         end = at + 1
+        if len(tokens) > end and tokens[end].text.upper() in ("OUTFILE", "DUMPFILE"):
+            raise NotSupportedYet(f"INTO {tokens[end].text.upper()}: no files are written here")
         while (
             len(tokens) > end + 1
             and tokens[end].token_type is TokenType.PARAMETER

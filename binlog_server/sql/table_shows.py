@@ -21,6 +21,7 @@ from binlog_protocol.errors import (
     UnknownDatabase,
     UnknownRoutine,
     UnknownStorageEngine,
+    WrongObject,
     XaWrongState,
 )
 from binlog_protocol.events.column_type import ColumnType
@@ -210,7 +211,7 @@ class ShowOfTables(Inquiry):
         return self._unread() or self._about(session, is_run=False)
 
     def _about(self, session: SqlSession, *, is_run: bool) -> Computed:
-        """Raises 1046, 1054, 1109, 1146, 1235 unless what it is about is here."""
+        """Raises 1046, 1049, 1054, 1109, 1146, 1235 unless what it is about is here."""
         database = self.schema or session.database.decode("utf-8", "replace")
         if self.is_of_database:
             self._look_at_database(session, database)
@@ -238,6 +239,8 @@ class ShowOfTables(Inquiry):
         if session.program in _DUMPERS:
             raise nothing
         if database.lower() not in SCHEMAS:
+            if session.makes_databases:
+                raise UnknownDatabase(database)
             session.diagnostics.note(nothing)
 
     def _labelled(self, found: Computed, database: str) -> Computed:
@@ -323,7 +326,7 @@ class ShownTable:
 
 @dataclass(frozen=True, slots=True)
 class ShowCreate(Statement):
-    """SHOW CREATE DATABASE, TABLE, VIEW, PROCEDURE, FUNCTION: 1049, 1146 and 1305 for what is not here."""
+    """SHOW CREATE DATABASE, TABLE, VIEW, PROCEDURE, FUNCTION: 1049, 1146, 1305 and 1347 for what is not here."""
 
     syntax = ""
     needs = ANYBODY
@@ -331,6 +334,8 @@ class ShowCreate(Statement):
     kind: str
     schema: str | None
     name: str
+    is_unless: bool = False
+    """IF NOT EXISTS: of a database, which programs that make dumps want in its text."""
 
     @property
     def counted_as(self) -> str:
@@ -341,14 +346,16 @@ class ShowCreate(Statement):
         if self.kind == "DATABASE":
             columns = [Column.text("Database", 64), Column.text("Create Database", 1024)]
             little_tables.require_database(session, self.name)
+            unless = "/*!32312 IF NOT EXISTS*/ " if self.is_unless else ""
             if self.name in tables.databases:
                 held = tables.databases[self.name].database
-                return ResultSet(columns, [(self.name, create_database_text(held, shown=True))])
+                text = create_database_text(held, shown=True, unless=unless)
+                return ResultSet(columns, [(self.name, text)])
             if self.name.lower() not in SCHEMAS:
                 raise UnknownDatabase(self.name)
             charset = "/*!40100 DEFAULT CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci */"
             name = self.name.lower()
-            return ResultSet(columns, [(name, f"CREATE DATABASE `{name}` {charset}")])
+            return ResultSet(columns, [(name, f"CREATE DATABASE {unless}`{name}` {charset}")])
         if self.kind in ("PROCEDURE", "FUNCTION"):
             raise UnknownRoutine(self.kind, self.name)
         database = self.schema or session.database.decode("utf-8", "replace")
@@ -356,6 +363,8 @@ class ShowCreate(Statement):
             raise NoDatabaseSelected()
         if database in tables.databases:
             table = little_tables.held_table(session, database, self.name, is_read=True)
+            if self.kind == "VIEW":
+                raise WrongObject(database, table.name, "VIEW")
             text = create_text(table.definition, next_number=tables.peek_number(table))
             columns = [Column.text("Table", 64), Column.text("Create Table", 1024)]
             return ResultSet(columns, [(table.name, text)])
@@ -690,11 +699,11 @@ def _show_create(reader: TokenReader) -> Statement | None:
     kind = "DATABASE" if kind == "SCHEMA" else kind
     if kind not in ("DATABASE", "TABLE", "VIEW", "PROCEDURE", "FUNCTION"):
         return None
-    reader.accept("IF", "NOT", "EXISTS")
+    is_unless = reader.accept("IF", "NOT", "EXISTS")
     name = reader.identifier()
     if kind != "DATABASE" and reader.sign("."):
         return ShowCreate(kind, name, reader.identifier())
-    return ShowCreate(kind, None, name)
+    return ShowCreate(kind, None, name, is_unless)
 
 
 def _show_engine(reader: TokenReader) -> Statement | None:

@@ -750,6 +750,8 @@ class CopiedRows:
                 return raw[source]
 
             return same
+        is_cut = was.type.name == column.type.name and was.collation == column.collation
+        cells = replace(cells, cuts=is_cut)
         kind = self.old.declared.columns[source]
         plain = _plain_of(was, column)
         if plain is not None:
@@ -764,7 +766,7 @@ class CopiedRows:
         return converted
 
     def rows(self, those: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
-        """The rows, in their order. Raises `ServerError`: 1264, 1265, 1292, 1366, 4025."""
+        """The rows, in their order. Raises `ServerError`: 1264, 1265, 1292, 1366, 1406, 4025."""
         show = Shown(self.old, self.asker.local)
         for number, (_, raw) in enumerate(those, 1):
             self.asker.budget.tick()

@@ -208,12 +208,14 @@ class Cells:
 
     is_strict: a value that a column cannot hold is an error; else a warning of the session.
     copies: the values are those of another table's columns, which ALTER TABLE copies: other errors are told of them.
+    cuts: of a copy from a column of the same type and collation, whose texts are cut: 1265 in the place of 1406.
     """
 
     table: StoredTable
     session: Asker
     is_strict: bool = True
     copies: bool = False
+    cuts: bool = False
 
     def value(self, number: int, given: Any, kind: Type, row: int) -> Value:
         """The value that a column takes for one of an expression. `row`: its number in the statement, from 1.
@@ -246,12 +248,14 @@ class Cells:
             )
         return found
 
-    def default(self, number: int, row: int) -> Value:
-        """The default of a column. Raises `ColumnWithoutDefault` (1364)."""
+    def default(self, number: int, row: int, *, is_needed: bool = True) -> Value:
+        """The default of a column. Raises `ColumnWithoutDefault` (1364) if one is needed, and there is none."""
         column = self.table.columns[number]
         if column.default is None:
             if column.type.name == "enum":
                 return EnumIndex(1)
+            if not is_needed:
+                return implicit_default(column)
             return self.unfit(ColumnWithoutDefault(column.name), implicit_default(column))
         return self._of_text(number, column.default, row)
 
@@ -293,7 +297,7 @@ class Cells:
     ) -> int | Decimal | float:
         """A number, as exact as it is given."""
         is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
-        if is_text and not isinstance(given, values.Label) and kind.code not in _NUMBERS_OF_BYTES:
+        if is_text and not isinstance(given, values.Label) and kind.code != types.HYBRID:
             text = values.as_text(given, kind)
             found = _NUMBER.match(text)
             if self.copies and (found is None or found.end() != len(text)):
@@ -470,7 +474,11 @@ class Cells:
         return text[: column.characters]  # one warning is enough
 
     def _string(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
-        error = ColumnTooSmall if self.is_strict and not self.copies else ColumnTruncated
+        error = ColumnTooSmall if self.is_strict and not self.cuts else ColumnTruncated
+        if (
+            isinstance(given, Decimal) and not self.copies
+        ):  # with all digits that it was computed with
+            given, kind = f"{given:f}", _TEXT
         if not column.type.is_text:
             raw = values.as_bytes(given, kind)
             most = _LONGEST.get(column.type.name) or column.type.numbers[0]
@@ -495,11 +503,13 @@ class Cells:
         text = values.as_text(given, kind)
         if name != "time":
             text = _number_as_moment(given, kind) or text
+            if kind.form is ValueForm.TIME:
+                text = self._today_at(text)
         found: Value = None
         error: ErrorKind = ColumnTruncated
         if name == "time":
             found = _clock(text, kind, digits)
-            is_dated = kind.form is ValueForm.DATETIME
+            is_dated = kind.form in (ValueForm.DATE, ValueForm.DATETIME)
             if found is None and (moment := _moment_with_clock(text)) is not None:
                 is_dated = any(moment[:3])
                 found = _clock("{}:{:02}:{:02}.{:06}".format(*moment[3:]), types.text(0), digits)
@@ -509,7 +519,7 @@ class Cells:
                 if is_dated:
                     self._note(column, row)
                 return found
-        elif kind.form is not ValueForm.TIME:
+        else:
             whole = _MOMENT.match(text)
             parts = values.moment_parts(text) if whole is not None else None
             if parts is not None:
@@ -525,6 +535,13 @@ class Cells:
             raise WrongTime(shown_kind, text[:_SHOWN_CHARS], self._where(column), row)
         self.session.warn(error(column.name, row))
         return implicit_default(column) if found is None else found
+
+    def _today_at(self, text: str) -> str:
+        """A TIME as the moment that a DATE or DATETIME gets for it."""
+        span = values.time_in(text)
+        if span is None:
+            return text
+        return values.datetime_text(_midnight(self.session.local_now()) + span, 6)
 
     def _moment(self, name: str, parts: values.Moment, digits: int) -> tuple[Value, bool]:
         """The value of a column for these numbers, and whether it may be one in the session's sql_mode.
@@ -568,7 +585,10 @@ class Cells:
         return datetime.datetime.fromtimestamp(seconds, _UTC).replace(microsecond=micro), True
 
 
-_NUMBERS_OF_BYTES: Final = (types.HYBRID, types.HEX)
+def _midnight(moment: datetime.datetime) -> datetime.datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 _SPECIAL: Final[dict[str, Callable[[Cells, StoredColumn, Any, Type, int], Value]]] = {
     "decimal": Cells._decimal,
     "double": Cells._floating,
@@ -615,9 +635,9 @@ def literal_value(text: str) -> tuple[Any, Type]:
         number = Decimal(text)
         if "." not in text and "e" not in text.lower():
             return int(number), types.BIGINT
-        return (
-            (float(text), types.DOUBLE) if "e" in text.lower() else (number, types.decimal(65, 30))
-        )
+        if "e" in text.lower():
+            return float(text), types.DOUBLE
+        return number, types.decimal(65, len(text.partition(".")[2]))
     if found[1] == "x":
         raw = bytes.fromhex("0" * (len(found[2]) % 2) + found[2])
     else:
@@ -761,7 +781,9 @@ def _beyond(text: str) -> datetime.timedelta | None:
 def _clock(text: str, kind: Type, digits: int) -> datetime.timedelta | None:
     if kind.form is ValueForm.DATETIME:
         text = text[11:]
-    elif kind.form is ValueForm.DATE or not _CLOCK.fullmatch(text):
+    elif kind.form is ValueForm.DATE:
+        return datetime.timedelta(0)
+    elif not _CLOCK.fullmatch(text):
         return None
     span = values.time_in(text)
     if span is None or (abs(span) >= _CLOCK_MAX and not _LAST_SECOND.search(text)):

@@ -13,7 +13,7 @@ AUTO_INCREMENT gave for a row that was not inserted goes to the next one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import (
@@ -173,11 +173,11 @@ class Changer:
             self.session.budget.tick()
             outcome.records += 1
             self._number = None
-            made = self._new_values(terms, number, generate, unnamed)
-            row = row_of(table, table.format.row(made))
-            if not self._passes(row.raw):
+            self._forgive_behind_the_first()
+            row = self._new_row(terms, number, generate, unnamed)
+            if row is None:
                 self._give_back()
-                outcome.duplicates += 1
+                outcome.records -= 1
                 continue
             self._newest.require_unchanged(table, row.key)
             if is_replacing:
@@ -192,6 +192,32 @@ class Changer:
                 yield change
         if not outcome.affected:
             outcome.insert_id = 0
+
+    def _new_row(
+        self,
+        terms: Sequence[Term | None],
+        number: int,
+        generate: Iterator[int],
+        unnamed: dict[int, Value],
+    ) -> Row | None:
+        """A row to insert; None if IGNORE passes over it, as a CHECK does not want it."""
+        try:
+            made = self._new_values(terms, number, generate, unnamed)
+        except ServerError as error:
+            self._pass_check(error)
+            return None
+        row = row_of(self.table, self.table.format.row(made))
+        return row if self._passes(row.raw) else None
+
+    def _forgive_behind_the_first(self) -> None:
+        """A row of a table without transactions is there, and stays: from then on values that do not fit are warnings,
+        but with STRICT_ALL_TABLES."""
+        if (
+            self.outcome.affected
+            and not self.table.is_transactional
+            and "STRICT_ALL_TABLES" not in self.session.modes
+        ):
+            self._cells = replace(self._cells, is_strict=False)
 
     def _given_rows(self) -> Iterator[Sequence[Term | None]]:
         """A term for each column, of each row. What a SELECT gives is there before the first row is changed."""
@@ -253,6 +279,12 @@ class Changer:
         if not self._ignores:
             raise error
         self.session.warn(error)
+
+    def _pass_check(self, error: ServerError) -> None:
+        """A value is none that its column's own CHECK wants: a warning with IGNORE. Raises any other error."""
+        if error.kind is not CheckFailed:
+            raise error
+        self._pass(error)
 
     def _passes(self, raw: bytes) -> bool:
         """Whether a row is as its CHECKs want it. Raises `CheckFailed` (4025) if not, but with IGNORE."""
@@ -316,10 +348,13 @@ class Changer:
         assert plan.changed is not None
         plan.proposed[0] = self._shown.row(row.raw)
         plan.current[0] = self._shown.row(other)
-        before, after = (
-            row_of(table, other),
-            row_of(table, self._assigned(other, plan.changed, number)),
-        )
+        try:
+            assigned = self._assigned(other, plan.changed, number)
+        except ServerError as error:
+            self._pass_check(error)
+            outcome.duplicates += 1
+            return
+        before, after = row_of(table, other), row_of(table, assigned)
         if after.raw == other:
             outcome.matched += 1
             outcome.duplicates += self._ignores
@@ -349,7 +384,11 @@ class Changer:
         missing = set(range(len(definition.columns))).difference(self.plan.columns)
         missing.discard(-1 if definition.auto_increment is None else definition.auto_increment)
         missing.difference_update(self._defaults.numbers)
-        return {column: self._cells.default(column, 1) for column in sorted(missing)}
+        assigned = self.plan.changed or ()  # by ON DUPLICATE KEY UPDATE, if a row is there
+        return {
+            column: self._cells.default(column, 1, is_needed=column not in assigned)
+            for column in sorted(missing)
+        }
 
     def _new_values(
         self,
@@ -504,7 +543,11 @@ class Changer:
         table, trx = self.table, self.trx
         while row is not None:
             self.plan.current[0] = self._shown.row(row)
-            assigned = self._assigned(row, self.plan.columns, self.outcome.matched + 1)
+            try:
+                assigned = self._assigned(row, self.plan.columns, self.outcome.matched + 1)
+            except ServerError as error:
+                self._pass_check(error)
+                return None
             after = row_of(table, assigned)
             if after.key != key:
                 self._newest.require_unchanged(table, after.key)
@@ -518,7 +561,6 @@ class Changer:
                 row = now
                 continue
             if not self._passes(after.raw):
-                self.outcome.matched += 1
                 return None
             try:
                 is_done = update_row(trx, table, row_of(table, row), after)

@@ -1090,10 +1090,10 @@ def column_text(column: StoredColumn, table: StoredTable, *, whole: bool = False
     return text
 
 
-def create_database_text(database: Database, *, shown: bool = False) -> str:
-    """CREATE DATABASE, as replicas get it; or as SHOW CREATE DATABASE prints it."""
+def create_database_text(database: Database, *, shown: bool = False, unless: str = "") -> str:
+    """CREATE DATABASE, as replicas get it; or as SHOW CREATE DATABASE prints it. `unless`: in front of the name."""
     charset, name = charset_of(database.collation), collation_name(database.collation)
     options = f"CHARACTER SET {charset} COLLATE {name}"
-    return f"CREATE DATABASE {quoted_name(database.name)} " + (
+    return f"CREATE DATABASE {unless}{quoted_name(database.name)} " + (
         f"/*!40100 DEFAULT {options} */" if shown else options
     )

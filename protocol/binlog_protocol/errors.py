@@ -138,7 +138,9 @@ NoSuchDatabase = ErrorKind(1008, "Can't drop database '{name}'; database doesn't
 # ER_CANT_OPEN_FILE: there is no descriptor left at the moment. A replica that gets it in a dump comes again
 CannotOpenFile = ErrorKind(1016, "{text}", fatal=True)
 # ER_CHECKREAD
-RecordHasChanged = ErrorKind(1020, "Record has changed since last read in table '{table}'")
+RecordHasChanged = ErrorKind(
+    1020, "Record has changed since last read in table '{table}'; try restarting transaction"
+)
 # ER_DISK_FULL: what the statement has to write finds no room; nothing was done
 NoRoomOnDisk = ErrorKind(
     1021,
@@ -572,6 +574,8 @@ UnknownRoutine = ErrorKind(1305, "{kind} {name} does not exist", "42000")
 QueryInterrupted = ErrorKind(1317, "Query execution was interrupted", "70100")
 # ER_SP_FETCH_NO_DATA
 NoRows = ErrorKind(1329, "No data - zero rows fetched, selected, or processed", "02000")
+# ER_WRONG_OBJECT
+WrongObject = ErrorKind(1347, "'{database}.{table}' is not of type '{kind}'")
 # ER_NO_DEFAULT_FOR_FIELD
 ColumnWithoutDefault = ErrorKind(1364, "Field '{column}' doesn't have a default value")
 # ER_DIVISION_BY_ZERO: here always a warning

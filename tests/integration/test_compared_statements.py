@@ -32,12 +32,14 @@ def answer(connection: Any, statement: str) -> tuple[Any, ...]:
     result = cursor._result
     fields = result.fields if result.has_next is not None and result.description else ()
     shown = [(field.name, field.type_code) for field in fields]
-    rows = cursor.fetchall()
+    rows, affected = cursor.fetchall(), cursor.rowcount
     warnings: tuple[Any, ...] = ()
     if result.warning_count and not statement.upper().startswith("SHOW"):
-        cursor.execute("SHOW WARNINGS")
-        warnings = tuple(cursor.fetchall())
-    return ("answer", cursor.rowcount if not fields else 0, shown, rows, warnings)
+        with connection.cursor(Cursor) as other:
+            other.execute("SHOW WARNINGS")
+            warnings = tuple(other.fetchall())
+        connection._result = result  # what a caller looks at further
+    return ("answer", affected if not fields else 0, shown, rows, warnings)
 
 
 def different(there: Any, here: Any, group: list[str]) -> dict[str, tuple[Any, Any]]:

@@ -56,7 +56,7 @@ def run(sql: SqlSession, text: str) -> ResultSet:
         ("SELECT a FROM shop.t", 1235, "SELECT: a binlog server holds no tables; ask the upstream"),
         ("SELECT a FROM t", 1046, "No database selected"),
         ("SELECT a FROM information_schema.files, shop.t", 1235, "holds no tables"),
-        ("SELECT 1 FROM information_schema.files LIMIT 1 INTO OUTFILE 'x'", 1064, "INTO"),
+        ("SELECT 1 FROM information_schema.files LIMIT 1 INTO OUTFILE 'x'", 1235, "INTO"),
         ("SHOW TABLES", 1046, "No database selected"),
         ("SHOW TABLES FROM d WHERE Tables_in_e = 'x'", 1054, "'Tables_in_e' in 'WHERE'"),
         ("DESCRIBE d.t", 1146, "'d.t' doesn't exist"),

@@ -162,3 +162,14 @@ async def test_what_is_prepared_returns_rows(lab: Lab) -> None:
         await errno(client, "PREPARE p FROM 'INSERT INTO elsewhere.t VALUES (1) RETURNING a'")
         == 1146
     )
+
+
+async def test_ignore_passes_over_what_is_no_json(lab: Lab) -> None:
+    root = await lab.root()
+    await root.query("CREATE TABLE shop.j (id INT PRIMARY KEY, g JSON)")
+    await root.query("INSERT IGNORE INTO shop.j VALUES (1, 'x'), (2, '{}'), (3, '[')")
+    assert [row[1] for row in await root.query("SHOW WARNINGS")] == ["4025", "4025"]
+    await root.query("UPDATE IGNORE shop.j SET g = 'y'")
+    await root.query("INSERT IGNORE INTO shop.j VALUES (2, '1') ON DUPLICATE KEY UPDATE g = 'z'")
+    assert [row[1] for row in await root.query("SHOW WARNINGS")] == ["4025"]
+    assert await root.query("SELECT * FROM shop.j") == [["2", "{}"]]
