@@ -32,17 +32,19 @@ from tests.pipeline.stores import make_store
 from tests.storage.groups import simple
 
 URL = "s3://bucket/x"
+UNKNOWN = "hdfs://bucket/x"
+"""Where {A} stands an archive may be, which `s3://` would name."""
 PIPELINE = (
-    "archive STORE {}", "export STORE {}", "state STORE {} --table d.t", "state STORE t --table d.t --copy {}",
+    "archive STORE {A}", "export STORE {}", "state STORE {} --table d.t", "state STORE t --table d.t --copy {}",
     "state STORE {} --table d.t --sink delta", "state STORE {} --table d.t --sink changes",
-    "state {} t --table d.t", "stats {}", "stats STORE --plot {}.png", "replay {} --ibb x", "replay x --ibb {}",
+    "state {A} t --table d.t", "stats {A}", "stats STORE --plot {}.png", "replay {A} --ibb x", "replay x --ibb {}",
     "stream --from STORE --to {} --table d.t --checkpoint x", "stream --from STORE --to x --table d.t --checkpoint {}",
-    "stream --from {} --to x --table d.t --checkpoint x", "schema STORE --seed-from-ddl {}", "verify {}",
-    "lag {} 0-1-1", "lag STORE {}", "package {}", "export STORE x --option schemaSeed={}",
+    "stream --from {A} --to x --table d.t --checkpoint x", "schema STORE --seed-from-ddl {}", "verify {A}",
+    "lag {A} 0-1-1", "lag STORE {A}", "package {}", "export STORE x --option schemaSeed={}",
     "stats mariadb://u@h:1 --password-file {}", "stats mariadb://u@h:1 --tls-ca {}",
 )  # fmt: skip
 SERVER = (
-    "serve --directory {}", "serve --directory x --archive {}", "serve --config {}", "ls {}", "verify {}", "events {}",
+    "serve --directory {}", "serve --directory x --archive {A}", "serve --config {}", "ls {}", "verify {}", "events {}",
     "events x --local-load {}", "import --directory {} STORE",
     "import --directory x {}", "import --directory x --index {}",
     "seed --directory {} --gtid-slave-pos 0-1-1", "seed --directory x --from-dump {}",
@@ -62,7 +64,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def refused(main: Callable[[list[str]], int], command: str, store: str, capsys: Any) -> None:
-    words = [store if word == "STORE" else word.replace("{}", URL) for word in command.split()]
+    words = [
+        store if word == "STORE" else word.replace("{}", URL).replace("{A}", UNKNOWN)
+        for word in command.split()
+    ]
     try:
         code = main(words)
     except SystemExit as error:  # of argparse
@@ -91,10 +96,9 @@ def test_commands_of_the_server(
     "name", ["binlog_archive_directory", "master_info_key_file", "ssl_cert", "ssl_key", "ssl_ca"]
 )
 def test_options_of_the_server(name: str) -> None:
-    with pytest.raises(
-        configuration.ConfigError, match=rf"^{name}: s3://bucket/x: .* not supported"
-    ):
-        configuration.load(None, {"binlog_directory": "x", name: URL})
+    url = UNKNOWN if name == "binlog_archive_directory" else URL
+    with pytest.raises(configuration.ConfigError, match=rf"^{name}: {url}: .* not supported"):
+        configuration.load(None, {"binlog_directory": "x", name: url})
     made = (
         configuration.load(None, {"binlog_directory": "x", name: "file:///srv/a", "ssl": False})
         if (name in ("binlog_archive_directory", "master_info_key_file"))
@@ -111,7 +115,7 @@ def test_functions(store: str) -> None:
         lambda: archive(open_source(options), here, ArchiveSettings()),
         lambda: export(SourceOptions.parse({"path": store}), here),
         lambda: keep_state(options, here, keys=["id"]),
-        lambda: position_of(URL),
+        lambda: position_of(UNKNOWN),
         lambda: replay(here, Path("x")),
         lambda: make_zip(here),
         lambda: write_tables(here, []),
@@ -129,8 +133,19 @@ def test_functions(store: str) -> None:
             pass
     for name in ("path", "paths", "schemaSeed", "passwordFile", "tlsCa", "tlsCert", "tlsKey"):
         with pytest.raises(BadOption, match="not supported yet"):
-            SourceOptions.parse({name: URL})
+            SourceOptions.parse({name: UNKNOWN if name.startswith("path") else URL})
     assert not list(Path().iterdir())
+
+
+def test_archives_may_be_elsewhere() -> None:
+    """As they are, and without keys, which would be in logs and in the list of processes."""
+    assert SourceOptions.parse({"path": URL}).path == URL
+    assert configuration.load(
+        None, {"binlog_directory": "x", "binlog_archive_directory": URL + "/"}
+    ).binlog_archive_directory == URL
+    with pytest.raises(BadOption, match="variables of the environment") as error:
+        SourceOptions.parse({"path": "s3://key:secret@bucket/x"})
+    assert "secret" not in str(error.value)
 
 
 def test_a_file_url_is_a_path(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ class Server:
         archive = config.binlog_archive_directory
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
-        self._archive_hold = ArchiveHold(self.engine, Path(archive)) if archive else None
+        self._archive_hold = ArchiveHold(self.engine, archive) if archive else None
         self._make_rounds()
         self.gtid_begin = ""
         self.look_at_begin()
@@ -201,7 +201,7 @@ class Server:
         hanging = "the look at leases does not come to an end"
         self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
         if (hold := self._archive_hold) is not None:
-            hanging = f"{hold.directory} does not answer: what is archived meanwhile is not purged"
+            hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             self.rounds.append(Rounds("archive", hold.refresh, failure=failure, hanging=hanging))
 
     def _relay(self) -> Relay:

@@ -17,6 +17,7 @@ from typing import Any
 import uvloop
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.places import archive_argument
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.app.app import Server, call_soon, check_tls
@@ -47,8 +48,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--upstream", metavar="mariadb://USER:PASSWORD@HOST:PORT")
     parser.add_argument(
         "--archive",
-        type=path_argument,
-        metavar="DIR",
+        type=archive_argument,
+        metavar="DIR|URL",
         help="take what the store lacks of this archive into it, before serving",
     )
     parser.add_argument(
@@ -121,7 +122,7 @@ def _check(config: Config) -> int:
 async def _serve(
     config: Config,
     signals: Signals,
-    archive: Path | None,
+    archive: str | Path | None,
     start: SlavePosition | None,
     read: Callable[[], Config] | None = None,
     manager: ServiceManager | None = None,

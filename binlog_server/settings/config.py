@@ -46,6 +46,7 @@ from binlog_storage.classic.encryption import ALGORITHMS
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
+from binlog_storage.archive.places import archive_path
 from binlog_storage.disk.local_path import NotLocal, local_path
 
 from binlog_server.accounts.account import UserAccount
@@ -90,6 +91,7 @@ _Memory = Annotated[int, Number(1 << 20, 1 << 40)]
 _TmpSpace = Annotated[int, Number(0, U64_MAX, 65_536)]
 _CacheSize = Annotated[int, Number(4096, U64_MAX)]
 
+_ARCHIVES = frozenset(("binlog_archive_directory",))
 _PATHS = frozenset(
     (
         "binlog_directory",
@@ -395,7 +397,8 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     _check_types(values, path)
     for name in _PATHS & values.keys():
         try:
-            values[name] = str(local_path(values[name])) if values[name] else ""
+            path_of = archive_path if name in _ARCHIVES else local_path
+            values[name] = str(path_of(values[name])) if values[name] else ""
         except NotLocal as error:
             raise ConfigError(f"{name}: {error}{_place(path)}") from None
     values["binlog_directory"] = Path(values["binlog_directory"])

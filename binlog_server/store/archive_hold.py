@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.coverage import first_missing, is_within
 from binlog_storage.archive.manifest import ArchiveManifest
+from binlog_storage.archive.places import Where
 from binlog_storage.defects import Defects
 from binlog_storage.engine import EngineReader, Pin, Position
 from binlog_storage.errors import PositionPurged, StorageError
@@ -30,24 +30,24 @@ _ENDED_BY: Final = "take binlog_archive_directory out of the configuration file 
 class ArchiveHold:
     """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
 
-    def __init__(self, engine: EngineReader, directory: Path) -> None:
+    def __init__(self, engine: EngineReader, where: Where) -> None:
         self._engine: Final = engine
-        self.directory: Final = directory
+        self.where: Final = where
         self._lock: Final = threading.Lock()
         self._known: ArchiveManifest | None = (
             None  # of which it is known that it is of this history
         )
         self._told = ""
         self._defects: Final = Defects()
-        told = f"the archive {directory}, which was not looked at yet"
-        self._hold: Pin = engine.hold(told, ended_by=_ENDED_BY, holder=_holder(directory))
+        told = f"the archive {where}, which was not looked at yet"
+        self._hold: Pin = engine.hold(told, ended_by=_ENDED_BY, holder=_holder(where))
         self.refresh()
 
     def refresh(self) -> None:
         """Release files that were archived meanwhile."""
         with self._lock:
             try:
-                manifest = Archive.open(self.directory).manifest
+                manifest = Archive.open(self.where).manifest
                 self._check(manifest)
                 first, why = self._first(manifest), f"is at '{manifest.state.position()}'"
             except PositionPurged:
@@ -57,12 +57,12 @@ class ArchiveHold:
             except Exception as error:
                 first, why = None, f"does not let any go: {error!r}"
                 log.error("%s", why, exc_info=self._defects.trace(error))
-            self._move(first, shortened(f"the archive {self.directory}, which {why}"))
+            self._move(first, shortened(f"the archive {self.where}, which {why}"))
 
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.
         start = None if first is None else Position(first, self._engine.file_start)
-        hold = self._engine.hold(told, start, ended_by=_ENDED_BY, holder=_holder(self.directory))
+        hold = self._engine.hold(told, start, ended_by=_ENDED_BY, holder=_holder(self.where))
         self._hold.release()
         self._hold = hold
         if told != self._told:
@@ -118,5 +118,5 @@ class ArchiveHold:
         return "" if found.passed else None
 
 
-def _holder(directory: Path) -> tuple[str, str]:
-    return "archive", str(directory)
+def _holder(where: Where) -> tuple[str, str]:
+    return "archive", str(where)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive import taking
 from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.archive.places import Where
 from binlog_storage.defects import Defects
 from binlog_storage.errors import DiskFull, StorageError
 from binlog_storage.intake.intake import Taken
@@ -47,7 +47,7 @@ class ArchiveIntake:
     """
 
     def __init__(
-        self, directory: StoreDirectory, archive: Path, start: SlavePosition | None
+        self, directory: StoreDirectory, archive: Where, start: SlavePosition | None
     ) -> None:
         self._engine = directory.engine
         self._state = directory.state

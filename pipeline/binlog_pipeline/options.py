@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.places import archive_path
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -179,8 +180,12 @@ def _file(text: str) -> str:
     return str(local_path(text)) if text else ""
 
 
-def _files(text: str) -> tuple[str, ...]:
-    return tuple(map(_file, _list(text)))
+def _source(text: str) -> str:
+    return str(archive_path(text)) if text else ""
+
+
+def _sources(text: str) -> tuple[str, ...]:
+    return tuple(map(_source, _list(text)))
 
 
 def _table(text: str) -> str:
@@ -208,8 +213,8 @@ def _position(text: str) -> str:
 
 _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "source": _choice(*SOURCES),
-    "path": _file,
-    "paths": _files,
+    "path": _source,
+    "paths": _sources,
     "password_file": _file,
     "tls_ca": _file,
     "tls_cert": _file,

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from binlog_storage.disk.local_path import path_argument
+from binlog_storage.archive.places import archive_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_source, engine, source_options
 
@@ -26,7 +26,7 @@ _MIB = 1 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
-        "target", type=path_argument, metavar="OUT", help="directory, made if need be"
+        "target", type=archive_argument, metavar="OUT", help="directory, made if need be; or s3://, gs://, az://"
     )
     parser.add_argument(
         "--include-tail",
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(target: Path, done: Archived, seconds: float) -> dict[str, Any]:
+def _facts(target: str | Path, done: Archived, seconds: float) -> dict[str, Any]:
     manifest = done.manifest
     return {
         "archive": str(target),

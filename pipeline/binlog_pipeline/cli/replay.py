@@ -11,6 +11,7 @@ import time
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.places import archive_argument
 from binlog_storage.disk.local_path import path_argument
 
 _SIZE_MIN = 64 << 10
@@ -19,7 +20,7 @@ _SIZE_MAX = 1 << 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "archive", type=path_argument, metavar="ARCHIVE", help="directory of an archive"
+        "archive", type=archive_argument, metavar="ARCHIVE", help="directory or URL of an archive"
     )
     parser.add_argument(
         "--ibb", type=path_argument, required=True, metavar="DIR", help="the store, made if need be"

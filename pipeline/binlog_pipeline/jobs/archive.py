@@ -10,17 +10,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.manifest import ArchiveManifest
-from binlog_storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
-from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.local_path import local_path
+from binlog_storage.archive.places import Where, is_remote
+from binlog_storage.archive.publisher import (
+    STAGED_PREFIX,
+    ArchivePublisher,
+    StagedPart,
+    open_shelf,
+)
 from binlog_storage.log.partitions import PARTITION_BYTES
 
-from binlog_pipeline.errors import DataLost
+from binlog_pipeline.errors import BadOption, DataLost
 from binlog_pipeline.jobs.archive_part import WritePart, WrittenPart
 from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, last_part, plan_archive
 from binlog_pipeline.jobs.workers import Engine, open_workers
@@ -61,19 +64,25 @@ class Archived:
 
 def archive(
     source: LogSource,
-    target: Path,
+    target: Where,
     settings: ArchiveSettings,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Archived:
     """Add what is new. What was published is durable, also if this raises.
 
-    Raises `SourceError`, `DataLost`, `WorkFailed`, `StorageError`, OSError.
+    Raises `BadOption`, `SourceError`, `DataLost`, `WorkFailed`, `StorageError`, OSError.
 
     Args:
         progress: is called with how many slices are done, of how many.
     """
-    target = local_path(target)
-    publisher = ArchivePublisher(OsDisk(target), str(target))
+    if is_remote(target):
+        if settings.engine.name == "spark" or settings.engine.master:
+            raise BadOption(
+                f"{target}: parts for an object store are written by processes of this machine: without --engine "
+                "spark and --master"
+            )
+        settings = replace(settings, engine=replace(settings.engine, name="local"))
+    publisher = ArchivePublisher(open_shelf(target))
     try:
         if publisher.manifest is None:
             publisher.begin(beginning(source), {"kind": _kind(source), "name": source.name})
@@ -81,7 +90,7 @@ def archive(
         plan = plan_archive(
             source, publisher.manifest, settings.partition_bytes, tail=settings.tail
         )
-        run = _Run(publisher, target, settings)
+        run = _Run(publisher, settings)
         run.work(plan, progress)
         if plan.end is not None:
             _require_whole(source, publisher.manifest.state, plan.end)
@@ -93,15 +102,13 @@ def archive(
 class _Run:
     """One run of the workers."""
 
-    def __init__(
-        self, publisher: ArchivePublisher, target: Path, settings: ArchiveSettings
-    ) -> None:
+    def __init__(self, publisher: ArchivePublisher, settings: ArchiveSettings) -> None:
         assert publisher.manifest is not None
         self._publisher = publisher
         self._settings = settings
         self._name = uuid.uuid4().hex[:8]
         self._task = WritePart(
-            str(target.absolute()), self._name, settings.level, settings.is_checked
+            str(publisher.staging.absolute()), self._name, settings.level, settings.is_checked
         )
         self._ready: list[WrittenPart] = []
         self._published_at = time.monotonic()

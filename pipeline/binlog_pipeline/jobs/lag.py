@@ -9,6 +9,7 @@ from pathlib import Path
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.places import is_remote
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, SourceError
@@ -42,6 +43,8 @@ def position_of(what: str) -> SlavePosition:
 
     Raises `BadOption` for anything else, `SourceError` for one that is damaged, `NotLocal`.
     """
+    if is_remote(what):
+        return ArchiveSource(what).latest()
     path = local_path(what)
     if not path.is_dir():
         try:

@@ -13,6 +13,7 @@ from typing import Final
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.archive.places import Where
 from binlog_storage.archive.taking import take_archive
 from binlog_storage.binlog.options import FILE_BYTES_MAX, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
@@ -35,7 +36,7 @@ class Replayed:
 
 
 def replay(
-    archive: Path,
+    archive: Where,
     target: Path,
     *,
     start: SlavePosition | None = None,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.manifest import ArchiveChunk, ArchivePart
 from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.places import open_place
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
 from binlog_pipeline.errors import DataLost
@@ -94,7 +94,7 @@ class ArchiveSource:
 
     def open(self) -> Archive:
         """The archive at this moment. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
-        return Archive.open(Path(self.path))
+        return Archive.open(self.path)
 
     def check(self, archive: Archive, gtids: GtidRange) -> None:
         """Whether the archive reaches back to what is wanted, and has come as far. Raises `DataLost`."""
@@ -180,7 +180,7 @@ def wanted_parts(archive: Archive, wanted: Wanted) -> Iterator[PlacedPart]:
 
 
 def _read(path: str, part: ArchivePart) -> Iterator[Groups]:
-    for rows in PartReader(Path(path), part).rows():
+    for rows in PartReader(open_place(path), part).rows():
         yield _groups(rows)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from binlog_storage.archive.archive import is_archive
 
 from binlog_pipeline.errors import BadOption
@@ -22,6 +20,6 @@ def open_source(options: SourceOptions) -> LogSource:
     if len(options.all_paths) > 1:
         raise BadOption("one directory or archive is read at a time")
     path = options.all_paths[0]
-    if options.kind == "archive" or (options.source == "auto" and is_archive(Path(path))):
+    if options.kind == "archive" or (options.source == "auto" and is_archive(path)):
         return ArchiveSource(path, options.fail_on_data_loss)
     return DirectorySource(path, options.fail_on_data_loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -15,15 +14,12 @@ from binlog_storage.archive.manifest import (
     ArchiveChunk,
     ArchiveManifest,
     ArchivePart,
+    object_name,
     parse_chunk,
     part_name,
     times_of,
 )
-from binlog_storage.disk.local_path import local_path
-from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
-from binlog_storage.errors import FileMissing
-
-_MANIFEST_BYTES_MAX: Final = 256 << 20  # a limit against nonsense: a part takes a few hundred
+from binlog_storage.archive.places import Place, Where, is_remote, open_place
 
 
 class PlacedPart(NamedTuple):
@@ -42,23 +38,20 @@ class PlacedPart(NamedTuple):
 class Archive:
     """An archive, as its manifest was when this was made. Keeps no file open."""
 
-    def __init__(self, disk: ReadableDisk, manifest: ArchiveManifest, where: str) -> None:
-        self._disk: Final = disk
+    def __init__(self, place: Place, manifest: ArchiveManifest) -> None:
+        self.place: Final = place
         self.manifest: Final = manifest
-        self.where: Final = where
-        """The directory, for messages."""
+        self.where: Final = place.where
+        """The directory or URL, for messages."""
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
-        """Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
-        directory = local_path(directory)
-        if not directory.is_dir():
-            raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
-        disk = ReadOnlyDisk(directory)
-        manifest = read_manifest(disk, str(directory))
+    def open(cls, where: Where) -> Self:
+        """Raises `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `DiskError`."""
+        place = open_place(where)
+        manifest = read_manifest(place)
         if manifest is None:
-            raise NotAnArchive(f"{directory} is no archive: it has no {MANIFEST_NAME}")
-        return cls(disk, manifest, str(directory))
+            raise NotAnArchive(f"{place.where} is no archive: it has no {MANIFEST_NAME}")
+        return cls(place, manifest)
 
     @property
     def begin(self) -> BinlogState:
@@ -94,7 +87,8 @@ class Archive:
         self, parts: tuple[ArchivePart, ...], state: BinlogState, number: int
     ) -> Iterator[PlacedPart]:
         for at, part in enumerate(parts, number):
-            if part.name != part_name(at):  # it would be read from anywhere, or twice
+            # Else it would be read from anywhere, or twice.
+            if part.name not in (part_name(at), object_name(part_name(at), part.sha256)):
                 raise ArchiveDamaged(
                     f"{self.where}: the manifest says {part.name!a} where {part_name(at)} would be; restore it "
                     "from a copy"
@@ -105,7 +99,7 @@ class Archive:
 
     def _chunk(self, chunk: ArchiveChunk) -> tuple[ArchivePart, ...]:
         where = f"{self.where}/{chunk.name}"
-        data = _read(self._disk, chunk.name)
+        data = self.place.read(chunk.name)
         if data is None:
             raise ArchiveDamaged(f"{where} is missing; restore it from a copy")
         parts = parse_chunk(data, chunk, where)
@@ -118,24 +112,12 @@ class Archive:
         return parts
 
 
-def read_manifest(disk: ReadableDisk, where: str) -> ArchiveManifest | None:
-    """The manifest of an archive; None without one. Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
-    data = _read(disk, MANIFEST_NAME)
-    return None if data is None else ArchiveManifest.parse(data, f"{where}/{MANIFEST_NAME}")
+def read_manifest(place: Place) -> ArchiveManifest | None:
+    """The manifest of an archive; None without one. Raises as `Archive.open`."""
+    data = place.read(MANIFEST_NAME)
+    return None if data is None else ArchiveManifest.parse(data, f"{place.where}/{MANIFEST_NAME}")
 
 
-def is_archive(directory: Path) -> bool:
-    """Whether the directory has a manifest, sound or not."""
-    return (directory / MANIFEST_NAME).is_file()
-
-
-def _read(disk: ReadableDisk, name: str) -> bytes | None:
-    """The content of a file; None if it is not there."""
-    try:
-        opened = disk.open(name)
-    except FileMissing:
-        return None
-    with contextlib.closing(opened) as file:
-        if file.size() > _MANIFEST_BYTES_MAX:
-            raise ArchiveDamaged(f"{name} has {file.size()} bytes; restore it from a copy")
-        return file.pread(file.size(), 0)
+def is_archive(where: Where) -> bool:
+    """Whether a directory has a manifest, sound or not. What lies in an object store is nothing else."""
+    return is_remote(where) or (Path(where) / MANIFEST_NAME).is_file()

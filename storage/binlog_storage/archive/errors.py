@@ -19,3 +19,15 @@ class ArchiveInUse(StorageError):
 
 class PyarrowMissing(StorageError):
     """Parts are Parquet files, which nothing else here can read."""
+
+
+class ArchiveUnreachable(StorageError):
+    """An object store did not answer, or not as it should. What was asked of it may have been done."""
+
+
+class ObjectChanged(StorageError):
+    """An object was to be written in the place of another, or of none, and there is something else."""
+
+
+class ObstoreMissing(StorageError):
+    """Object stores are reached by obstore, which is an extra."""

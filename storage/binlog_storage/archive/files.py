@@ -20,6 +20,7 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.places import Where
 from binlog_storage.engine import LargeGroup
 from binlog_storage.intake.source import FileStart, Item, SourceGroup
 
@@ -35,17 +36,17 @@ class ArchiveFiles:
         start: begin with the part in which this position is; without it with the first.
     """
 
-    def __init__(self, directory: Path, start: SlavePosition | None = None) -> None:
-        """Raises `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
-        self._directory: Final = directory
-        self._archive: Final = Archive.open(directory)
+    def __init__(self, where: Where, start: SlavePosition | None = None) -> None:
+        """Raises as `Archive.open`."""
+        self._archive: Final = Archive.open(where)
+        where = self._archive.where
         placed = list(self._archive.parts())
         if not placed:
-            raise NotAnArchive(f"the archive {directory} holds nothing yet")
+            raise NotAnArchive(f"the archive {where} holds nothing yet")
         first = 0 if start is None else self._before(placed, start)
         if first is None:
             raise NotAnArchive(
-                f"the archive {directory} begins at '{self._archive.begin}', behind the position '{start}'"
+                f"the archive {where} begins at '{self._archive.begin}', behind the position '{start}'"
             )
         self._placed: Final = placed[first:]
         self.server_version = ""
@@ -76,8 +77,8 @@ class ArchiveFiles:
         self.bytes_read = sum(one.part.size for one in self._placed[:number])
         for one in self._placed[number:]:
             yield FileStart(self._name(one), one.before.copy())
-            for rows in PartReader(self._directory, one.part).rows():
-                yield from self._items_of(rows, self._directory / one.part.name)
+            for rows in PartReader(self._archive.place, one.part).rows():
+                yield from self._items_of(rows, Path(self._name(one)))
             self.bytes_read += one.part.size
 
     def _items_of(self, rows: PartRows, path: Path) -> Iterator[Item]:
@@ -95,7 +96,7 @@ class ArchiveFiles:
                 yield _run(rows, begin, end)
 
     def _name(self, one: PlacedPart) -> str:
-        return str(self._directory / one.part.name)
+        return f"{self._archive.where}/{one.part.name}"
 
     def close(self) -> None:
         """See `IntakeSource`."""

@@ -46,6 +46,7 @@ from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 MANIFEST_NAME: Final = "_archive.json"
 FORMAT: Final = "binlog archive"
 VERSION: Final = 1
+_NAME_DIGITS: Final = 16
 
 
 def part_name(number: int) -> str:
@@ -56,6 +57,12 @@ def part_name(number: int) -> str:
 def chunk_name(number: int) -> str:
     """File name of a chunk; chunks are counted from 1."""
     return f"_archive-{number:06d}.json"
+
+
+def object_name(name: str, sha256: str) -> str:
+    """The name of such a file in an object store: two who write the same number do not write the same object."""
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}-{sha256[:_NAME_DIGITS]}{dot}{ending}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ class ArchiveManifest:
         except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
             raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
         for number, chunk in enumerate(made.chunks, 1):
-            if chunk.name != chunk_name(number):
+            if chunk.name not in (chunk_name(number), object_name(chunk_name(number), chunk.sha256)):
                 raise ArchiveDamaged(
                     f"{where} is damaged: {chunk.name!a} stands where {chunk_name(number)} would; {_RESTORE}"
                 )
@@ -178,16 +185,20 @@ class ArchiveManifest:
 
 
 def build_chunk(
-    name: str, parts: Sequence[ArchivePart], before: BinlogState
+    name: str, parts: Sequence[ArchivePart], before: BinlogState, *, is_object: bool = False
 ) -> tuple[bytes, ArchiveChunk]:
-    """The file of a chunk, and its entry in the manifest. `before`: the state in front of its first part."""
+    """The file of a chunk, and its entry in the manifest. `before`: the state in front of its first part.
+
+    `is_object`: it gets its name from `object_name`.
+    """
     data = _sealed({"parts": [asdict(part) for part in parts]})
     state = before
     for part in parts:
         state = part.added_to(state)
+    digest = hashlib.sha256(data).hexdigest()
     chunk = ArchiveChunk(
-        name,
-        hashlib.sha256(data).hexdigest(),
+        object_name(name, digest) if is_object else name,
+        digest,
         len(parts),
         str(state),
         sum(part.groups for part in parts),

@@ -41,7 +41,7 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.archive.page_sizes import unpacked_size
-from binlog_storage.disk.given_files import open_given
+from binlog_storage.archive.places import Place, open_place
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position
 
@@ -137,15 +137,16 @@ class PartReader:
     What is written into the file itself meanwhile is `ArchiveDamaged` at the end.
 
     Args:
-        directory: of the archive.
+        place: of the archive, or the directory of it.
     """
 
-    def __init__(self, directory: Path, part: ArchivePart) -> None:
-        """Raises `ArchiveDamaged`, `PyarrowMissing`."""
+    def __init__(self, place: Place | Path, part: ArchivePart) -> None:
+        """Raises `ArchiveDamaged`, `ArchiveUnreachable`, `PyarrowMissing`."""
         self.part: Final = part
-        self.path: Final = directory / part.name
+        place = open_place(place) if isinstance(place, Path) else place
+        self.path: Final = f"{place.where}/{part.name}"
         self._parquet = _parquet()
-        with self._said_by_system(), open_given(self.path) as file:
+        with self._said_by_system(), place.open(part.name, part.size) as file:
             self._fd = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._fd)
         self._changed_ns = 0

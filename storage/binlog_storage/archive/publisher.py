@@ -7,32 +7,55 @@ Whoever is killed at any step leaves the archive as it was, or with the parts th
 3. A new manifest with it is written beside the old one, synced, renamed over it, and the directory is synced.
 
 What was left by a kill in between is not in the manifest, and is removed by the next that adds something.
+
+In an object store nothing is locked. There a part is written into a folder of this machine first, and
+
+2. is uploaded under its number and its checksum: two who write the same number do not write the same object, and the
+   same one may be uploaded again.
+3. The manifest is written only in the place of the one that was read. Who comes second is told so, and has changed
+   nothing. If the answer is lost the manifest is read: it is ours, or was not written.
+
+A part that was uploaded and not published stays until its number is that of another: then nobody can publish it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.archive import read_manifest
-from binlog_storage.archive.errors import ArchiveInUse, NotAnArchive
+from binlog_storage.archive.errors import (
+    ArchiveInUse,
+    ArchiveUnreachable,
+    NotAnArchive,
+    ObjectChanged,
+)
 from binlog_storage.archive.manifest import (
     MANIFEST_NAME,
     ArchiveManifest,
     ArchivePart,
     build_chunk,
     chunk_name,
+    object_name,
     part_name,
 )
-from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.archive.objects import Objects, open_objects
+from binlog_storage.archive.places import DiskPlace, ObjectPlace, Place, Where, is_remote
+from binlog_storage.disk.disk import Disk, OsDisk, replaced
+from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.local_path import local_path
 from binlog_storage.errors import StoreInUse
 
 LOCK_NAME: Final = "_archive.lock"
 STAGED_PREFIX: Final = ".staged-"
+PART_PREFIX: Final = "part-"
 _CHUNK_PARTS: Final = 1000
 
 
@@ -43,32 +66,210 @@ class StagedPart(NamedTuple):
     part: ArchivePart
 
 
-class ArchivePublisher:
-    """Adds parts to an archive, and holds it until `close`.
+class Shelf(Protocol):
+    """The place of an archive, for who adds to it. Methods raise `DiskError`, `ArchiveUnreachable`."""
+
+    @property
+    def place(self) -> Place:
+        """To read it."""
+
+    @property
+    def staging(self) -> Path:
+        """The folder into which parts are written before they are published."""
+
+    is_remote: bool
+    """Names are those of `object_name`."""
+
+    def take(self) -> None:
+        """Look whether it may be added to; it is held until `close`. Raises `ArchiveInUse`, `NotAnArchive`."""
+
+    def clean(self, manifest: ArchiveManifest | None) -> None:
+        """Remove what a killed process has left."""
+
+    def add(self, staged: Mapping[str, str]) -> None:
+        """Put staged parts there durably, under new names. Nobody reads them yet."""
+
+    def write_chunk(self, name: str, data: bytes) -> None:
+        """Write a list of parts. Nobody reads it yet."""
+
+    def write_manifest(self, data: bytes) -> None:
+        """Write the manifest in the place of the last one. Raises `ArchiveInUse` if there is another one by now."""
+
+    def discard_staged(self, prefix: str) -> None:
+        """Remove what was staged under such names."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+def open_shelf(where: Where) -> FolderShelf | ObjectShelf:
+    """The shelf of an archive that somebody names. A folder is made if need be. Raises `NotLocal`, `ObstoreMissing`."""
+    if is_remote(where):
+        return ObjectShelf(open_objects(str(where)))
+    directory = local_path(where)
+    return FolderShelf(OsDisk(directory), str(directory))
+
+
+class FolderShelf:
+    """See `Shelf`: a folder of this machine. Parts are staged in it.
 
     Args:
         where: the directory, for messages.
-        chunk_parts: so many parts go into a chunk.
     """
 
-    def __init__(self, disk: Disk, where: str, *, chunk_parts: int = _CHUNK_PARTS) -> None:
-        """Raises `ArchiveInUse`, `NotAnArchive`, `ArchiveDamaged`, `DiskError`."""
+    is_remote = False
+
+    def __init__(self, disk: Disk, where: str) -> None:
         self._disk: Final = disk
-        self._chunk_parts: Final = chunk_parts
-        _require_ours(disk.names(), where)
+        self.place: Final = DiskPlace(disk, where)
+        self.staging: Final = Path(where)
+
+    def take(self) -> None:
+        """See `Shelf`."""
+        where = self.place.where
+        _require_ours(self._disk.names(), where)
         try:
-            disk.lock(LOCK_NAME)
+            self._disk.lock(LOCK_NAME)
         except StoreInUse:
             raise ArchiveInUse(
                 f"another process is adding to the archive {where}; wait until it has ended"
             ) from None
+
+    def clean(self, manifest: ArchiveManifest | None) -> None:
+        """See `Shelf`."""
+        kept = set() if manifest is None else _names_of(manifest)
+        for name in self._disk.names():
+            if _OURS.fullmatch(name) and name not in kept:
+                self._disk.unlink(name)
+
+    def add(self, staged: Mapping[str, str]) -> None:
+        """See `Shelf`."""
+        for name, to in staged.items():
+            self._disk.rename(name, to)
+        self._disk.fsync_dir()
+
+    def write_chunk(self, name: str, data: bytes) -> None:
+        """See `Shelf`."""
+        with replaced(self._disk, name) as file:
+            file.pwrite(data, 0)
+
+    def write_manifest(self, data: bytes) -> None:
+        """See `Shelf`."""
+        self.write_chunk(MANIFEST_NAME, data)
+
+    def discard_staged(self, prefix: str) -> None:
+        """See `Shelf`."""
+        for name in self._disk.names():
+            if name.startswith(prefix):
+                self._disk.unlink(name)
+
+    def close(self) -> None:
+        """See `Shelf`."""
+        self._disk.close()
+
+
+class ObjectShelf:
+    """See `Shelf`: a path of an object store. Parts are staged in a folder of this machine, which goes in the end."""
+
+    is_remote = True
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects: Final = objects
+        self.place: Final = ObjectPlace(objects)
+        self._folder: Final = tempfile.TemporaryDirectory(prefix="binlog-archive-")
+        self.staging: Final = Path(self._folder.name)
+        self._tag: str | None = None  # of the manifest that was read or written last
+        self._added: list[str] = []  # staged parts that wait for the manifest
+
+    def take(self) -> None:
+        """See `Shelf`."""
+        found = self._objects.get(MANIFEST_NAME)
+        self._tag = None if found is None else found.tag
+
+    def clean(self, manifest: ArchiveManifest | None) -> None:
+        """See `Shelf`. Parts whose number is taken by others can be published by nobody."""
+        if manifest is None:
+            return
+        first = sum(chunk.parts for chunk in manifest.chunks) + 1
+        kept = {part.name for part in manifest.parts}
+        for name in self._objects.names(PART_PREFIX, part_name(first).rpartition(".")[0]):
+            found = _OBJECT.fullmatch(name)
+            if found is not None and int(found[1]) <= manifest.count and name not in kept:
+                self._objects.delete(name)
+
+    def add(self, staged: Mapping[str, str]) -> None:
+        """See `Shelf`."""
+        for name, to in staged.items():
+            # It may be there already: these bytes, which have that checksum in their name.
+            with (
+                open_given(self.staging / name) as file,
+                contextlib.suppress(ObjectChanged),
+            ):
+                self._objects.put(to, file, None)
+            self._added.append(name)
+
+    def write_chunk(self, name: str, data: bytes) -> None:
+        """See `Shelf`."""
+        with contextlib.suppress(ObjectChanged):
+            self._objects.put(name, data, None)
+
+    def write_manifest(self, data: bytes) -> None:
+        """See `Shelf`."""
+        self._put_manifest(data)
+        for name in self._added:
+            (self.staging / name).unlink()
+        self._added.clear()
+
+    def _put_manifest(self, data: bytes) -> None:
         try:
-            self.manifest = read_manifest(disk, where)
-            """The manifest; None as long as there is no archive yet."""
-            self._clean()
-        except BaseException:
-            disk.close()
+            self._tag = self._objects.put(MANIFEST_NAME, data, self._tag)
+        except (ObjectChanged, ArchiveUnreachable) as error:
+            # Or it was written, and the answer was lost: the library asks again by itself.
+            found = self._objects.get(MANIFEST_NAME)
+            if found is not None and b"".join(found.pieces) == data:
+                self._tag = found.tag
+                return
+            if isinstance(error, ObjectChanged):
+                raise ArchiveInUse(
+                    f"another process has added to the archive {self.place.where} meanwhile: only one may. See that "
+                    "no other server or job archives there, and try again: it goes on behind what is there"
+                ) from error
             raise
+
+    def discard_staged(self, prefix: str) -> None:
+        """See `Shelf`."""
+        for path in self.staging.glob(f"{prefix}*"):
+            path.unlink()
+
+    def close(self) -> None:
+        """See `Shelf`."""
+        self._folder.cleanup()
+
+
+class ArchivePublisher:
+    """Adds parts to an archive, and holds it until `close`.
+
+    Args:
+        chunk_parts: so many parts go into a chunk.
+    """
+
+    def __init__(self, shelf: Shelf, *, chunk_parts: int = _CHUNK_PARTS) -> None:
+        """Raises `ArchiveInUse`, `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `DiskError`."""
+        self._shelf: Final = shelf
+        self._chunk_parts: Final = chunk_parts
+        try:
+            shelf.take()
+            self.manifest = read_manifest(shelf.place)
+            """The manifest; None as long as there is no archive yet."""
+            shelf.clean(self.manifest)
+        except BaseException:
+            shelf.close()
+            raise
+
+    @property
+    def staging(self) -> Path:
+        """The folder into which parts are to be written."""
+        return self._shelf.staging
 
     def begin(self, state: BinlogState, source: Mapping[str, str]) -> None:
         """Make an empty archive that begins there."""
@@ -76,14 +277,20 @@ class ArchivePublisher:
         self._write(ArchiveManifest(str(state), dict(source)))
 
     def publish(self, staged: Sequence[StagedPart]) -> list[ArchivePart]:
-        """Add parts in this order; durable when it returns. Returns the parts with their names."""
+        """Add parts in this order; durable when it returns. Returns the parts with their names.
+
+        Raises `ArchiveInUse` if another has added meanwhile: nothing was added then.
+        """
         manifest = self.manifest
         assert manifest is not None
         found = []
-        for number, (name, part) in enumerate(staged, manifest.count + 1):
-            found.append(replace(part, name=part_name(number)))
-            self._disk.rename(name, part_name(number))
-        self._disk.fsync_dir()
+        for number, (_, part) in enumerate(staged, manifest.count + 1):
+            name = part_name(number)
+            name = object_name(name, part.sha256) if self._shelf.is_remote else name
+            found.append(replace(part, name=name))
+        self._shelf.add(
+            {staged_as: part.name for (staged_as, _), part in zip(staged, found, strict=True)}
+        )
         manifest = replace(manifest, parts=(*manifest.parts, *found))
         while len(manifest.parts) > self._chunk_parts:
             manifest = self._with_chunk(manifest)
@@ -94,33 +301,26 @@ class ArchivePublisher:
         """The first of its parts in a file of their own."""
         parts, rest = manifest.parts[: self._chunk_parts], manifest.parts[self._chunk_parts :]
         before = manifest.chunks[-1].state if manifest.chunks else manifest.begin
-        name = chunk_name(len(manifest.chunks) + 1)
-        data, chunk = build_chunk(name, parts, BinlogState.parse(before))
-        with replaced(self._disk, name) as file:
-            file.pwrite(data, 0)
+        data, chunk = build_chunk(
+            chunk_name(len(manifest.chunks) + 1),
+            parts,
+            BinlogState.parse(before),
+            is_object=self._shelf.is_remote,
+        )
+        self._shelf.write_chunk(chunk.name, data)
         return replace(manifest, chunks=(*manifest.chunks, chunk), parts=rest)
 
     def _write(self, manifest: ArchiveManifest) -> None:
-        with replaced(self._disk, MANIFEST_NAME) as file:
-            file.pwrite(manifest.build(), 0)
+        self._shelf.write_manifest(manifest.build())
         self.manifest = manifest
 
     def discard_staged(self, prefix: str) -> None:
         """Remove what was staged under such names and is not wanted."""
-        for name in self._disk.names():
-            if name.startswith(prefix):
-                self._disk.unlink(name)
-
-    def _clean(self) -> None:
-        """Remove files that a killed process has left."""
-        kept = set() if self.manifest is None else _names_of(self.manifest)
-        for name in self._disk.names():
-            if _OURS.fullmatch(name) and name not in kept:
-                self._disk.unlink(name)
+        self._shelf.discard_staged(prefix)
 
     def close(self) -> None:
         """Release the archive for other processes."""
-        self._disk.close()
+        self._shelf.close()
 
 
 def _require_ours(names: Sequence[str], where: str) -> None:
@@ -143,6 +343,7 @@ def _names_of(manifest: ArchiveManifest) -> set[str]:
 
 # What an archiver may leave when it is killed before there is a manifest.
 _BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}.new", "lost+found"})
+_OBJECT: Final = re.compile(r"part-([0-9]{8,})-[0-9a-f]{16}\.parquet")
 _OURS: Final = re.compile(
     rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.parquet|_archive(-[0-9]{{6,}})?\.json(\.new)?"
 )

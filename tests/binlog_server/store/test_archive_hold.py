@@ -11,7 +11,7 @@ import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.manifest import MANIFEST_NAME, ArchivePart
-from binlog_storage.archive.publisher import ArchivePublisher, StagedPart
+from binlog_storage.archive.publisher import ArchivePublisher, FolderShelf, StagedPart
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
@@ -46,7 +46,7 @@ def engine() -> Iterator[IbbEngine]:
 
 def archive(directory: Path, seq_no: int, *, begin: str = "", digest: str | None = None) -> None:
     """Up to that number, as the manifest says."""
-    publisher = ArchivePublisher(OsDisk(directory), str(directory))
+    publisher = ArchivePublisher(FolderShelf(OsDisk(directory), str(directory)))
     if publisher.manifest is None:
         publisher.begin(BinlogState.parse(begin), {})
     gtid = Gtid(0, 1, seq_no)

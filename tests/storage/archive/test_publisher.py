@@ -17,7 +17,8 @@ from binlog_storage.archive.manifest import (
     chunk_name,
     part_name,
 )
-from binlog_storage.archive.publisher import LOCK_NAME, ArchivePublisher, StagedPart
+from binlog_storage.archive.places import DiskPlace
+from binlog_storage.archive.publisher import LOCK_NAME, ArchivePublisher, FolderShelf, StagedPart
 from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import DiskError
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -48,7 +49,7 @@ def staged(disk: Disk, number: int) -> StagedPart:
 
 
 def add(disk: Disk, numbers: range, chunk_parts: int = 1000) -> None:
-    publisher = ArchivePublisher(disk, "here", chunk_parts=chunk_parts)
+    publisher = ArchivePublisher(FolderShelf(disk, "here"), chunk_parts=chunk_parts)
     try:
         if publisher.manifest is None:
             publisher.begin(BinlogState.parse("5-1-9"), SOURCE)
@@ -136,7 +137,7 @@ def _steps_of(numbers: range) -> int:
 
 def _sound(disk: Disk) -> int:
     """How many parts the manifest has; each is there, and whole."""
-    manifest = read_manifest(disk, "here")
+    manifest = read_manifest(DiskPlace(disk, "here"))
     assert manifest is not None
     for placed in Archive(disk, manifest, "here").parts():
         assert content(disk, placed.part.name) == b"part %d" % placed.number
@@ -145,17 +146,17 @@ def _sound(disk: Disk) -> int:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    publisher = ArchivePublisher(OsDisk(tmp_path), str(tmp_path))
+    publisher = ArchivePublisher(FolderShelf(OsDisk(tmp_path), str(tmp_path)))
     with pytest.raises(ArchiveInUse, match="another process is adding to the archive"):
-        ArchivePublisher(OsDisk(tmp_path), str(tmp_path))
+        ArchivePublisher(FolderShelf(OsDisk(tmp_path), str(tmp_path)))
     publisher.close()
-    ArchivePublisher(OsDisk(tmp_path), str(tmp_path)).close()
+    ArchivePublisher(FolderShelf(OsDisk(tmp_path), str(tmp_path))).close()
 
 
 def test_what_is_not_an_archive_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "part-00000.parquet").write_bytes(b"somebody's")
     with pytest.raises(NotAnArchive, match=r"holds 'part-00000\.parquet' and no _archive\.json"):
-        ArchivePublisher(OsDisk(tmp_path), str(tmp_path))
+        ArchivePublisher(FolderShelf(OsDisk(tmp_path), str(tmp_path)))
     assert [path.name for path in tmp_path.iterdir()] == ["part-00000.parquet"]
     with pytest.raises(NotAnArchive, match=r"it has no _archive\.json"):
         Archive.open(tmp_path)
@@ -168,7 +169,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     kept = ["notes.txt", "part-x.parquet", "_SUCCESS"]
     for name in [*kept, part_name(3), ".staged-x", f"{MANIFEST_NAME}.new"]:
         (tmp_path / name).write_bytes(b"x")
-    ArchivePublisher(OsDisk(tmp_path), str(tmp_path)).close()
+    ArchivePublisher(FolderShelf(OsDisk(tmp_path), str(tmp_path))).close()
     ours = {part_name(1), part_name(2), MANIFEST_NAME, LOCK_NAME}
     assert {path.name for path in tmp_path.iterdir()} == ours | set(kept)
 

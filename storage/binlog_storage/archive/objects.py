@@ -1,0 +1,148 @@
+"""Object stores, as far as an archive needs one: whole objects, and a change of one only if nobody else has changed it.
+
+The only place that knows the library which speaks to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import IO, Any, Final, NamedTuple, Protocol
+
+from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, ObstoreMissing
+
+SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
+_RETRIES: Final = 4  # of one call, behind 500, 503, or no answer
+_RETRY: Final = timedelta(seconds=30)
+_TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
+_CONNECT_TIMEOUT: Final = timedelta(seconds=10)
+_SHOWN: Final = 300
+
+
+class Found(NamedTuple):
+    """An object: its size, the tag of this version of it, and its bytes. `pieces` raises `ArchiveUnreachable`."""
+
+    size: int
+    tag: str
+    pieces: Iterable[bytes]
+
+
+class Objects(Protocol):
+    """The objects below a URL. Any thread. All methods raise `ArchiveUnreachable`: it may have been done, or not."""
+
+    @property
+    def where(self) -> str:
+        """The URL, for messages."""
+
+    def get(self, name: str) -> Found | None:
+        """An object; None if there is none of that name."""
+
+    def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
+        """Write an object as a whole, durably. Returns its tag. Raises `ObjectChanged`, and nothing is written then.
+
+        Args:
+            instead_of: only if that is the tag of what is there; None: only if there is nothing.
+        """
+
+    def names(self, prefix: str, behind: str) -> list[str]:
+        """Names that begin so, and come behind `behind`, ascending."""
+
+    def delete(self, name: str) -> None:
+        """Delete an object; none of that name is no error."""
+
+
+def open_objects(url: str) -> Objects:
+    """The objects of a URL with one of `SCHEMES`; nothing is asked yet. Raises `ObstoreMissing`, `ArchiveUnreachable`."""
+    try:
+        import obstore
+        from obstore import store
+    except ModuleNotFoundError:
+        raise ObstoreMissing(
+            f"{url}: obstore is needed for object stores; pip install 'binlog-server[archive]'"
+        ) from None
+    options = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
+    with _said_of(url):
+        made = store.from_url(
+            url,
+            client_options=options,
+            retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY},
+        )
+    return ObstoreObjects(obstore, made, url)
+
+
+class ObstoreObjects:
+    """See `Objects`.
+
+    Args:
+        library: the module.
+        store: one of its stores, which begins at `where`.
+    """
+
+    def __init__(self, library: Any, store: Any, where: str) -> None:
+        self._obstore: Final = library
+        self._store: Final = store
+        self.where: Final = where
+
+    def get(self, name: str) -> Found | None:
+        """See `Objects`."""
+        with self._said(name):
+            try:
+                found = self._obstore.get(self._store, name)
+            except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
+                return None
+            return Found(found.meta["size"], found.meta["e_tag"] or "", self._pieces(found, name))
+
+    def _pieces(self, found: Any, name: str) -> Iterator[bytes]:
+        with self._said(name):
+            for piece in found.stream():
+                yield bytes(piece)
+
+    def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
+        """See `Objects`."""
+        mode = "create" if instead_of is None else {"e_tag": instead_of, "version": None}
+        errors = self._obstore.exceptions
+        with self._said(name):
+            try:
+                # In one request: only that can have a condition.
+                done = self._obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+            except (errors.AlreadyExistsError, errors.PreconditionError) as error:
+                raise ObjectChanged(f"{self.where}/{name} is another one by now") from error
+            return str(done["e_tag"] or "")
+
+    def names(self, prefix: str, behind: str) -> list[str]:
+        """See `Objects`."""
+        with self._said(prefix):
+            pages = self._obstore.list(self._store, offset=behind)
+            found = (one["path"] for page in pages for one in page)
+            return sorted(name for name in found if name.startswith(prefix))
+
+    def delete(self, name: str) -> None:
+        """See `Objects`."""
+        with self._said(name):
+            try:
+                self._obstore.delete(self._store, name)
+            except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
+                return
+
+    @contextmanager
+    def _said(self, name: str) -> Iterator[None]:
+        with _said_of(f"{self.where}/{name}"):
+            yield
+
+
+@contextmanager
+def _said_of(where: str) -> Iterator[None]:
+    """Whatever the library says of a call is `ArchiveUnreachable`."""
+    try:
+        yield
+    except (ObjectChanged, ArchiveUnreachable, GeneratorExit):
+        raise
+    except Exception as error:
+        text = str(error).split("\n\nDebug source", 1)[0]
+        raise ArchiveUnreachable(f"{where}: {_without_keys(text)[:_SHOWN]}") from error
+
+
+def _without_keys(text: str) -> str:
+    return re.sub(r"(?i)(signature|credential|token|key)=[^&\s\"]+", r"\1=...", text)

@@ -1,0 +1,158 @@
+"""Where archives are: a folder of this machine, or an object store. One door for all who read one.
+
+    /archive/main, file:///archive/main      a folder
+    s3://bucket/path                         Amazon S3, and what speaks like it
+    gs://bucket/path                         Google Cloud Storage
+    az://container/path, abfss://...         Azure
+
+What an object store asks of its clients (keys, region, endpoint) comes from the variables of the environment that its
+own tools know, such as AWS_ACCESS_KEY_ID, and is in no URL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import tempfile
+from io import BufferedReader
+from os import PathLike
+from pathlib import Path
+from typing import IO, Final, Protocol, cast
+
+from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
+from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
+from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
+from binlog_storage.errors import FileMissing
+
+Where = str | PathLike[str]
+"""A folder, or the URL of an object store. A URL is a text: a `Path` would lose a slash of it."""
+
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.+)")
+_MANIFEST_BYTES_MAX: Final = 256 << 20  # a limit against nonsense: a part takes a few hundred
+
+
+class Place(Protocol):
+    """The place of one archive, for who reads it. Any thread; keeps nothing open."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+
+    def read(self, name: str) -> bytes | None:
+        """A manifest, or a chunk of one; None without it. Raises `ArchiveDamaged`, `ArchiveUnreachable`."""
+
+    def open(self, name: str, size: int) -> IO[bytes]:
+        """A part, as a file of this machine. Raises `OSError`, `ArchiveUnreachable`.
+
+        Args:
+            size: the bytes that it must have: no more are brought here.
+        """
+
+
+class DiskPlace:
+    """A folder of this machine."""
+
+    def __init__(self, disk: ReadableDisk, where: str) -> None:
+        self._disk: Final = disk
+        self.where: Final = where
+
+    def read(self, name: str) -> bytes | None:
+        """See `Place`."""
+        try:
+            opened = self._disk.open(name)
+        except FileMissing:
+            return None
+        with contextlib.closing(opened) as file:
+            _require_size(name, file.size())
+            return file.pread(file.size(), 0)
+
+    def open(self, name: str, size: int) -> BufferedReader:
+        """See `Place`."""
+        return open_given(Path(self.where) / name)
+
+
+class ObjectPlace:
+    """A path of an object store."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects: Final = objects
+        self.where: Final = objects.where
+
+    def read(self, name: str) -> bytes | None:
+        """See `Place`."""
+        found = self._objects.get(name)
+        if found is None:
+            return None
+        _require_size(name, found.size)
+        return b"".join(found.pieces)
+
+    def open(self, name: str, size: int) -> IO[bytes]:
+        """See `Place`. The file has no name, and goes with its last descriptor."""
+        found = self._objects.get(name)
+        if found is None:
+            raise FileNotFoundError(name)
+        file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - the caller's
+        try:
+            left = size + 1  # one more than there should be is found out by who knows the size
+            for piece in found.pieces:
+                file.write(piece[:left])
+                left -= len(piece)
+                if left <= 0:
+                    break
+            file.flush()
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def open_place(where: Where) -> Place:
+    """The place that somebody names; it need not have an archive.
+
+    Raises `NotLocal` for a URL of which nothing is known, `NotAnArchive` for a folder that is not there,
+    `ObstoreMissing`.
+    """
+    if is_remote(where):
+        return ObjectPlace(open_objects(str(where)))
+    directory = local_path(where)
+    if not directory.is_dir():
+        raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
+    return DiskPlace(ReadOnlyDisk(directory), str(directory))
+
+
+def is_remote(where: Where) -> bool:
+    """Whether it is the URL of an object store."""
+    found = _URL.match(where) if isinstance(where, str) else None
+    return found is not None and found["scheme"].lower() in SCHEMES
+
+
+def archive_path(where: Where) -> str | Path:
+    """A URL as it is, or the path that `local_path` gives. Raises `NotLocal`, for a URL with a password as well."""
+    if not is_remote(where):
+        return local_path(where)
+    text = str(where)
+    if "@" in text.split("//", 1)[1].split("/", 1)[0] and not text.startswith("abfs"):
+        raise NotLocal(
+            f"{text.split('//', 1)[0]}//...: keys of an object store are given by variables of the environment, not "
+            "in its URL"
+        )
+    return text.rstrip("/")
+
+
+def archive_argument(text: str) -> str | Path:
+    """`archive_path` as a type for argparse."""
+    try:
+        return archive_path(text)
+    except NotLocal as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _require_size(name: str, size: int) -> None:
+    if size > _MANIFEST_BYTES_MAX:
+        raise ArchiveDamaged(f"{name} has {size} bytes; restore it from a copy")
+
+
