@@ -46,7 +46,7 @@ PIPELINE = (
 SERVER = (
     "serve --directory {}", "serve --directory x --archive {A}", "serve --config {}", "ls {}", "verify {}", "events {}",
     "events x --local-load {}", "import --directory {} STORE",
-    "import --directory x {}", "import --directory x --index {}",
+    "import --directory x {A}", "import --directory x --index {}",
     "seed --directory {} --gtid-slave-pos 0-1-1", "seed --directory x --from-dump {}",
     "seed --directory x --from-backup {}", "prepare {}", "prepare STORE --incremental-dir {}",
     "backup --server mariadb://u@h:1 --target {}", "backup --server mariadb://u@h --target x --incremental-basedir {}",
@@ -140,9 +140,12 @@ def test_functions(store: str) -> None:
 def test_archives_may_be_elsewhere() -> None:
     """As they are, and without keys, which would be in logs and in the list of processes."""
     assert SourceOptions.parse({"path": URL}).path == URL
-    assert configuration.load(
-        None, {"binlog_directory": "x", "binlog_archive_directory": URL + "/"}
-    ).binlog_archive_directory == URL
+    assert (
+        configuration.load(
+            None, {"binlog_directory": "x", "binlog_archive_directory": URL + "/"}
+        ).binlog_archive_directory
+        == URL
+    )
     with pytest.raises(BadOption, match="variables of the environment") as error:
         SourceOptions.parse({"path": "s3://key:secret@bucket/x"})
     assert "secret" not in str(error.value)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
@@ -30,6 +31,8 @@ examples:
       those that the index names
   binlog-server import --directory DIR /backup/mysql
       the .ibb files of that directory, of a stopped MariaDB 12.3 or of another store
+  binlog-server import --directory DIR s3://bucket/path
+      an archive there, or in a directory (docs/archive.md)
 """
 
 
@@ -43,7 +46,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_store_options(parser)
     parser.add_argument("--index", type=path_argument, metavar="FILE", help="the index of a binlog")
-    parser.add_argument("paths", nargs="*", type=path_argument, metavar="FILES|DIR")
+    parser.add_argument("paths", nargs="*", type=archive_argument, metavar="FILES|DIR|URL")
     parser.set_defaults(run=run)
 
 
@@ -72,10 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _source(index: Path | None, paths: list[Path]) -> IntakeSource:
+def _source(index: Path | None, paths: list[Where]) -> IntakeSource:
     """The source of groups that the arguments name. Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
-        raise ConfigError("give either binlog files, or a directory of .ibb files, or --index")
+        raise ConfigError(
+            "give either binlog files, or a directory of .ibb files, an archive, or --index"
+        )
     return source_of(paths, index)
 
 

@@ -32,6 +32,7 @@ from binlog_protocol.limits import (
     EVENT_GROUP_BYTES_MAX,
     REPORT_HOST_BYTES_MAX,
 )
+from binlog_storage.archive.places import archive_path
 from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
     LOG_BUFFER_SIZE_DEFAULT,
@@ -46,7 +47,6 @@ from binlog_storage.classic.encryption import ALGORITHMS
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
-from binlog_storage.archive.places import archive_path
 from binlog_storage.disk.local_path import NotLocal, local_path
 
 from binlog_server.accounts.account import UserAccount

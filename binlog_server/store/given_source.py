@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.file_list import in_order, of_index
 from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.local_path import local_path
 from binlog_storage.errors import NotAStore
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.source import IntakeSource
 from binlog_storage.log.groups import IBB_MAGIC
 
 
-def source_of(paths: Sequence[Path], index: Path | None = None) -> IntakeSource:
-    """A directory of .ibb files, or traditional binlog files, or those that an index names.
+def source_of(given: Sequence[Where], index: Path | None = None) -> IntakeSource:
+    """An archive, a directory of .ibb files, or traditional binlog files, or those that an index names.
 
     Raises `StorageError`, `OSError`.
     """
     if index is not None:
         return ClassicBinlog(of_index(index))
+    if len(given) == 1 and is_archive(given[0]):
+        return ArchiveFiles(given[0])
+    paths = [local_path(path) for path in given]
     if len(paths) == 1 and paths[0].is_dir():
         return IbbFiles(paths[0])
     for path in paths:

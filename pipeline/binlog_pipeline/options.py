@@ -6,6 +6,7 @@ docs/spark.md has the table for users. What is misspelt is an error, not ignored
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -91,7 +92,7 @@ class SourceOptions:
             try:
                 found[field_name] = parse(str(text))
             except (ValueError, ServerError) as error:
-                raise BadOption(f"option {name}: {text!r} is wrong: {error}") from None
+                raise BadOption(f"option {name}: {_shown(text)!r} is wrong: {error}") from None
         made = cls(**found)
         made._check()
         return made
@@ -174,6 +175,11 @@ def _list(text: str) -> tuple[str, ...]:
     if text.lstrip().startswith("["):
         return tuple(map(str, json.loads(text)))
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _shown(text: str) -> str:
+    """Without what may be a password in a URL."""
+    return re.sub(r"//[^/]*@", "//...@", str(text))
 
 
 def _file(text: str) -> str:

@@ -12,6 +12,7 @@ from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.sources.source import LogSource, MarkedSlice
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.archive.places import Where
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
@@ -54,13 +55,13 @@ def grow(
         engine.close()
 
 
-def run(source: LogSource, target: Path, **settings: Any) -> Archived:
+def run(source: LogSource, target: Where, **settings: Any) -> Archived:
     """In this process, with what is in the file that is being written."""
     chosen = {"tail": True, "engine": HERE, "partition_bytes": 256 << 10, **settings}
     return archive(source, target, ArchiveSettings(**chosen))
 
 
-def replayed(archive: Path, target: Path, start: SlavePosition | None = None) -> Replayed:
+def replayed(archive: Where, target: Path, start: SlavePosition | None = None) -> Replayed:
     """With small files."""
     return replay(archive, target, start=start, max_binlog_size=1 << 20)
 

@@ -26,7 +26,10 @@ _MIB = 1 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
-        "target", type=archive_argument, metavar="OUT", help="directory, made if need be; or s3://, gs://, az://"
+        "target",
+        type=archive_argument,
+        metavar="OUT",
+        help="directory, made if need be; or s3://, gs://, az://",
     )
     parser.add_argument(
         "--include-tail",

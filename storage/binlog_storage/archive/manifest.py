@@ -177,7 +177,10 @@ class ArchiveManifest:
         except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
             raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
         for number, chunk in enumerate(made.chunks, 1):
-            if chunk.name not in (chunk_name(number), object_name(chunk_name(number), chunk.sha256)):
+            if chunk.name not in (
+                chunk_name(number),
+                object_name(chunk_name(number), chunk.sha256),
+            ):
                 raise ArchiveDamaged(
                     f"{where} is damaged: {chunk.name!a} stands where {chunk_name(number)} would; {_RESTORE}"
                 )

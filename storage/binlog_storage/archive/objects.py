@@ -54,7 +54,7 @@ class Objects(Protocol):
 
 
 def open_objects(url: str) -> Objects:
-    """The objects of a URL with one of `SCHEMES`; nothing is asked yet. Raises `ObstoreMissing`, `ArchiveUnreachable`."""
+    """The objects of a URL with one of `SCHEMES`: nothing is asked. Raises `ObstoreMissing`, `ArchiveUnreachable`."""
     try:
         import obstore
         from obstore import store
@@ -101,7 +101,7 @@ class ObstoreObjects:
 
     def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
         """See `Objects`."""
-        mode = "create" if instead_of is None else {"e_tag": instead_of, "version": None}
+        mode = "create" if instead_of is None else {"e_tag": instead_of}
         errors = self._obstore.exceptions
         with self._said(name):
             try:

@@ -154,5 +154,3 @@ def archive_argument(text: str) -> str | Path:
 def _require_size(name: str, size: int) -> None:
     if size > _MANIFEST_BYTES_MAX:
         raise ArchiveDamaged(f"{name} has {size} bytes; restore it from a copy")
-
-

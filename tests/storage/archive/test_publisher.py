@@ -139,7 +139,7 @@ def _sound(disk: Disk) -> int:
     """How many parts the manifest has; each is there, and whole."""
     manifest = read_manifest(DiskPlace(disk, "here"))
     assert manifest is not None
-    for placed in Archive(disk, manifest, "here").parts():
+    for placed in Archive(DiskPlace(disk, "here"), manifest).parts():
         assert content(disk, placed.part.name) == b"part %d" % placed.number
         assert placed.part.last == f"0-1-{placed.number}"
     return manifest.count
