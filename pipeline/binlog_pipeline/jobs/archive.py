@@ -25,7 +25,7 @@ from binlog_storage.log.partitions import PARTITION_BYTES
 
 from binlog_pipeline.errors import BadOption, DataLost
 from binlog_pipeline.jobs.archive_part import WritePart, WrittenPart
-from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, last_part, plan_archive
+from binlog_pipeline.jobs.archive_plan import ArchivePlan, beginning, plan_archive
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.sources.source import LogSource
 
@@ -163,17 +163,9 @@ class _Run:
 
 def _growing(manifest: ArchiveManifest, written: list[WrittenPart]) -> Iterator[StagedPart]:
     """Parts whose places come behind those of the parts before, also where the source is another one now."""
-    last = last_part(manifest)
     for one in written:
-        part = one.staged.part
-        if part.groups:
-            base = 0 if last is None else last.file_base
-            file_no, offset = one.first_place
-            if last is not None and (file_no + base, offset) <= last.last_place:
-                base = last.last_place[0] + 1 - file_no
-            end_file, end_offset = part.last_place
-            part = replace(part, file_base=base, last_place=(end_file + base, end_offset))
-            last = part
+        part = manifest.grown(one.staged.part, one.first_place)
+        manifest = replace(manifest, parts=(*manifest.parts, part))
         yield StagedPart(one.staged.staged, part)
 
 

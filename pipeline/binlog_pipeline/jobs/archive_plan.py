@@ -97,7 +97,7 @@ def _plan_directory(
         ArchiveItem(
             DirectorySlice(source.path, part, written_to, wanted, published, begin=whole),
             begin if start is not None and part.begin < begin else None,
-            _known_markers(manifest) if not number and start is not None else 0,
+            manifest.known_markers if not number and start is not None else 0,
         )
         for number, part in enumerate(part for part in parts if part.end > begin)
     ]
@@ -128,7 +128,7 @@ def _place(
     Args:
         oldest, whole: as of `whole_from`.
     """
-    last = last_part(manifest)
+    last = manifest.last_part
     if not files:
         return None
     if last is not None:
@@ -168,7 +168,7 @@ def _is_last(found: Groups, last: ArchivePart) -> bool:
 
 def _require_last(source: LogSource, manifest: ArchiveManifest) -> None:
     """Raises `SourceError` if the source has another group by the name of the archive's last, `DataLost` if none."""
-    last, position = last_part(manifest), manifest.state.position()
+    last, position = manifest.last_part, manifest.state.position()
     if last is None:
         return
     domain, server, seq = last.last_gtid
@@ -197,18 +197,3 @@ def _require_last(source: LogSource, manifest: ArchiveManifest) -> None:
 def _groups(source: LogSource, wanted: Wanted) -> Iterable[Groups]:
     for part in source.slices(wanted, _LOOK_BYTES):
         yield from part.read()
-
-
-def _known_markers(manifest: ArchiveManifest) -> int:
-    """Start markers behind the last group of the archive."""
-    count = 0
-    for part in reversed(manifest.parts):
-        count += part.markers_behind
-        if part.groups:
-            break
-    return count
-
-
-def last_part(manifest: ArchiveManifest) -> ArchivePart | None:
-    """The last part that has groups."""
-    return next((part for part in reversed(manifest.parts) if part.groups), None)

@@ -15,19 +15,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from binlog_storage.archive.part_writer import PART_SCHEMA, large_batches
 
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.views.view import BATCH_ROWS, PLACE, place_arrays
+from binlog_pipeline.views.view import BATCH_ROWS, place_arrays
 
-RAW_SCHEMA: Final = pa.schema(
-    [
-        *PLACE,
-        pa.field("part", pa.int32()),
-        pa.field("is_last", pa.bool_()),
-        pa.field("data", pa.binary()),
-    ]
-)
-_PART_BYTES: Final = 1 << 20
+RAW_SCHEMA: Final = PART_SCHEMA
 
 
 class RawView:
@@ -39,33 +32,19 @@ class RawView:
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
         for some in groups:
             if some.large is not None:
-                yield from _parts(some)
+                yield from large_batches(some)
                 continue
             for begin in range(0, len(some), BATCH_ROWS):
                 payloads = some.payloads[begin : begin + BATCH_ROWS]
-                yield _batch(some, begin, payloads, part=0, is_last=True)
+                yield _batch(some, begin, payloads)
 
 
-def _parts(group: Groups) -> Iterator[pa.RecordBatch]:
-    held = bytearray()
-    part = 0
-    for piece in group.pieces(0):
-        held += piece
-        while len(held) > _PART_BYTES:
-            yield _batch(group, 0, [bytes(held[:_PART_BYTES])], part, is_last=False)
-            del held[:_PART_BYTES]
-            part += 1
-    yield _batch(group, 0, [bytes(held)], part, is_last=True)
-
-
-def _batch(
-    groups: Groups, begin: int, data: Sequence[bytes], part: int, is_last: bool
-) -> pa.RecordBatch:
+def _batch(groups: Groups, begin: int, data: Sequence[bytes]) -> pa.RecordBatch:
     count = len(data)
     arrays = [
         *place_arrays(groups, np.arange(begin, begin + count)),
-        pa.repeat(pa.scalar(part, pa.int32()), count),
-        pa.repeat(pa.scalar(is_last), count),
+        pa.repeat(pa.scalar(0, pa.int32()), count),
+        pa.repeat(pa.scalar(True), count),
         pa.array(data, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)

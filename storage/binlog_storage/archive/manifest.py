@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self, TypeVar
 
 from binlog_protocol.errors import ServerError
@@ -151,6 +151,37 @@ class ArchiveManifest:
         for part in self.parts:
             state.overlay(parse_gtid_list(part.gtids))
         return state
+
+    @property
+    def last_part(self) -> ArchivePart | None:
+        """The last part that has groups, of those that are not in a chunk."""
+        return next((part for part in reversed(self.parts) if part.groups), None)
+
+    @property
+    def known_markers(self) -> int:
+        """Start markers behind the last group."""
+        count = 0
+        for part in reversed(self.parts):
+            count += part.markers_behind
+            if part.groups:
+                break
+        return count
+
+    def grown(self, part: ArchivePart, first_place: tuple[int, int]) -> ArchivePart:
+        """A part whose places come behind those that are there, also where the source is another one now.
+
+        Args:
+            first_place: where its first group ends in the source.
+        """
+        last = self.last_part
+        if not part.groups:
+            return part
+        base = 0 if last is None else last.file_base
+        file_no, offset = first_place
+        if last is not None and (file_no + base, offset) <= last.last_place:
+            base = last.last_place[0] + 1 - file_no
+        end_file, end_offset = part.last_place
+        return replace(part, file_base=base, last_place=(end_file + base, end_offset))
 
     def build(self) -> bytes:
         """The bytes of the manifest file."""
