@@ -21,7 +21,7 @@ _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
 
 
-class Found(NamedTuple):
+class StoredObject(NamedTuple):
     """An object: its size, the tag of this version of it, and its bytes. `pieces` raises `ArchiveUnreachable`."""
 
     size: int
@@ -36,7 +36,7 @@ class Objects(Protocol):
     def where(self) -> str:
         """The URL, for messages."""
 
-    def get(self, name: str) -> Found | None:
+    def get(self, name: str) -> StoredObject | None:
         """An object; None if there is none of that name."""
 
     def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
@@ -85,14 +85,16 @@ class ObstoreObjects:
         self._store: Final = store
         self.where: Final = where
 
-    def get(self, name: str) -> Found | None:
+    def get(self, name: str) -> StoredObject | None:
         """See `Objects`."""
         with self._said(name):
             try:
                 found = self._obstore.get(self._store, name)
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return None
-            return Found(found.meta["size"], found.meta["e_tag"] or "", self._pieces(found, name))
+            return StoredObject(
+                found.meta["size"], found.meta["e_tag"] or "", self._pieces(found, name)
+            )
 
     def _pieces(self, found: Any, name: str) -> Iterator[bytes]:
         with self._said(name):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged
-from binlog_storage.archive.objects import Found
+from binlog_storage.archive.objects import StoredObject
 
 
 class Killed(BaseException):
@@ -28,11 +28,13 @@ class MemoryObjects:
         self._tags = 0
         self._lock = threading.Lock()
 
-    def get(self, name: str) -> Found | None:
+    def get(self, name: str) -> StoredObject | None:
         if self.down:
             raise ArchiveUnreachable(f"{self.where}/{name}: 503 Service Unavailable (injected)")
         found = self.objects.get(name)
-        return None if found is None else Found(len(found[0]), found[1], self._pieces(found[0]))
+        return (
+            None if found is None else StoredObject(len(found[0]), found[1], self._pieces(found[0]))
+        )
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         if self.cut is not None:
