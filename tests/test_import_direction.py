@@ -65,7 +65,7 @@ ROOMS = {
         "verify": ". ibb disk redo tables log",
         "intake": ". ibb disk engine log",
         "classic": ". ibb disk redo engine log tables binlog intake",
-        "archive": ". ibb disk engine intake",
+        "archive": ". ibb disk engine log intake",
         "convert": ". ibb disk engine log tables binlog intake classic",
         "backup": ". ibb disk engine log tables",
     },

@@ -11,11 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import cast
 
 from binlog_protocol.errors import ServerError
+from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
@@ -149,10 +150,9 @@ class Server:
         self.xa = XaBranches(self.engine)
         self.leases = Leases(self.engine, self.state, terms=self._slot_terms)
         self.slots = Slots(self.engine, self.connections, self.leases)
-        archive = config.binlog_archive_directory
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
-        self._archive_hold = ArchiveHold(self.engine, archive) if archive else None
+        self._archive_hold = self._make_archive_hold()
         self._make_rounds()
         self.gtid_begin = ""
         self.look_at_begin()
@@ -202,7 +202,19 @@ class Server:
         self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
         if (hold := self._archive_hold) is not None:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
-            self.rounds.append(Rounds("archive", hold.refresh, failure=failure, hanging=hanging))
+            failure = "nothing is archived" if self.config.binlog_archive_url else failure
+            self.rounds.append(Rounds("archive", hold.round, failure=failure, hanging=hanging))
+
+    def _make_archive_hold(self) -> ArchiveHold | None:
+        where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
+        if url:
+            return ArchiveHold(self.engine, url, StoreArchiver(self.engine, url))
+        return ArchiveHold(self.engine, where) if where else None
+
+    def _pause_of(self, rounds: Rounds) -> float:
+        if rounds.what == "archive" and self.config.binlog_archive_url:
+            return self.config.binlog_archive_interval
+        return LEASE_ROUND_S
 
     def _relay(self) -> Relay:
         domains = Domains(self.engine, self.publisher)
@@ -266,7 +278,7 @@ class Server:
         else:
             self._rest = loop.create_task(self._take_rest(self._archive))
         self._running_rounds = [
-            loop.create_task(rounds.run(lambda: LEASE_ROUND_S)) for rounds in self.rounds
+            loop.create_task(rounds.run(partial(self._pause_of, rounds))) for rounds in self.rounds
         ]
         self._running_rounds.append(loop.create_task(self.slots.run(LEASE_ROUND_S)))
         log.info(
@@ -317,6 +329,8 @@ class Server:
         doing("a change of the store")
         await self._conversion.close()
         self._reload.close()
+        if self._archive_hold is not None:
+            self._archive_hold.stop()
         for rounds in self._running_rounds:
             rounds.cancel()
         self._listener.close()

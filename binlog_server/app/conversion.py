@@ -116,9 +116,12 @@ class FormatChange:
         server.publisher.require_whole()
         if not target.is_absolute():
             raise UnknownServerError(f"'{target}' is no absolute path")
-        if server.config.binlog_archive_directory:
+        config = server.config
+        if config.binlog_archive_directory or config.binlog_archive_url:
             raise OptionPreventsBecause(
-                "--binlog-archive-directory",
+                "--binlog-archive-url"
+                if config.binlog_archive_url
+                else "--binlog-archive-directory",
                 "the archive is that of this store. Take it out of the configuration file, restart, and archive the "
                 "new store into another directory",
             )

@@ -91,11 +91,12 @@ _Memory = Annotated[int, Number(1 << 20, 1 << 40)]
 _TmpSpace = Annotated[int, Number(0, U64_MAX, 65_536)]
 _CacheSize = Annotated[int, Number(4096, U64_MAX)]
 
-_ARCHIVES = frozenset(("binlog_archive_directory",))
+_ARCHIVES = frozenset(("binlog_archive_directory", "binlog_archive_url"))
 _PATHS = frozenset(
     (
         "binlog_directory",
         "binlog_archive_directory",
+        "binlog_archive_url",
         "master_info_key_file",
         "ssl_cert",
         "ssl_key",
@@ -157,6 +158,8 @@ class Config:
     max_binlog_total_size: Annotated[int, Number(0, U64_MAX)] = 0
     binlog_large_commit_threshold: Annotated[int, Number(10 << 20, U64_MAX)] = LARGE_COMMIT_BYTES
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
+    binlog_archive_url: str = ""  # the same; and the server archives there by itself
+    binlog_archive_interval: Annotated[int, Number(1, _DAY_S)] = 5  # seconds
     binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
     expire_logs_days: Annotated[float, Decimals(0, 99)] = (
         0.0  # the same as binlog_expire_logs_seconds, in days
@@ -236,6 +239,10 @@ class Config:
             )
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
+        if self.binlog_archive_directory and self.binlog_archive_url:
+            raise ConfigError(
+                "binlog_archive_directory and binlog_archive_url exclude each other: others archive, or the server"
+            )
         try:
             check_server_version(self.server_version)
         except ValueError as error:

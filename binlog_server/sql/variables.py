@@ -650,6 +650,8 @@ _COMMITS: Final = (
 
 _FILES: Final = (
     Variable("binlog_archive_directory"),
+    Variable("binlog_archive_interval"),
+    Variable("binlog_archive_url"),
     Variable("binlog_directory", Text(), "", read=_directory),
     Variable.recorded("datadir", read=_directory),
     Variable(

@@ -1,4 +1,4 @@
-"""Files that are not archived yet are not purged: `binlog_archive_directory`.
+"""Files that are not archived yet are not purged: `binlog_archive_directory`, and `binlog_archive_url`.
 
 The manifest of the archive tells how far it is. It is believed if its last group is that of the store, byte by byte, or
 was purged. What cannot be told holds all files: a manifest that is missing or damaged, an archive of another history.
@@ -12,6 +12,7 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.coverage import first_missing, is_within
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.places import Where
@@ -24,14 +25,23 @@ from binlog_server.process.logs import shortened
 
 log = logging.getLogger(__name__)
 
-_ENDED_BY: Final = "take binlog_archive_directory out of the configuration file and restart"
+_ENDED_BY: Final = "take {} out of the configuration file and restart"
 
 
 class ArchiveHold:
-    """Holds the files of a store that an archive lacks. From any thread; every call reads from disks."""
+    """Holds the files of a store that an archive lacks. From any thread; every call reads from disks.
 
-    def __init__(self, engine: EngineReader, where: Where) -> None:
+    Args:
+        archiver: adds to it, in `round`; None: others do.
+    """
+
+    def __init__(
+        self, engine: EngineReader, where: Where, archiver: StoreArchiver | None = None
+    ) -> None:
         self._engine: Final = engine
+        self._archiver: Final = archiver
+        option = "binlog_archive_directory" if archiver is None else "binlog_archive_url"
+        self._ended_by: Final = _ENDED_BY.format(option)
         self.where: Final = where
         self._lock: Final = threading.Lock()
         self._known: ArchiveManifest | None = (
@@ -40,8 +50,21 @@ class ArchiveHold:
         self._told = ""
         self._defects: Final = Defects()
         told = f"the archive {where}, which was not looked at yet"
-        self._hold: Pin = engine.hold(told, ended_by=_ENDED_BY, holder=_holder(where))
+        self._hold: Pin = engine.hold(told, ended_by=self._ended_by, holder=_holder(where))
         self.refresh()
+
+    def round(self) -> None:
+        """Archive what is durable, if that is done here, and `refresh`. One thread at a time. Raises `StorageError`."""
+        try:
+            if self._archiver is not None:
+                self._archiver.step()
+        finally:
+            self.refresh()
+
+    def stop(self) -> None:
+        """The server is to end: `round` returns soon."""
+        if self._archiver is not None:
+            self._archiver.stop()
 
     def refresh(self) -> None:
         """Release files that were archived meanwhile."""
@@ -62,7 +85,7 @@ class ArchiveHold:
     def _move(self, first: int | None, told: str) -> None:
         # A new one before the old one goes, as this one may go back.
         start = None if first is None else Position(first, self._engine.file_start)
-        hold = self._engine.hold(told, start, ended_by=_ENDED_BY, holder=_holder(self.where))
+        hold = self._engine.hold(told, start, ended_by=self._ended_by, holder=_holder(self.where))
         self._hold.release()
         self._hold = hold
         if told != self._told:

@@ -31,3 +31,7 @@ class ObjectChanged(StorageError):
 
 class ObstoreMissing(StorageError):
     """Object stores are reached by obstore, which is an extra."""
+
+
+class ArchiveNotOfStore(StorageError):
+    """The archive does not go on with the store: it is of another history, or there is a gap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from binlog_storage.errors import BinlogInUse, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.metrics.standstill import standstills
+from binlog_server.settings.config import Config, ConfigError
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.store.archive_hold import ArchiveHold
 from tests.binlog_server.lab import DEADLINE_S, Lab, transaction, until
@@ -252,3 +254,27 @@ async def test_an_archive_that_does_not_answer_holds_no_lease_up(
             answers.set()
         monkeypatch.setattr("binlog_server.store.archive_hold.Archive.open", real)
         await until(lambda: "archive" not in {one.what for one in standstills(lab.server)})
+
+
+async def test_a_server_that_archives_by_itself(tmp_path: Path) -> None:
+    """What is durable gets there; only then files go, and EXPLAIN PURGE says why they stay."""
+    where = str(tmp_path / "archive")
+    async with Lab(store=OPTIONS, binlog_archive_url=where, binlog_archive_interval=1) as lab:
+        hold = lab.server._archive_hold
+        assert hold is not None
+        lab.publish("0-1-1")
+        lab.publish("0-1-2")
+        lab.engine.flush()
+        assert "is no directory" in told(lab.engine)
+        assert first_left(lab.engine) == 0
+        await asyncio.to_thread(hold.round)
+        assert first_left(lab.engine) == 1
+        assert str(Archive.open(where).manifest.state) == "0-1-2"
+        assert SqlSession(lab.server, 1, "").global_value("binlog_archive_url") == where
+    # It is let go of: another may add.
+    ArchivePublisher(FolderShelf(OsDisk(tmp_path / "archive"), where)).close()
+
+
+def test_one_archives() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        Config(Path("x"), binlog_archive_directory="/a", binlog_archive_url="/a")

@@ -1,4 +1,4 @@
-"""An object store in memory, which fails, dies or answers by halves at the n-th call."""
+"""An object store in memory, which fails, is killed or loses an answer at its n-th call."""
 
 from __future__ import annotations
 

@@ -1,0 +1,281 @@
+"""A store that is open into an archive, while it is written: what is durable in it and not there yet, part by part.
+
+Where the archive ends is known from the archive alone: its last group is looked for in the store, by GTID, and must be
+the same one byte by byte. So it goes on behind a kill, a lost answer, and what another has added.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from binlog_protocol.groups.stored_group import (
+    HEAD_BYTES,
+    HEAD_FIELDS,
+    group_gtid,
+    is_start_marker,
+)
+from binlog_protocol.gtid import Gtid
+
+from binlog_storage.archive.errors import ArchiveNotOfStore, PyarrowMissing
+from binlog_storage.archive.manifest import ArchiveManifest
+from binlog_storage.archive.places import Where
+from binlog_storage.archive.publisher import (
+    STAGED_PREFIX,
+    ArchivePublisher,
+    StagedPart,
+    open_shelf,
+)
+from binlog_storage.engine import BinlogEngine, LargeGroup, PlacedBatch, Position
+from binlog_storage.errors import PositionPurged
+from binlog_storage.log.stored_groups import digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from binlog_storage.archive.part_writer import PartFacts
+
+PART_BYTES: Final = 64 << 20
+_LEVEL: Final = 1  # of zstd
+
+
+class StoreArchiver:
+    """Adds to one archive. One thread at a time, but for `stop`.
+
+    Args:
+        part_bytes: of the log, in a part; more if the last group is large.
+    """
+
+    def __init__(
+        self,
+        engine: BinlogEngine,
+        where: Where,
+        *,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._engine: Final = engine
+        self.where: Final = where
+        self._part_bytes: Final = part_bytes
+        self._publisher: ArchivePublisher | None = None
+        self._age = -1
+        self._place = Position(0, 0)  # where it goes on
+        self._skip = 0  # groups from there on that are archived
+        self._known_markers = 0  # that come next, and are archived
+        self._stopping = threading.Event()
+        self._working = threading.Lock()
+
+    def stop(self) -> None:
+        """`step` is to end soon, and lets go of the archive. From any thread."""
+        self._stopping.set()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._working.acquire(blocking=False):  # else it does so itself
+            try:
+                self.close()
+            finally:
+                self._working.release()
+
+    def step(self) -> int:
+        """Archive all that is durable. Returns how many groups these were; published ones are, also if it raises.
+
+        Raises `ArchiveInUse`, `ArchiveNotOfStore`, `ArchiveUnreachable`, other `StorageError`s: the next step goes on.
+        """
+        try:
+            with self._working:
+                return self._step()
+        finally:
+            if self._stopping.is_set():
+                self._let_go()
+
+    def _step(self) -> int:
+        added = 0
+        try:
+            while not self._stopping.is_set():
+                groups = self._add_part(self._opened())
+                if groups is None:
+                    break
+                added += groups
+        except BaseException:
+            self.close()  # what is there has to be looked at again
+            raise
+        return added
+
+    def close(self) -> None:
+        """Let go of the archive."""
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+
+    def _opened(self) -> ArchivePublisher:
+        if self._publisher is not None and self._age == self._engine.age:
+            return self._publisher
+        self.close()
+        self._age = self._engine.age
+        publisher = self._publisher = ArchivePublisher(open_shelf(self.where))
+        if publisher.manifest is None:
+            start = self._engine.first_start()
+            publisher.begin(start.state, {"kind": "server", "name": str(self.where)})
+        assert publisher.manifest is not None
+        self._place, self._skip = self._place_behind(publisher.manifest)
+        self._known_markers = publisher.manifest.known_markers
+        return publisher
+
+    def _place_behind(self, manifest: ArchiveManifest) -> tuple[Position, int]:
+        """A place, and how many groups from there on are archived. Raises `ArchiveNotOfStore`."""
+        last, position = manifest.last_part, manifest.state.position()
+        try:
+            if last is not None:
+                gtid = last.last_gtid
+                earlier = gtid._replace(seq_no=max(gtid.seq_no - 1, 0))
+                start = self._engine.find_start(position.with_gtid(earlier))
+                return self._behind(start.position, gtid, last.last_sha256)
+        except PositionPurged:
+            pass
+        first = self._engine.first_start()
+        if first.state != manifest.state:
+            raise ArchiveNotOfStore(
+                f"the archive {self.where} is at '{position}', and the store begins at '{first.state.position()}': "
+                "what is between is in neither, or they are of different histories. Archive into an empty place"
+            )
+        return first.position, 0
+
+    def _behind(self, place: Position, gtid: Gtid, sha256: str) -> tuple[Position, int]:
+        while (batch := self._engine.read_placed(place)).end != place:
+            for count, (head, pieces) in enumerate(_of(batch), 1):
+                if group_gtid(head) != gtid:
+                    continue
+                if digest(pieces()).hex() == sha256:
+                    return place, count
+                raise ArchiveNotOfStore(
+                    f"the last group of the archive {self.where}, {gtid}, is another one than the store's of that "
+                    "name: it is of another history. Archive into an empty place"
+                )
+            place = batch.end
+        raise ArchiveNotOfStore(
+            f"the last group of the archive {self.where}, {gtid}, is not in the store: it is of another history, or of "
+            "a server that is ahead. Archive into an empty place"
+        )
+
+    def _add_part(self, publisher: ArchivePublisher) -> int | None:
+        """Add one part. Returns its number of groups; None if there is nothing more."""
+        write_part = _writer()
+        manifest = publisher.manifest
+        assert manifest is not None
+        reading = _Reading(self._engine, self._place, self._skip, self._known_markers)
+        name = f"{STAGED_PREFIX}server-{uuid.uuid4().hex}"
+        facts = write_part(publisher.staging / name, reading.groups(self._part_bytes), _LEVEL)
+        if facts is None:
+            return None
+        part = manifest.grown(facts.part(publisher.staging / name), facts.first_place)
+        publisher.publish([StagedPart(name, part)])
+        self._place, self._skip, self._known_markers = reading.place, 0, reading.known_markers
+        return part.groups
+
+
+@dataclass
+class _Reading:
+    """One pass over what is durable. `place` and `known_markers` are where it has come to."""
+
+    engine: BinlogEngine
+    place: Position
+    skip: int
+    known_markers: int
+
+    def groups(self, bytes_max: int) -> Iterator[PlacedGroups]:
+        """Groups until they have so many bytes, or there are no more."""
+        size = 0
+        while size < bytes_max:
+            batch = self.engine.read_placed(self.place)
+            if batch.end == self.place:
+                return
+            self.place, skip, self.skip = batch.end, self.skip, 0
+            if batch.large is not None:
+                if not skip:
+                    size += bytes_max  # it has a part of its own, or ends one
+                    self.known_markers = 0
+                    yield PlacedGroups([(batch.large.head, batch.large.end)], [], batch.large)
+                continue
+            found, markers = list[tuple[bytes, Position]](), list[tuple[int, bytes]]()
+            for payload, end in batch.groups[skip:]:
+                if not is_start_marker(payload):
+                    found.append((payload, end))
+                    self.known_markers = 0
+                elif self.known_markers:
+                    self.known_markers -= 1
+                else:
+                    markers.append((len(found), payload))
+            size += sum(len(payload) for payload, _ in found)
+            if found or markers:
+                yield PlacedGroups(found, markers)
+
+
+class PlacedGroups:
+    """Groups of an engine for a part: see `part_writer.PartGroups`."""
+
+    def __init__(
+        self,
+        placed: Sequence[tuple[bytes, Position]],
+        markers: Sequence[tuple[int, bytes]],
+        large: LargeGroup | None = None,
+    ) -> None:
+        self.payloads: Final = [payload for payload, _ in placed]
+        self.markers: Final = markers
+        self.large: Final = large
+        self._ends: Final = [end for _, end in placed]
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @cached_property
+    def columns(self) -> tuple[NDArray[np.int64], ...]:
+        """Domain, server, seq, file, offset, timestamp."""
+        import numpy as np
+
+        heads = np.frombuffer(
+            b"".join(p[:HEAD_BYTES] for p in self.payloads), np.dtype(HEAD_FIELDS)
+        )
+        places = np.array(self._ends, np.int64).reshape(-1, 2)
+        domain, server, seq, timestamp = (
+            heads[name].astype(np.int64) for name in ("domain", "server", "seq", "timestamp")
+        )
+        return domain, server, seq, places[:, 0], places[:, 1], timestamp
+
+    def gtid(self, i: int) -> Gtid:
+        """The GTID of group `i`."""
+        found = group_gtid(self.payloads[i])
+        assert found is not None
+        return found
+
+    def place(self, i: int) -> Position:
+        """The end of group `i`."""
+        return self._ends[i]
+
+    def pieces(self, i: int) -> Iterator[bytes]:
+        """The bytes of one group, piece by piece."""
+        return iter((self.payloads[i],)) if self.large is None else self.large.pieces()
+
+
+def _of(batch: PlacedBatch) -> Iterator[tuple[bytes, Callable[[], Iterable[bytes]]]]:
+    """The beginning of each group and marker, and all of its bytes."""
+    if batch.large is not None:
+        yield batch.large.head, batch.large.pieces
+    for payload, _ in batch.groups:
+        yield payload, partial(iter, (payload,))
+
+
+def _writer() -> Callable[[Path, Iterable[PlacedGroups], int], PartFacts | None]:
+    try:
+        from binlog_storage.archive.part_writer import write_part
+    except ModuleNotFoundError:
+        raise PyarrowMissing(
+            "archives are Parquet files: pyarrow and numpy are needed to write them; pip install "
+            "'binlog-server[archive]'"
+        ) from None
+    return write_part
