@@ -5,6 +5,7 @@ The only place that knows the library which speaks to them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ _RETRY: Final = timedelta(seconds=30)
 _TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
 _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
+_CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
 
 
 class StoredObject(NamedTuple):
@@ -62,7 +64,13 @@ def open_objects(url: str) -> Objects:
         raise ObstoreMissing(
             f"{url}: obstore is needed for object stores; pip install 'binlog-server[archive]'"
         ) from None
-    options = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
+    # The library takes its own variable for this only without options of ours.
+    allow_http = any(os.environ.get(f"{one}_ALLOW_HTTP", "").lower() == "true" for one in _CLOUDS)
+    options = {
+        "timeout": _TIMEOUT,
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "allow_http": allow_http,
+    }
     with _said_of(url):
         made = store.from_url(
             url,
