@@ -1,0 +1,135 @@
+"""A stand-in for S3 on this machine: the requests that an archive makes, with conditions; it fails as it is told."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Fault = Callable[[str, str, int], str]
+"""By method, path, number of the request: "", "500", "503", "lost" (done, and no answer), "half" (of the answer)."""
+
+
+class S3Server(ThreadingHTTPServer):
+    """Objects by path. Signatures are not looked at."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects: dict[str, bytes] = {}
+        self.lock = threading.Lock()
+        self.requests = 0
+        self.fault: Fault = lambda method, path, number: ""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: S3Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _serve(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        with self.server.lock:
+            self.server.requests += 1
+            fault = self.server.fault(self.command, path, self.server.requests)
+            if fault.isdecimal():
+                status, headers, data = int(fault), {}, b""
+            else:
+                status, headers, data = self._answer(path, urllib.parse.parse_qs(query), body)
+        if fault == "lost":
+            self.close_connection = True
+            self.connection.close()
+            return
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        if fault == "half":
+            self.wfile.write(data[: len(data) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+        elif self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _answer(
+        self, path: str, query: dict[str, list[str]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        objects = self.server.objects
+        found = objects.get(path)
+        tag = "" if found is None else _tag(found)
+        if self.command == "PUT":
+            wanted = self.headers.get("if-match")
+            if (wanted is not None and wanted != tag) or (
+                self.headers.get("if-none-match") == "*" and found is not None
+            ):
+                return 412, {}, b"<Error><Code>PreconditionFailed</Code></Error>"
+            objects[path] = body
+            return 200, {"etag": _tag(body)}, b""
+        if self.command == "DELETE":
+            objects.pop(path, None)
+            return 204, {}, b""
+        if self.command == "POST":
+            for name in body.decode().split("<Key>")[1:]:
+                objects.pop(f"{path.rstrip('/')}/{name.split('</Key>')[0]}", None)
+            return 200, {}, b"<DeleteResult></DeleteResult>"
+        if "list-type" in query:
+            return 200, {}, self._listed(path.rstrip("/") + "/", query)
+        if found is None:
+            return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
+        when = {"last-modified": "Mon, 23 Nov 2026 00:00:00 GMT"}
+        return 200, {"etag": tag, **when}, found
+
+    def _listed(self, bucket: str, query: dict[str, list[str]]) -> bytes:
+        prefix, behind = (query.get(name, [""])[0] for name in ("prefix", "start-after"))
+        rows = [
+            f"<Contents><Key>{key}</Key><LastModified>2026-11-23T00:00:00.000Z</LastModified>"
+            f"<ETag>{_tag(data)}</ETag><Size>{len(data)}</Size></Contents>"
+            for path, data in sorted(self.server.objects.items())
+            if (key := path.removeprefix(bucket)).startswith(prefix) and key > behind
+        ]
+        text = "".join(rows)
+        return (
+            f"<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>".encode()
+        )
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.md5(data).hexdigest()}"'
+
+
+@contextmanager
+def s3_server() -> Iterator[tuple[S3Server, dict[str, str]]]:
+    """One that runs, and the variables of the environment by which it is found."""
+    server = S3Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield (
+            server,
+            {
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "secret",
+                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
+                "AWS_ALLOW_HTTP": "true",
+            },
+        )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

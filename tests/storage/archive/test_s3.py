@@ -1,0 +1,86 @@
+"""By the library, over HTTP: a store that answers 500, 503, by half or not at all; and all readers of one archive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from binlog_pipeline.sources.archive import ArchiveSource
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_storage.archive import objects
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.errors import ArchiveUnreachable
+from binlog_storage.archive.manifest import MANIFEST_NAME
+
+from tests.pipeline.archives import grow, log_of, replayed, rows, run, stored
+from tests.storage.archive.s3_server import S3Server, s3_server
+from tests.storage.groups import simple
+
+URL = "s3://bucket/main"
+MANIFEST = f"/bucket/main/{MANIFEST_NAME}"
+FAULTS = ["500", "503", "lost", "half"]
+
+if not os.environ.get("CI"):  # the gate has it
+    pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    monkeypatch.setattr(objects, "_RETRIES", 1)
+    with s3_server() as (made, variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> DirectorySource:
+    grow(tmp_path / "store", simple(40, size=4000))
+    return DirectorySource(str(tmp_path / "store"))
+
+
+def test_there_and_back(server: S3Server, source: DirectorySource, tmp_path: Path) -> None:
+    run(source, URL, partition_bytes=64 << 10)
+    assert rows(ArchiveSource(URL)) == rows(source)
+    replayed(URL, tmp_path / "back")
+    assert stored(tmp_path / "back") == log_of(source)
+    assert all(path.startswith("/bucket/main/") for path in server.objects)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_one_fault_at_any_request(kind: str, server: S3Server, source: DirectorySource) -> None:
+    """A request is repeated, or the run ends with an error that names the object; the next one goes on."""
+    run(source, URL)
+    whole, requests = dict(server.objects), server.requests
+    for at in range(1, requests + 1):
+        server.objects.clear()
+        server.requests = 0
+        server.fault = lambda method, path, number, at=at: kind if number == at else ""  # type: ignore[misc]
+        with contextlib.suppress(ArchiveUnreachable):
+            run(source, URL)
+        run(source, URL)
+        assert server.objects == whole, at
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_one_that_stays(kind: str, server: S3Server, source: DirectorySource) -> None:
+    """An error, for who writes and who reads, and never a history that is shorter."""
+    run(source, URL)
+    server.fault = lambda method, path, number: kind if method == "GET" else ""
+    with pytest.raises(ArchiveUnreachable, match=MANIFEST_NAME):
+        Archive.open(URL)
+    with pytest.raises(ArchiveUnreachable):
+        run(source, URL)
+    server.fault = lambda method, path, number: kind if path != MANIFEST else ""
+    with pytest.raises(ArchiveUnreachable, match=r"part-00000001"):
+        rows(ArchiveSource(URL))
+
+
+def test_keys_are_not_told(server: S3Server) -> None:
+    server.fault = lambda method, path, number: "500"
+    with pytest.raises(ArchiveUnreachable) as error:
+        Archive.open(URL)
+    assert "secret" not in str(error.value)
