@@ -44,9 +44,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.requests += 1
             fault = self.server.fault(self.command, path, self.server.requests)
             if fault.isdecimal():
-                status, headers, data = int(fault), {}, b""
+                answer = int(fault), dict[str, str](), b""
             else:
-                status, headers, data = self._answer(path, urllib.parse.parse_qs(query), body)
+                answer = self._answer(path, urllib.parse.parse_qs(query), body)
+            status, headers, data = answer
         if fault == "lost":
             self.close_connection = True
             self.connection.close()
