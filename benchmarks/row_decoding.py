@@ -95,9 +95,7 @@ def measure(
     try:
         import pyarrow as pa
     except ImportError:
-        raise BenchmarkError(
-            "this needs pyarrow and numpy: pip install binlog-server[jobs]"
-        ) from None
+        raise BenchmarkError("this needs pyarrow and numpy: pip install '.[jobs]'") from None
     pa.set_cpu_count(1)
     server = _history(stack, install, path, options.rows, options.transactions)
     files = {name: server.datadir / file for name, file in FILES.items()}

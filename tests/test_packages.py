@@ -52,4 +52,4 @@ def test_jobs_need_no_pyspark(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "pip install 'binlog-server[spark]'" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr

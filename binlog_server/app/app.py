@@ -106,7 +106,7 @@ class Server:
         self._make_keys()
         self.users = Users(self.state, config.users)
         self.failed_logins = FailedLogins(config.max_connect_errors)
-        self.tls = _tls(config) if config.ssl else None  # FLUSH SSL replaces it
+        self.tls = certificate_of(config) if config.ssl else None  # FLUSH SSL replaces it
         self.compressor = Compressor()
         self.faults = Faults()
         self.prepared_count = PreparedCount()
@@ -171,7 +171,7 @@ class Server:
 
     def renewed_tls(self, config: Config | None = None) -> Callable[[], None]:
         """See `ServerView`. `config`: with the files' names, if they have changed."""
-        made = _tls(config or self.config)
+        made = certificate_of(config or self.config)
 
         def put_to_use() -> None:
             self.tls = made
@@ -516,13 +516,8 @@ class Server:
             log.warning("the version of the upstream, %s, is not kept: %s", version, error)
 
 
-def check_tls(config: Config) -> None:
-    """Read the certificate and its key, if there are some. Raises `ConfigError`."""
-    if config.ssl:
-        _tls(config)
-
-
-def _tls(config: Config) -> TlsServer:
+def certificate_of(config: Config) -> TlsServer:
+    """The certificate that a server with this configuration has. Raises `ConfigError`."""
     try:
         return TlsServer.make(
             config.ssl_cert, config.ssl_key, config.ssl_ca, versions=config.tls_versions

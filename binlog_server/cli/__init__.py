@@ -15,6 +15,7 @@ from binlog_server.cli import (
     backup,
     convert,
     demo,
+    doctor,
     events,
     import_files,
     ls,
@@ -39,19 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--version", action="version", version=f"binlog-server {version('binlog-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (
-        serve,
-        user,
-        demo,
-        events,
-        verify,
-        ls,
-        seed,
-        import_files,
-        convert,
-        backup,
-        monitoring,
-    ):
+    families = (serve, user, demo, events, verify, ls, seed, import_files, convert, backup)
+    for command in (*families, monitoring, doctor):
         command.add_to(commands)
     arguments, left = parser.parse_known_args(argv)
     if left:

@@ -20,7 +20,7 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_argument
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server.app.app import Server, call_soon, check_tls
+from binlog_server.app.app import Server, call_soon, certificate_of
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
@@ -112,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config) -> int:
     """Say what there is to say about a configuration that could be read, and look at the files that it names."""
-    check_tls(config)
+    if config.ssl:
+        certificate_of(config)
     for doubt in configuration.doubts(config):
         print(f"binlog-server: warning: {doubt}", file=sys.stderr)
     print("the configuration is right")

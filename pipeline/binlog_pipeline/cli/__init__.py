@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         package = {"py4j": "pyspark"}.get(package, package)  # which brings it
         extra = "spark" if package == "pyspark" else "jobs"
-        needed = f"{package} is needed for that: pip install 'binlog-server[{extra}]'"
+        needed = f"{package} is needed for that: pip install '.[{extra}]'"
         return _complaint(needed, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_FAILED

@@ -49,7 +49,7 @@ class DeltaState:
             import deltalake
         except ImportError:
             raise BadOption(
-                "a Delta table needs the library deltalake: pip install 'binlog-server[delta]'"
+                "a Delta table needs the library deltalake: pip install '.[delta]'"
             ) from None
         self._delta: Final = deltalake
         self._target: Final = str(local_path(target))

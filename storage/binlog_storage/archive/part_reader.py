@@ -415,6 +415,6 @@ def _parquet() -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise PyarrowMissing(
-            "archives are Parquet files: pyarrow and numpy are needed to read them; pip install 'binlog-server[jobs]'"
+            "archives are Parquet files: pyarrow and numpy are needed to read them; pip install '.[jobs]'"
         ) from None
     return pyarrow.parquet

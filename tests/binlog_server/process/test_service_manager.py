@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog_server.cli import main
 from binlog_server.process.service_manager import ServiceManager
 from tests.binlog_server.lab import within
 
@@ -81,3 +82,21 @@ async def test_signs_of_life_come_from_the_loop(tmp_path: Path) -> None:
             assert await within(asyncio.get_running_loop().sock_recv(told, 99)) == b"WATCHDOG=1"
         task.cancel()
     await within(ServiceManager({}).watch())  # nobody waits for any
+
+
+def test_the_unit_starts_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands are understood, and it waits to be told."""
+    text = (Path(__file__).parents[3] / "docs" / "binlog-server.service").read_text("utf-8")
+    lines = [line.partition("=") for line in text.splitlines() if "=" in line and line[0] != "#"]
+    said = {name: value for name, _, value in lines}
+    assert (said["Type"], said["DynamicUser"], said["StateDirectory"]) == (
+        *("notify", "yes", "binlog-server"),
+    )
+    for name in ("ExecStart", "ExecStartPre"):
+        program, command, *options = said[name].split()
+        assert program.endswith("/bin/binlog-server")
+        with pytest.raises(SystemExit) as ended:
+            main([command, *options, "--help"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert all(option in shown for option in options if option.startswith("--"))

@@ -75,7 +75,7 @@ def test_without_spark_a_stream_names_what_to_install(tmp_path: Path) -> None:
     arguments = ["stream", "--table", "d.t", "--from", "/a", "--to", "/b", "--checkpoint", tmp_path]
     argv = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True)
-    needed = "pyspark is needed for that: pip install 'binlog-server[spark]'"
+    needed = "pyspark is needed for that: pip install '.[spark]'"
     assert (done.returncode, done.stderr) == (1, f"binlog-spark: {needed}\n")
 
 

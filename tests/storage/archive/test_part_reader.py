@@ -32,7 +32,7 @@ def test_without_pyarrow_it_is_told_what_to_install(
     for name in [name for name in sys.modules if name.split(".")[0] == "pyarrow"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(PyarrowMissing, match=r"pip install 'binlog-server\[jobs\]'"):
+    with pytest.raises(PyarrowMissing, match=r"pip install '\.\[jobs\]'"):
         PartReader(tmp_path, part(1))
 
 

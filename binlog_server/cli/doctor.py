@@ -1,0 +1,213 @@
+"""`binlog-server doctor`: looks at all that a server needs, before it starts or while it runs, and changes nothing.
+
+Configuration, certificate, disk, ports; and of each upstream whether it can be followed with what is configured: login,
+rights, log_bin, server_id, the clock, and what rows say of their columns. `--error TEXT` explains a text instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_server.app.app import certificate_of
+from binlog_server.cli.troubles import about
+from binlog_server.relay.client_link import ClientLink
+from binlog_server.settings import config as configuration
+from binlog_server.settings.config import Config, ConfigError, parse_listen
+from binlog_server.upstreams.client_tls import TlsFailed
+from binlog_server.upstreams.master_info import MasterInfo
+from binlog_server.upstreams.password import PasswordUnavailable
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+_TIMEOUT_S: Final = 10.0
+_CLOCK_S: Final = 2.0
+_DAY_S: Final = 86_400
+_CERTIFICATE_DAYS: Final = 14
+_MAY_REPLICATE: Final = ("REPLICATION SLAVE", "REPLICATION REPLICA", "ALL PRIVILEGES")
+_ASKED: Final = (
+    *("log_bin", "server_id", "binlog_format", "binlog_row_metadata", "binlog_row_image"),
+    "version",
+)
+
+
+class Finding(NamedTuple):
+    """One line of the answer."""
+
+    level: str
+    about: str
+    text: str
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="look at configuration, disk, ports, certificate and upstreams; explain an error",
+        description="Look at all that a server needs. Changes nothing; a server may run meanwhile.",
+    )
+    parser.add_argument("--config", type=path_argument, metavar="FILE.toml")
+    parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
+    parser.add_argument(
+        "--error", metavar="TEXT", help="of a replica or of the log: its cause, and what to do"
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON object a line")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code: 1 where something is wrong. Raises `ConfigError`."""
+    if arguments.error is not None:
+        return _explain(arguments.error)
+    overrides = {"binlog_directory": arguments.binlog_directory}
+    config = configuration.load(arguments.config, overrides)
+    found = [*_of_the_machine(config), *asyncio.run(_of_the_upstreams(config))]
+    for one in found:
+        if arguments.json:
+            print(json.dumps(one._asdict()))
+        else:
+            print(f"{one.level:8} {one.about}: {one.text}")
+            if one.level == ERROR:
+                for trouble in about(one.text):
+                    print(f"{'':8} {trouble.remedy}")
+    return int(any(one.level == ERROR for one in found))
+
+
+def _explain(text: str) -> int:
+    found = about(text)
+    for trouble in found:
+        print(f"{trouble.shown}\n  {trouble.cause}\n  {trouble.remedy}")
+    if not found:
+        print(
+            "this text is not known here; docs/troubleshooting.md has those that are",
+            file=sys.stderr,
+        )
+    return int(not found)
+
+
+def _of_the_machine(config: Config) -> Iterator[Finding]:
+    doubts = configuration.doubts(config)
+    yield from (Finding(WARNING, "configuration", doubt) for doubt in doubts)
+    if not doubts:
+        yield Finding(OK, "configuration", "nothing is strange in it")
+    yield from _certificate(config)
+    yield from _disk(config)
+    places = {"listen": (config.listen_host, config.listen_port)}
+    if config.metrics_listen:
+        places["metrics_listen"] = parse_listen(config.metrics_listen, "metrics_listen")
+    for name, place in places.items():
+        yield _port(name, *place)
+
+
+def _certificate(config: Config) -> Iterator[Finding]:
+    if not config.ssl:
+        yield Finding(WARNING, "TLS", "it is off: replicas of 11.4 and newer need MASTER_SSL=0")
+        return
+    try:
+        made = certificate_of(config)
+    except ConfigError as error:
+        yield Finding(ERROR, "TLS", str(error))
+        return
+    days = (made.expires - time.time()) / _DAY_S
+    if made.self_signed:
+        yield Finding(OK, "TLS", "a certificate is made at each start")
+    elif days < 0 or made.begins > time.time():
+        yield Finding(ERROR, "TLS", f"the certificate {config.ssl_cert} is not valid now")
+    else:
+        level = WARNING if days < _CERTIFICATE_DAYS else OK
+        yield Finding(level, "TLS", f"the certificate expires in {days:.0f} days")
+
+
+def _disk(config: Config) -> Iterator[Finding]:
+    directory = config.binlog_directory
+    there = next(folder for folder in (directory, *directory.absolute().parents) if folder.exists())
+    what = str(directory)
+    if not there.is_dir():
+        yield Finding(ERROR, what, f"{there} is no directory")
+        return
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(ERROR, what, f"{there} cannot be written by this user")
+    found = os.statvfs(there)
+    free, needed = found.f_bavail * found.f_frsize, 2 * config.max_binlog_size
+    text = f"{free >> 20} MiB are free, two files have {needed >> 20} MiB"
+    yield Finding(WARNING if free < needed else OK, what, text)
+
+
+def _port(name: str, host: str, port: int) -> Finding:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((host, port))
+    except OSError as error:
+        text = f"{host}:{port}: {error.strerror or error}. If this server runs already, that is as it should be"
+        return Finding(WARNING, name, text)
+    return Finding(OK, name, f"{host}:{port} is free")
+
+
+async def _of_the_upstreams(config: Config) -> list[Finding]:
+    found: list[Finding] = []
+    for name, info in config.upstream.items():
+        what = f"upstream {name} {info.address}".replace("  ", " ")
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                found += [
+                    Finding(level, what, text) for level, text in await _upstream(config, info)
+                ]
+        except TimeoutError:
+            found.append(Finding(ERROR, what, f"it does not answer within {_TIMEOUT_S:.0f} s"))
+        except (RemoteError, ProtocolError, PasswordUnavailable, TlsFailed, OSError) as error:
+            found.append(Finding(ERROR, what, str(error)))
+    return found
+
+
+async def _upstream(config: Config, info: MasterInfo) -> list[tuple[str, str]]:
+    password = await asyncio.to_thread(info.password.read)
+    link = await ClientLink.connect(info.host, info.port, info.user, password, _TIMEOUT_S, info.tls)
+    try:
+        await link.log_in()
+        ((now,),) = await link.query("SELECT UNIX_TIMESTAMP()")
+        rows = await link.query("SHOW GLOBAL VARIABLES")
+        grants = [str(row[0]) for row in await link.query("SHOW GRANTS")]
+    finally:
+        link.close()
+    known = {str(row[0]).lower(): str(row[1]) for row in rows}
+    values = {asked: known.get(asked, "") for asked in _ASKED}
+    apart_s = abs(time.time() - float(now or 0))
+    return list(judged(config, values, grants, apart_s))
+
+
+def judged(
+    config: Config, values: dict[str, str], grants: list[str], apart_s: float
+) -> Iterator[tuple[str, str]]:
+    """What is to be said of an upstream with these variables.
+
+    Args:
+        grants: the rows of SHOW GRANTS.
+        apart_s: how many seconds its clock and ours are apart.
+    """
+    yield OK, f"MariaDB {values['version']} answers"
+    if values["log_bin"].upper() not in ("ON", "1"):
+        yield ERROR, "it has no binlog: set log_bin there, and restart it"
+    if values["server_id"] == str(config.server_id):
+        yield ERROR, f"it has our server_id, {config.server_id}: each server needs its own"
+    if not any(name in grant.upper() for grant in grants for name in _MAY_REPLICATE):
+        yield ERROR, "the account may not replicate: GRANT REPLICATION SLAVE ON *.* there"
+    if values["binlog_format"].upper() == "STATEMENT":
+        yield WARNING, "binlog_format=STATEMENT: replicas are served; exports of rows see none"
+    if values["binlog_row_metadata"].upper() not in ("FULL", ""):
+        text = "exports cannot tell names of columns by the binlog alone: set it to FULL there"
+        yield WARNING, f"binlog_row_metadata={values['binlog_row_metadata']}: {text}"
+    if values["binlog_row_image"].upper() not in ("FULL", "FULL_NODUP", ""):
+        text = "rows before and after a change are not whole"
+        yield WARNING, f"binlog_row_image={values['binlog_row_image']}: {text}"
+    if apart_s > _CLOCK_S:
+        yield WARNING, f"its clock and ours are {apart_s:.0f} s apart: lag is told wrong by that"
