@@ -40,7 +40,7 @@ _ASKED: Final = (
 )
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One line of the answer."""
 
     level: str
@@ -93,11 +93,11 @@ def _explain(text: str) -> int:
     return int(not found)
 
 
-def _of_the_machine(config: Config) -> Iterator[Finding]:
+def _of_the_machine(config: Config) -> Iterator[Diagnosis]:
     doubts = configuration.doubts(config)
-    yield from (Finding(WARNING, "configuration", doubt) for doubt in doubts)
+    yield from (Diagnosis(WARNING, "configuration", doubt) for doubt in doubts)
     if not doubts:
-        yield Finding(OK, "configuration", "nothing is strange in it")
+        yield Diagnosis(OK, "configuration", "nothing is strange in it")
     yield from _certificate(config)
     yield from _disk(config)
     places = {"listen": (config.listen_host, config.listen_port)}
@@ -107,41 +107,41 @@ def _of_the_machine(config: Config) -> Iterator[Finding]:
         yield _port(name, *place)
 
 
-def _certificate(config: Config) -> Iterator[Finding]:
+def _certificate(config: Config) -> Iterator[Diagnosis]:
     if not config.ssl:
-        yield Finding(WARNING, "TLS", "it is off: replicas of 11.4 and newer need MASTER_SSL=0")
+        yield Diagnosis(WARNING, "TLS", "it is off: replicas of 11.4 and newer need MASTER_SSL=0")
         return
     try:
         made = certificate_of(config)
     except ConfigError as error:
-        yield Finding(ERROR, "TLS", str(error))
+        yield Diagnosis(ERROR, "TLS", str(error))
         return
     days = (made.expires - time.time()) / _DAY_S
     if made.self_signed:
-        yield Finding(OK, "TLS", "a certificate is made at each start")
+        yield Diagnosis(OK, "TLS", "a certificate is made at each start")
     elif days < 0 or made.begins > time.time():
-        yield Finding(ERROR, "TLS", f"the certificate {config.ssl_cert} is not valid now")
+        yield Diagnosis(ERROR, "TLS", f"the certificate {config.ssl_cert} is not valid now")
     else:
         level = WARNING if days < _CERTIFICATE_DAYS else OK
-        yield Finding(level, "TLS", f"the certificate expires in {days:.0f} days")
+        yield Diagnosis(level, "TLS", f"the certificate expires in {days:.0f} days")
 
 
-def _disk(config: Config) -> Iterator[Finding]:
+def _disk(config: Config) -> Iterator[Diagnosis]:
     directory = config.binlog_directory
     there = next(folder for folder in (directory, *directory.absolute().parents) if folder.exists())
     what = str(directory)
     if not there.is_dir():
-        yield Finding(ERROR, what, f"{there} is no directory")
+        yield Diagnosis(ERROR, what, f"{there} is no directory")
         return
     if not os.access(there, os.W_OK | os.X_OK):
-        yield Finding(ERROR, what, f"{there} cannot be written by this user")
+        yield Diagnosis(ERROR, what, f"{there} cannot be written by this user")
     found = os.statvfs(there)
     free, needed = found.f_bavail * found.f_frsize, 2 * config.max_binlog_size
     text = f"{free >> 20} MiB are free, two files have {needed >> 20} MiB"
-    yield Finding(WARNING if free < needed else OK, what, text)
+    yield Diagnosis(WARNING if free < needed else OK, what, text)
 
 
-def _port(name: str, host: str, port: int) -> Finding:
+def _port(name: str, host: str, port: int) -> Diagnosis:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family) as tried:
@@ -149,23 +149,23 @@ def _port(name: str, host: str, port: int) -> Finding:
             tried.bind((host, port))
     except OSError as error:
         text = f"{host}:{port}: {error.strerror or error}. If this server runs already, that is as it should be"
-        return Finding(WARNING, name, text)
-    return Finding(OK, name, f"{host}:{port} is free")
+        return Diagnosis(WARNING, name, text)
+    return Diagnosis(OK, name, f"{host}:{port} is free")
 
 
-async def _of_the_upstreams(config: Config) -> list[Finding]:
-    found: list[Finding] = []
+async def _of_the_upstreams(config: Config) -> list[Diagnosis]:
+    found: list[Diagnosis] = []
     for name, info in config.upstream.items():
         what = f"upstream {name} {info.address}".replace("  ", " ")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 found += [
-                    Finding(level, what, text) for level, text in await _upstream(config, info)
+                    Diagnosis(level, what, text) for level, text in await _upstream(config, info)
                 ]
         except TimeoutError:
-            found.append(Finding(ERROR, what, f"it does not answer within {_TIMEOUT_S:.0f} s"))
+            found.append(Diagnosis(ERROR, what, f"it does not answer within {_TIMEOUT_S:.0f} s"))
         except (RemoteError, ProtocolError, PasswordUnavailable, TlsFailed, OSError) as error:
-            found.append(Finding(ERROR, what, str(error)))
+            found.append(Diagnosis(ERROR, what, str(error)))
     return found
 
 
