@@ -21,7 +21,13 @@ from binlog_storage.classic.directory import BinlogDirectory
 from binlog_storage.classic.encryption import EventCipher, Keys, of_file
 from binlog_storage.classic.file_indexes import FileIndexes
 from binlog_storage.classic.options import ClassicOptions
-from binlog_storage.classic.writing import FLAG_AT, file_head, rotate_event, stop_event
+from binlog_storage.classic.writing import (
+    FILE_START,
+    FLAG_AT,
+    file_head,
+    rotate_event,
+    stop_event,
+)
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.engine.soundness import Soundness
 from binlog_storage.errors import (
@@ -58,15 +64,33 @@ class CurrentFile:
         return data if self.cipher is None else self.cipher.sealed(data, begin)
 
 
-class NewFile(NamedTuple):
-    """How the next file gets its name: `make` gives it, and the end of what is in it; `unmake` undoes that.
+class MadeFile(NamedTuple):
+    """A new file. It ends at `end`; readers stop at `logical_end`: `FILE_START`, if it has only its head."""
 
-    decide: called right before the index names it; behind that nothing is undone.
+    file: File
+    end: int
+    logical_end: int
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The files behind the last one: one, or one that is closed already and the next.
+
+    make: gives them their names and all their bytes, not durably. If it raises, nothing was made.
+    unmake: undoes that.
+    decide: called right before the index names them; behind that nothing is undone.
+    entered: called when the first one is the last of the binlog, under the append lock.
     """
 
-    make: Callable[[], tuple[File, int]]
-    unmake: Callable[[File], None]
+    numbers: list[int]
+    make: Callable[[], list[MadeFile]]
+    unmake: Callable[[list[MadeFile]], None]
     decide: Callable[[], None] | None = None
+    entered: Callable[[], None] = _nothing
 
 
 class BinlogFiles:
@@ -123,26 +147,36 @@ class BinlogFiles:
         head = file_head(description, state.entries(), checkpoint, algorithm, start)
         return head if sealing is None else sealing.sealed_head(head)
 
+    def next_number(self) -> int:
+        """That of the next file."""
+        return self.directory.next_number(self.disk.names())
+
     def empty_file(
-        self, number: int, state: BinlogState, description: FormatDescription
-    ) -> NewFile:
+        self, state: BinlogState, description: FormatDescription, number: int | None = None
+    ) -> NewFiles:
+        """The next file, or the one of that number, with nothing but its head."""
+        number = self.next_number() if number is None else number
         name = self.directory.name(number)
 
-        def unmake(file: File) -> None:
-            file.close()
+        def make() -> list[MadeFile]:
+            file, end = self.new_file(name, number, state, description)
+            return [MadeFile(file, end, FILE_START)]
+
+        def unmake(made: list[MadeFile]) -> None:
+            made[0].file.close()
             self.disk.unlink(name)
 
-        return NewFile(lambda: self.new_file(name, number, state, description), unmake)
+        return NewFiles([number], make, unmake)
 
     def new_file(
         self, name: str, number: int, state: BinlogState, description: FormatDescription
     ) -> tuple[File, int]:
-        """A file with its head, synced. Returns the end of the head."""
+        """A file with its head, not synced. Returns the end of the head."""
         head = self.head(number, state, description)
         file = self.disk.open(name, create=True)
         try:
             file.pwrite(head, 0)
-            file.fdatasync()
+            file.start_writing(len(head), 0)
         except BaseException:
             file.close()
             with contextlib.suppress(DiskError):
@@ -150,13 +184,37 @@ class BinlogFiles:
             raise
         return file, len(head)
 
-    def named_file(
-        self, number: int, new: NewFile, old: CurrentFile | None = None
-    ) -> tuple[File, int]:
-        """A new file, durable, and named by the index; it is noted still. Returns the end of what is in it.
+    def prepare(self, count: int = 1) -> None:
+        """Do ahead what the next files need beside themselves, so that it takes no time under the locks.
 
-        `old`: the file before, which gets its ROTATE event in front of the index: a torn one is cut off at a start, if
-        its file is still the last.
+        It is done again there if something else has come first.
+        """
+        with self.indexing:
+            first = self.next_number()
+            try:
+                self._announce([*range(first, first + count)])
+            except DiskError:
+                with contextlib.suppress(DiskError):
+                    self.directory.forget_next()
+                raise
+
+    def _announce(self, numbers: list[int]) -> None:
+        self.directory.note(numbers)
+        self.directory.prepare_index([*self.index, *numbers])
+
+    def named_files(
+        self,
+        new: NewFiles,
+        old: CurrentFile | None = None,
+        end_old: Callable[[int], None] = lambda _: None,
+    ) -> list[MadeFile]:
+        """New files, durable, and named by the index; they are noted still.
+
+        Their bytes and the end of the file before are written first and synced behind each other: a file system with a
+        journal writes that once.
+
+        old: the file before; `end_old` writes its ROTATE event, which names that number, and makes all of it durable. A
+        torn one is cut off at a start, if its file is still the last.
         """
         directory, is_decided = self.directory, False
 
@@ -168,21 +226,23 @@ class BinlogFiles:
 
         with self.indexing:
             try:
-                directory.note([number])
-                self.indexes.clear(number)
-                file, end = new.make()
+                self._announce(new.numbers)
+                for number in new.numbers:
+                    self.indexes.clear(number)
+                made = new.make()
                 try:
+                    end_old(new.numbers[0])
+                    for one in made:
+                        one.file.fdatasync()
                     self.disk.fsync_dir()
-                    if old is not None:
-                        self.write_last(old, number)
-                    directory.write_index([*self.index, number], decide)
+                    directory.write_index([*self.index, *new.numbers], decide)
                 except BaseException as error:
                     if (
                         is_decided
                     ):  # it cannot be taken back: the next start finds what the index says
                         raise DiskError(str(error)) from error
                     with self._soundness.failing():
-                        new.unmake(file)
+                        new.unmake(made)
                         if old is not None:
                             old.file.truncate(old.end)
                     raise
@@ -190,19 +250,22 @@ class BinlogFiles:
                 with contextlib.suppress(DiskError):
                     directory.end_note()
                 raise
-            self.index.append(number)
-        return file, end
+            self.index += new.numbers
+        return made
 
-    def write_last(self, old: CurrentFile, following: int | None) -> None:
-        """Write the last event of a file, durably."""
-        server_id, now, algorithm = self.options.server_id, self.now(), old.checksum_algorithm
+    def last_event(self, old: CurrentFile, following: int | None) -> bytes:
+        """The last event of a file, as it lies there: ROTATE, or STOP if no other follows."""
+        algorithm = old.checksum_algorithm
         if following is None:
-            last = stop_event(old.end, algorithm, server_id, now)
+            last = stop_event(old.end, algorithm, self.options.server_id, self.now())
         else:
-            name = self.directory.name(following)
-            last = rotate_event(name, old.end, algorithm, server_id, now)
-        old.file.pwrite(old.sealed(last, old.end), old.end)
-        old.file.fdatasync()
+            last = self.rotate_at(old.end, algorithm, following)
+        return old.sealed(last, old.end)
+
+    def rotate_at(self, end: int, algorithm: int, following: int) -> bytes:
+        """The ROTATE event at that end of a file, in clear."""
+        name = self.directory.name(following)
+        return rotate_event(name, end, algorithm, self.options.server_id, self.now())
 
     def delete(self, numbers: list[int]) -> None:
         directory = self.directory

@@ -21,7 +21,7 @@ from typing import Final
 
 from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.event_reader import Bytes
-from binlog_storage.disk.disk import Disk, replaced
+from binlog_storage.disk.disk import Disk, made_ahead, put_in_place, replaced
 from binlog_storage.errors import DiskError, NotAStore
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class BinlogDirectory:
         self.state_name = f"{base}.state"
         self.reset_name = f"{base}.reset"
         self._noted: list[int] | None = None  # in `rec_name`, durably
+        self._next_index: list[int] | None = None  # written ahead, durably
         self._numbered = re.compile(re.escape(base) + r"\.([0-9]{1,10})")
 
     def name(self, number: int) -> str:
@@ -114,9 +115,23 @@ class BinlogDirectory:
     def write_index(
         self, numbers: Sequence[int], decide: Callable[[], None] = lambda: None
     ) -> None:
-        """Replace the index: durable when it returns. `decide`: see `replaced`."""
-        with replaced(self.disk, self.index_name, decide) as file:
+        """Replace the index: durable when it returns.
+
+        `decide` is called when the next one is written, right before it takes the place.
+        """
+        self.prepare_index(numbers)
+        decide()
+        self._next_index = None
+        put_in_place(self.disk, self.index_name)
+
+    def prepare_index(self, numbers: Sequence[int]) -> None:
+        """Write the next index ahead, durably, under another name. What is written already costs nothing."""
+        if self._next_index == list(numbers):
+            return
+        self._next_index = None
+        with made_ahead(self.disk, self.index_name) as file:
             file.pwrite(self._lines(numbers), 0)
+        self._next_index = list(numbers)
 
     # --- files that are being made or deleted ---
 
@@ -136,6 +151,14 @@ class BinlogDirectory:
         """The files are made or deleted."""
         self._noted = None
         self.disk.unlink(self.rec_name)
+
+    def forget_next(self) -> None:
+        """Remove what was noted and written ahead for files that have not been made."""
+        if self._noted is not None:
+            self.end_note()
+        if self._next_index is not None:
+            self._next_index = None
+            self.disk.unlink(f"{self.index_name}.new")
 
     def _lines(self, numbers: Sequence[int]) -> bytes:
         return "".join(f"./{self.name(number)}\n" for number in numbers).encode()

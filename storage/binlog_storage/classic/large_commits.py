@@ -5,6 +5,7 @@ The steps, and what a crash leaves at each, stand at the head of `store.py`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -12,10 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.classic.back_pressure import Turns
-from binlog_storage.classic.binlog_files import CurrentFile, NewFile
+from binlog_storage.classic.binlog_files import CurrentFile, MadeFile, NewFiles
 from binlog_storage.classic.encryption import CountedFile
 from binlog_storage.classic.patience import Patience
 from binlog_storage.classic.rotation import Rotation
@@ -25,7 +26,6 @@ from binlog_storage.classic.write_behind import WriteBehind
 from binlog_storage.classic.writing import padded, pieces_laid_out
 from binlog_storage.classic.written_log import CACHE_BYTES, WrittenLog
 from binlog_storage.classic.xa_files import Commitment, PreparedFile
-from binlog_storage.disk.disk import File
 from binlog_storage.engine import Position
 from binlog_storage.errors import DiskError, DiskFull, OtherFileSystem
 from binlog_storage.tables.store import TableStep
@@ -60,6 +60,70 @@ class LargeCommit:
     def step(self) -> TableStep | None:
         """The end of its rows, if it has some."""
         return None if self.ending is None else self.ending()
+
+
+class _AdoptedFile:
+    """A cache file that gets the name of a binlog file, its group up to that place."""
+
+    def __init__(self, binlog: WrittenLog, name: str, spool: Spool, place: Position) -> None:
+        self._log = binlog
+        self._files = binlog.files
+        self._name = name
+        self._spool = spool
+        self._place = place
+
+    def make(
+        self,
+        head: bytes,
+        event: bytes,
+        noted: Callable[[Position | None], None],
+        follower: NewFiles | None,
+    ) -> list[MadeFile]:
+        """See `NewFiles`. `noted`: told where the group begins; `follower`: the file behind it, which it ends for."""
+        file, end = self._spool.file, self._place.offset
+        file.pwrite(head + event, 0)
+        file.start_writing(self._spool.reserved, 0)
+        if follower is not None:
+            last = self._files.rotate_at(end, self._spool.checksum_algorithm, follower.numbers[0])
+            try:
+                file.pwrite(last, end)
+            except DiskError:
+                with self._log.soundness.failing():
+                    file.truncate(end)
+                raise
+            file.start_writing(len(last), end)
+        try:
+            noted(Position(self._place.file_no, len(head)))
+            self._files.disk.rename(self._spool.name, self._name)
+        except BaseException:
+            with self._log.soundness.failing():
+                self._cut(noted)
+            raise
+        made = [MadeFile(file, end, end)]
+        if follower is not None:
+            try:
+                made += follower.make()
+            except BaseException:
+                with self._log.soundness.failing():
+                    self.unmake(noted, None, made)
+                raise
+        return made
+
+    def unmake(
+        self,
+        noted: Callable[[Position | None], None],
+        follower: NewFiles | None,
+        made: list[MadeFile],
+    ) -> None:
+        """It is a cache file again."""
+        if follower is not None:
+            follower.unmake(made[1:])
+        self._files.disk.rename(self._name, self._spool.name)
+        self._cut(noted)
+
+    def _cut(self, noted: Callable[[Position | None], None]) -> None:
+        noted(None)
+        self._spool.file.truncate(self._place.offset)
 
 
 class LargeCommits:
@@ -134,7 +198,7 @@ class LargeCommits:
             if ending is None:
                 return self._small.append(payload, gtid, age)
             return self._small.append_ending(payload, gtid, ending, age)
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         return self.copy(
             group, lambda: itertools.chain([gtid_event], *(spool.plain() for spool in spools))
         )
@@ -154,26 +218,32 @@ class LargeCommits:
             and size >= self._files.options.binlog_large_commit_threshold
         )
 
-    def seal(self, spool: Spool, given_up: Callable[[], bool]) -> int:
-        """See `Spool.seal`; waits for room. Raises `WaitGivenUp`."""
-        return self._patience.until_done(spool.seal, given_up)
+    def settle(self, spool: Spool, given_up: Callable[[], bool]) -> int:
+        """Do ahead what a rename needs and takes time. Returns the end of the file. Raises `WaitGivenUp`."""
+
+        def settled() -> int:
+            end = spool.seal()
+            self._files.prepare(2 if self._fills(end) else 1)
+            return end
+
+        return self._patience.until_done(settled, given_up)
+
+    def _fills(self, end: int) -> bool:
+        """Whether a file with that end is followed by another at once."""
+        return end >= self._files.options.max_binlog_size
 
     def rename(self, group: LargeCommit, spool: Spool) -> Position | None:
         """Let the file of a large group be the next binlog file. None if it has to be copied."""
-        end = self.seal(spool, group.given_up)
+        end = self.settle(spool, group.given_up)
 
         def renamed() -> Position | None:
             self._log.admit_step(with_tables=group.ending is not None)
-            directory = self._files.directory
-            # Ahead of the locks; it is noted again if another file takes the number.
-            with self._files.indexing:
-                directory.note([directory.next_number(self._files.disk.names())])
-            with self._log.alone():
-                self._log.admit(group.age)
+            with self._rotation.still():
+                self._log.require_open(group.age)
                 place = self._adopt(group, spool, end)
                 if place is None:
                     with self._files.indexing:
-                        directory.end_note()
+                        self._files.directory.end_note()
                 return place
 
         try:
@@ -186,10 +256,9 @@ class LargeCommits:
         return place
 
     def _adopt(self, group: LargeCommit, spool: Spool, end: int) -> Position | None:
-        """The same, under the locks of syncs, writes, appends. The file is durable but for what is reserved."""
-        disk, number = self._files.disk, self._files.directory.next_number(self._files.disk.names())
-        name, description = self._files.directory.name(number), self._files.description()
-        head = self._files.head(number, self._log.state, description)
+        """The same, inside of `still`. The file is durable but for what is reserved."""
+        number = self._files.next_number()
+        head = self._files.head(number, self._log.state, self._files.description())
         algorithm = spool.checksum_algorithm
         event = padded(group.gtid_event, len(head), spool.reserved, algorithm)
         if event is None or algorithm != self._files.options.binlog_checksum:
@@ -199,39 +268,41 @@ class LargeCommits:
                 spool.reserved,
             )
             return None
-
-        def make() -> tuple[File, int]:
-            spool.file.pwrite(head + event, 0)
-            spool.file.fdatasync()
-            try:
-                self._note_commitment(group, Position(number, len(head)))
-                disk.rename(spool.name, name)
-            except BaseException:
-                with self._log.soundness.failing():
-                    self._note_commitment(group, None)
-                raise
-            return spool.file, end
-
-        def unmake(file: File) -> None:
-            disk.rename(name, spool.name)
-            self._note_commitment(group, None)
+        place = Position(number, end)
 
         def decide() -> None:
             step = group.step()
-            self._log.log_step(step, Position(number, end))
+            self._log.log_step(step, place)
             if step is not None and self._log.rows is not None:
                 self._log.rows.flush()
 
-        new = NewFile(make, unmake, None if group.ending is None else decide)
-        self._rotation.next_file(self._log.state, description, new, logical_end=end)
+        def entered() -> None:
+            if group.prepared is not None:
+                self._log.xa.commits(group.prepared)
+            self._log.note_group(0, group.gtid)  # it is in the file already
+            self._log.bytes_written += end - len(head)
+            self._log.group_commits += 1
+
+        adopted = _AdoptedFile(self._log, self._files.directory.name(number), spool, place)
+        noted = functools.partial(self._note_commitment, group)
+        follower = self._follower(group.gtid, number + 1) if self._fills(end) else None
+        new = NewFiles(
+            [number] if follower is None else [number, number + 1],
+            functools.partial(adopted.make, head, event, noted, follower),
+            functools.partial(adopted.unmake, noted, follower),
+            None if group.ending is None else decide,
+            entered,
+        )
+        self._rotation.next_file(self._log.state, new)
         spool.give_file()
-        if group.prepared is not None:
-            self._log.xa.commits(group.prepared)
-        place = self._log.note_group(0, group.gtid)  # it is in the file already
-        self._log.bytes_written += end - len(head)
-        self._log.group_commits += 1
-        log.info("Renamed binlog cache to binlog %s", name)
+        log.info("Renamed binlog cache to binlog %s", self._files.directory.name(number))
         return place
+
+    def _follower(self, gtid: Gtid, number: int) -> NewFiles:
+        """The empty file behind one that is as long as a file may be."""
+        state = BinlogState(self._log.state.entries())
+        state.update(gtid)
+        return self._files.empty_file(state, self._files.description(), number)
 
     def _note_commitment(self, group: LargeCommit, place: Position | None) -> None:
         """Note durably where the group of a prepared transaction is being written; None for nowhere."""
@@ -265,9 +336,7 @@ class LargeCommits:
                         self._note_commitment(group, None)
                     raise
         finally:
-            with self._log.copied:
-                self._log.copying = False
-                self._log.copied.notify_all()
+            self._log.end_copy()
 
     def _copied_behind(
         self, group: LargeCommit, plain: Iterable[bytes], current: CurrentFile

@@ -71,7 +71,7 @@ class ClassicGroup:
         if len(self._statement) and len(self._transactional):
             return
         if self._large.may_rename(spool):
-            self._large.seal(spool, lambda: given_up() or self._given_up)
+            self._large.settle(spool, lambda: given_up() or self._given_up)
 
     def turn(self) -> AbstractContextManager[None] | None:
         """See `GroupWriter`: a group that is copied or renamed takes long."""

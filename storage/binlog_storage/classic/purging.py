@@ -123,8 +123,8 @@ class Purging:
         )
         self._files.checkpoint = None
         try:
-            with self._log.syncing, self._log.writing, self._log.lock:
-                self._rotation.next_file(self._log.state, self._files.description())
+            with self._log.still():
+                self._rotation.next_file(self._log.state)
         except DiskFull as error:
             log.warning("%s: until the next file begins, a MariaDB does not start here", error)
         self._log.soundness.wake()
@@ -136,7 +136,8 @@ class Purging:
         )
 
     def _take_care(self) -> float | None:
-        """One round of the purge by age and size."""
+        """One round: what a rotation needs, the purge by age and size, a GTID index."""
+        self._rotation.step()
         self.held = None
         limits = self._limits()
         for wanted, name in limits:

@@ -97,6 +97,7 @@ class Reset:
                 directory.reset_name, number, state, self._files.description()
             )
             try:
+                file.fdatasync()
                 if rows is not None:
                     disk.fsync_dir()
                     rows.will_begin()

@@ -42,7 +42,7 @@ class SmallCommits:
         if gtid is None:
             return self._rotation.append_marker(payload, age)
         self._wait_while_full()
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         with self._log.lock:
             self._log.admit(age)
             end = self._put(payload, gtid)
@@ -50,7 +50,7 @@ class SmallCommits:
         return end
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         until = time.monotonic() + _RUN_S
         while index < len(run) and self._pressure.has_room:
             payload = run.payload(index)
@@ -67,7 +67,7 @@ class SmallCommits:
     ) -> Position:
         """The same: `ending` is called under the append lock."""
         self._wait_while_full()
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         with self._log.lock:
             self._log.admit_with_rows(STEP_BYTES, age)
             step = ending()
@@ -92,7 +92,7 @@ class SmallCommits:
         assert self._log.rows is not None
         store = self._log.rows.tables.store
         self._wait_while_full()
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         with self._log.lock:
             size = CHANGE_BYTES + len(key) + len(before or b"") + len(after or b"")
             self._log.admit_with_rows(STEP_BYTES + size, age)

@@ -8,15 +8,17 @@ The steps of a group into the store, and the effect of a crash between them:
    which opening cuts behind the last whole group; from its end on the group is kept.
 3. The durable mark moves to the end that step 2 has synced. Listeners wake; only now can a reader see the group.
 
-A new file begins when one has reached max_binlog_size, at FLUSH, and at a start marker: what is appended is synced;
-`~rec~` names the new file; it is made with its whole head, synced; the old file gets its ROTATE event, synced; the
-index names the new one; the old one's flag is cleared; `~rec~` goes. Before the index names it, opening deletes it;
-behind that it is the last file. A start marker is the format description of its file, with a time of creation, as
+A new file begins when one has reached max_binlog_size, at FLUSH, and at a start marker. Ahead, without locks: `~rec~`
+names the new file; the next index is written under another name. Then, while nothing is appended: the file is made
+with its whole head; the old one gets what was appended and its ROTATE event; both are synced, then the folder; the
+index takes its name. Behind that the old file's flag is cleared; `~rec~` goes. Before the index names the new file,
+opening deletes it, and cuts off the ROTATE event; behind that it is the last file. A start marker is the format description of its file, with a time of creation, as
 MariaDB's are: in a file without groups it takes the place of the one that is there.
 
 A large group: its cache file is written to its end and synced, without a lock; then a new file begins, but what takes
 its name is the cache file, its head and GTID event written into what was reserved for them. When the index names it,
-the group is durable. One that is copied is written behind the end of the file, without a lock either; what is appended
+the group is durable. If it is as long as a file may be, it gets its ROTATE event, too, and the same index names an
+empty file behind it. One that is copied is written behind the end of the file, without a lock either; what is appended
 waits for its end, what is in front of it can be synced.
 
 A purge: `~rec~` names the files, the index forgets them, they are deleted, `~rec~` goes: a crash leaves them all, or
@@ -149,10 +151,10 @@ class ClassicEngine:
         self._log = binlog = WrittenLog(self._files, self.references, self._soundness, patience)
         self._reader = binlog.reader
         taking_away = threading.Lock()
-        self._rotation = Rotation(binlog, patience, lambda: self._purging.worker.poke())
+        turns, self._behind = Turns(), WriteBehind(disk)
+        self._rotation = Rotation(binlog, patience, turns, lambda: self._purging.worker)
         self._purging = Purging(binlog, patience, self._rotation, taking_away, clock)
         self._reset = Reset(binlog, patience, taking_away)
-        turns, self._behind = Turns(), WriteBehind(disk)
         self._turns = turns
         self._pressure = BackPressure(binlog, patience, turns, self._behind)
         self._small = SmallCommits(binlog, patience, self._rotation, self._pressure)
@@ -226,12 +228,8 @@ class ClassicEngine:
             if not self._reset.has_begun:
                 self._disk.unlink(self._files.directory.reset_name)
         if self._files.options.encrypt_binlog != (self._log.current.cipher is not None):
-            with (
-                self._log.syncing,
-                self._log.writing,
-                self._log.lock,
-            ):  # nothing new goes into the old file
-                self._rotation.next_file(self._log.state, self._files.description())
+            with self._log.still():  # nothing new goes into the old file
+                self._rotation.next_file(self._log.state)
 
     def _plan_rows(self, reaches: Reaches) -> None:
         if self._row_log is not None:
@@ -723,8 +721,11 @@ class ClassicEngine:
     def _finish(self) -> None:
         try:
             with contextlib.suppress(DiskFull):
-                self._files.write_last(self._log.current, None)
+                current = self._log.current
+                current.file.pwrite(self._files.last_event(current, None), current.end)
+                current.file.fdatasync()
             self._files.indexes.close()
+            self._files.directory.forget_next()
             clear_flag(self._log.current.file)
             self._log.current.file.fdatasync()
         except DiskError as error:

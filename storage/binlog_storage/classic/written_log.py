@@ -44,7 +44,7 @@ class WrittenLog:
     xa: its prepared transactions.
     current, extent: the file that is written, and what readers may see: from the start on.
     state: behind all that was appended.
-    copying: a large group is copied to the end of the file: nothing else is appended.
+    copying: a large group is copied to the end of the file, or a new file begins: nothing else is appended.
     """
 
     def __init__(
@@ -116,6 +116,10 @@ class WrittenLog:
         """Under the append lock, which is given back while a large group is being copied."""
         if self.copying:
             self.wait_for_copy()
+        self.require_open(age)
+
+    def require_open(self, age: int | None) -> None:
+        """Raises `StoreFailed` after a failure, and if the binlog has begun anew since that age."""
         self.soundness.require_sound()
         self.references.require_age(age)
 
@@ -140,7 +144,34 @@ class WrittenLog:
         with self.copied:
             timeout = None if self.patience.waits_long else LONG_WAIT_S
             if not self.copied.wait_for(lambda: not self.copying, timeout):
-                raise WaitGivenUp("a large group is being copied into the binlog")
+                raise WaitGivenUp(
+                    "a large group is being copied into the binlog, or a new file begins"
+                )
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """The locks of syncs and writes, while nothing is appended.
+
+        Who asks for the state meanwhile does not wait. Raises as `wait_for_copy`.
+        """
+        while True:
+            with self.syncing, self.writing:
+                with self.lock:
+                    is_ours = not self.copying
+                    self.copying = True
+                if is_ours:
+                    try:
+                        yield
+                        return
+                    finally:
+                        self.end_copy()
+            self.wait_for_copy()
+
+    def end_copy(self) -> None:
+        """Others may append again."""
+        with self.copied:
+            self.copying = False
+            self.copied.notify_all()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -215,16 +246,24 @@ class WrittenLog:
             self.soundness.fail(error)
             raise
 
-    def sync_once(self) -> bool:
-        """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs."""
+    def sync_once(self, last: bytes = b"") -> bool:
+        """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs.
+
+        last: the last event of the file, behind all that; while nothing is appended.
+        """
         with self.lock:
             ended = list(self.xa.ended)  # their groups are in front of the end that is written
         with self.writing:
             current, end, lsn = self.write_out(sync_rows=True)
+            if last:
+                current.file.pwrite(last, current.end)
         moves = end != self.extent.durable
-        if moves:
-            with self.soundness.failing(), self.fsyncs.measured():
+        if moves or last:
+            # Groups may be lost if that fails; an event that ends the file is taken back.
+            ends_store = self.soundness.failing() if moves else contextlib.nullcontext()
+            with ends_store, self.fsyncs.measured():
                 current.file.fdatasync()
+        if moves:
             with self.extending:
                 self.extent = self.extent._replace(durable=end)
             self.group_commits += 1

@@ -161,7 +161,7 @@ class XaGroups:
                 spool.close()
             if end is not None:
                 return end
-        self._rotation.rotate_if_due()
+        self._rotation.rotate_before_append()
         return self._large.copy(
             group, lambda: itertools.chain([group.gtid_event], xa.pieces(prepared))
         )

@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -118,20 +118,30 @@ class Disk(Protocol):
 
 
 @contextlib.contextmanager
-def replaced(disk: Disk, name: str, decide: Callable[[], None] = lambda: None) -> Iterator[File]:
+def replaced(disk: Disk, name: str) -> Iterator[File]:
     """A new file to write, which takes the place of `name` behind the block. A crash leaves either of them, whole.
 
-    Until then its name is that with `.new` behind it. `decide` is called when it is durable under that name, right
-    before it takes the place. Raises `DiskError`.
+    Raises `DiskError`.
     """
+    with made_ahead(disk, name) as file:
+        yield file
+    put_in_place(disk, name)
+
+
+@contextlib.contextmanager
+def made_ahead(disk: Disk, name: str) -> Iterator[File]:
+    """The first half: behind the block the new file has its bytes durably, and that name with `.new` behind it."""
     new = f"{name}.new"
     if new in disk.names():  # left by a crash between create and rename
         disk.unlink(new)
     with contextlib.closing(disk.open(new, create=True)) as file:
         yield file
         file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
-    decide()
-    disk.rename(new, name)
+
+
+def put_in_place(disk: Disk, name: str) -> None:
+    """The second half: durable when it returns."""
+    disk.rename(f"{name}.new", name)
     disk.fsync_dir()
 
 

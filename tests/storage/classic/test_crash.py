@@ -285,7 +285,9 @@ SCRIPTS = {
 
 
 def options_of(script: Callable[[Scene], None]) -> ClassicOptions:
-    return RENAMING if script in (renamed, renamed_xa) else OPTIONS
+    if script is renamed:  # each of its large groups fills a file, which is closed in the same step
+        return RENAMING
+    return replace(RENAMING, max_binlog_size=65_536) if script is renamed_xa else OPTIONS
 
 
 def play(script: Callable[[Scene], None]) -> Scene:

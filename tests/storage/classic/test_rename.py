@@ -334,13 +334,110 @@ def test_settled_ahead_it_is_synced_once() -> None:
         writer = engine.begin()
         writer.spill(ROWS + COMMIT_EVENT)
         synced: list[str] = []
-        disk.fault = lambda kind, name: synced.append(name) if kind == "sync" else None
+        disk.fault = lambda kind, name: synced.append(name) if "sync" in kind else None
         writer.settle()
-        assert synced == [f"{CACHE_FOLDER}/ML_1"]
+        ahead = ["binlog.~rec~.new", "", "binlog.index.new"]
+        assert synced == [f"{CACHE_FOLDER}/ML_1", *ahead]
         writer.settle()
         writer.commit(begin_event(ONE), ONE)
-        assert synced.count(f"{CACHE_FOLDER}/ML_1") == 2, "all of it, then what was reserved"
+        assert synced[4:] == ["binlog.000001", f"{CACHE_FOLDER}/ML_1", "", ""], "what is left"
         assert len(engine.files()) == 2
+
+
+@pytest.mark.parametrize("meanwhile", ["flush", "purge", "reset", "another"])
+def test_what_was_settled_ahead_is_done_again_if_something_comes_first(meanwhile: str) -> None:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk, replace(RENAMING, slave_connections_needed_for_purge=0))
+    engine.flush()
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    writer.settle()
+    other = Gtid(5, 1, 1)
+    match meanwhile:
+        case "flush":
+            engine.flush()
+        case "purge":
+            engine.purge_to(engine.files()[-1].number)
+        case "reset":
+            writer.rollback()
+            engine.reset()
+            writer = engine.begin()
+            writer.spill(ROWS + COMMIT_EVENT)
+        case _:
+            commit(engine, ROWS, COMMIT_EVENT, gtid=other)
+    writer.commit(begin_event(ONE), ONE)
+    assert [without_padding(payload) for payload in read_all(engine)][-1] == WHOLE
+    kept = engine.files()
+    disk.crash()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert engine.files() == kept
+        assert engine.binlog_state().last(0) == ONE
+
+
+def test_a_file_beyond_max_binlog_size_is_closed_in_the_same_step() -> None:
+    """As behind each commit by rename in 11.8: the next file is there, and nothing was written twice for it."""
+    disk = MemoryDisk()
+    options = replace(RENAMING, max_binlog_size=65_536)
+    engine = ClassicEngine(disk, options)
+    append_all(engine, simple(3))
+    engine.sync()
+    writer = engine.begin()
+    writer.spill(ROWS + COMMIT_EVENT)
+    writer.settle()
+    synced: list[str] = []
+    disk.fault = lambda kind, name: synced.append(name) if "sync" in kind else None
+    writer.commit(begin_event(ONE), ONE)
+    assert synced == ["binlog.000001", f"{CACHE_FOLDER}/ML_1", "binlog.000003", "", ""]
+    disk.fault = None
+    numbers = [file.number for file in engine.files()]
+    assert numbers == [1, 2, 3]
+    found = headers(disk.contents()[SECOND])
+    assert [header.type for _, header in found][-2:] == [16, 4], "XID, ROTATE"
+    assert found[-1][1].end_position == len(disk.contents()[SECOND])
+    assert not disk.contents()[SECOND][21] & 1, "not in use"
+    append_all(engine, simple(1, first=12))
+    engine.sync()
+    groups = read_all(engine)
+    assert [without_padding(payload) for payload in groups][3:] == [
+        WHOLE,
+        simple(1, first=12)[0].payload,
+    ]
+    assert engine.find_start(BinlogState([ONE]).position()).position.file_no == 3
+    disk.crash()
+    with closing(ClassicEngine(disk, options)) as engine:
+        assert read_all(engine) == groups
+        assert [file.number for file in engine.files()] == numbers
+
+
+def test_nobody_who_looks_waits_for_a_rename() -> None:
+    """Its syncs are done without the append lock; who appends comes behind it."""
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        append_all(engine, simple(10))
+        writer = engine.begin()
+        writer.spill(ROWS + COMMIT_EVENT)
+        writer.settle()
+        others: list[threading.Thread] = []
+
+        def meanwhile(kind: str, name: str) -> None:
+            if "sync" in kind:
+                assert not engine.has_room
+                looking = in_thread(engine.binlog_state)
+                looking.join(20)
+                assert not looking.is_alive()
+                if not others:
+                    others.append(in_thread(lambda: append_all(engine, simple(1, first=12))))
+
+        disk.fault = meanwhile
+        writer.commit(begin_event(ONE), ONE)
+        disk.fault = None
+        others[0].join(20)
+        engine.sync()
+        assert engine.has_room
+        assert [without_padding(payload) for payload in read_all(engine)][10:] == [
+            WHOLE,
+            simple(1, first=12)[0].payload,
+        ]
 
 
 def test_xa_is_prepared_from_a_cache_file_and_committed_by_rename() -> None:
@@ -535,7 +632,7 @@ def test_rolled_back_while_it_is_settled() -> None:
         there: list[list[str]] = []
 
         def meanwhile(kind: str, name: str) -> None:
-            if kind == "sync":
+            if kind == "sync" and name.startswith(CACHE_FOLDER):
                 transaction.rollback()
                 there.append(disk.names(CACHE_FOLDER))
 
