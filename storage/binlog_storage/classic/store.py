@@ -12,8 +12,9 @@ A new file begins when one has reached max_binlog_size, at FLUSH, and at a start
 names the new file; the next index is written under another name. Then, while nothing is appended: the file is made
 with its whole head; the old one gets what was appended and its ROTATE event; both are synced, then the folder; the
 index takes its name. Behind that the old file's flag is cleared; `~rec~` goes. Before the index names the new file,
-opening deletes it, and cuts off the ROTATE event; behind that it is the last file. A start marker is the format description of its file, with a time of creation, as
-MariaDB's are: in a file without groups it takes the place of the one that is there.
+opening deletes it, and cuts off the ROTATE event; behind that it is the last file. A start marker is the format
+description of its file, with a time of creation, as MariaDB's are: in a file without groups it takes the place of the
+one that is there.
 
 A large group: its cache file is written to its end and synced, without a lock; then a new file begins, but what takes
 its name is the cache file, its head and GTID event written into what was reserved for them. When the index names it,
