@@ -33,7 +33,6 @@ from binlog_storage.engine.soundness import Soundness
 from binlog_storage.errors import (
     DiskError,
     DiskFull,
-    FileMissing,
     OtherFileSystem,
     TooManyOpenFiles,
 )

@@ -22,7 +22,7 @@ from typing import Final
 from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk, made_ahead, put_in_place, replaced
-from binlog_storage.errors import DiskError, NotAStore
+from binlog_storage.errors import DiskError, FileMissing, NotAStore
 
 log = logging.getLogger(__name__)
 
@@ -148,9 +148,10 @@ class BinlogDirectory:
         self._noted = list(numbers)
 
     def end_note(self) -> None:
-        """The files are made or deleted."""
+        """The files are made or deleted. One that is ended already is no error."""
         self._noted = None
-        self.disk.unlink(self.rec_name)
+        with contextlib.suppress(FileMissing):
+            self.disk.unlink(self.rec_name)
 
     def forget_next(self) -> None:
         """Remove what was noted and written ahead for files that have not been made."""

@@ -96,14 +96,14 @@ class Rotation:
                 binlog.soundness.fail(error)
                 raise
             held.enter_context(binlog.lock)
-            held.enter_context(binlog.extending)
             binlog.state = state
             closed = [old.file]
             for number, one in zip(new.numbers, made, strict=True):
                 if one is not made[0]:
                     closed.append(binlog.current.file)
-                numbers = (*binlog.extent.numbers, number)
-                binlog.enter(number, one.file, one.end, numbers, one.logical_end)
+                with binlog.extending:
+                    numbers = (*binlog.extent.numbers, number)
+                    binlog.enter(number, one.file, one.end, numbers, one.logical_end)
                 if one is made[0]:
                     new.entered()
         self._is_prepared = False

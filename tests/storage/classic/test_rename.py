@@ -22,6 +22,7 @@ from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.write_behind import LEFT_BYTES_MAX, WriteBehind
+from binlog_storage.classic.xa_files import PreparedFile, PreparedFiles
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import Xid
 from binlog_storage.errors import DiskError, DiskFull, WaitGivenUp, XaStateError
@@ -458,6 +459,30 @@ def test_xa_is_prepared_from_a_cache_file_and_committed_by_rename() -> None:
         engine.sync()
         assert not any(".xa." in name for name in disk.names())
         assert not disk.names(CACHE_FOLDER)
+
+
+def test_a_purge_goes_on_beside_a_rename_that_ends_a_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are hidden under the lock of holds: who ends one has no lock that hiding takes."""
+    commits = PreparedFiles.commits
+    ended: list[bool] = []
+
+    def meanwhile(self: PreparedFiles, prepared: PreparedFile) -> None:
+        purge = in_thread(lambda: engine.purge_to(2))
+        purge.join(20)
+        ended.append(not purge.is_alive())
+        commits(self, prepared)
+
+    monkeypatch.setattr(PreparedFiles, "commits", meanwhile)
+    options = replace(RENAMING, slave_connections_needed_for_purge=0)
+    with closing(ClassicEngine(MemoryDisk(), options)) as engine:
+        engine.flush()
+        writer = engine.begin()
+        writer.spill(ROWS + COMMIT_EVENT)
+        name = Xid(1, b"x")
+        writer.prepare(name)
+        engine.commit_prepared(name, begin_event(ONE), ONE)
+        assert ended == [True]
+        assert [file.number for file in engine.files()] == [2, 3]
 
 
 def test_xa_that_is_being_committed_is_nobody_elses() -> None:
