@@ -281,8 +281,7 @@ class BinlogFiles:
                 directory.write_index(self.index)
             for number in numbers:
                 directory.remove(number)
-            with contextlib.suppress(FileMissing):
-                directory.end_note()
+            directory.end_note()
 
     def size_of(self, number: int) -> int:
         """Of a file that is not written any more; 0 if it is not there."""
