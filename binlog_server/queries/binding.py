@@ -19,6 +19,7 @@ from binlog_protocol.errors import (
     DerivedWithoutAlias,
     DifferentColumns,
     DivisionByZero,
+    IllegalMixOfMany,
     IllegalValue,
     IncorrectMoment,
     NoTablesUsed,
@@ -42,7 +43,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_numbered
 from binlog_protocol.events.column_type import ColumnType
-from binlog_protocol.tables.collation import folded, folded_like, is_by_several
+from binlog_protocol.tables.collation import folded, folded_like, is_by_several, is_comparable
 from binlog_protocol.wire.results import FLAG_BINARY
 from sqlglot import exp
 
@@ -50,7 +51,7 @@ from binlog_server.queries import functions, moments, types, values
 from binlog_server.queries.aggregates import AGGREGATES, OF_NUMBERS, Aggregate, group_concat
 from binlog_server.queries.catalog import TableDefinition
 from binlog_server.queries.constant_rows import Constant, ConstantRows
-from binlog_server.queries.like import like_matches
+from binlog_server.queries.like import escaped, like_matches
 from binlog_server.queries.parsing import (
     BARE_NAMES,
     Question,
@@ -460,6 +461,8 @@ class _Binder:
             )
             for i, first in enumerate(plans[0].outputs)
         ]
+        if any(output.kind.collation == types.MIXED for output in outputs):
+            raise IllegalMixOfMany(operators[0][0] if operators else "UNION")
         return UnionPlan(plans, operators, outputs, self._session, current)
 
     def _ordered(self, union: UnionPlan, node: Any) -> Plan:
@@ -514,6 +517,9 @@ class _Binder:
         joins = self._from(node, scope)
         where = node.args.get("where")
         conditions = [] if where is None else self._conditions(where.this, scope, "WHERE")
+        if node.args.get("group") is None and _aggregates(node):
+            for source in scope.sources:  # of no rows there is one group, without any
+                source.kinds = [_nullable(kind) for kind in source.kinds]
         scope.may_aggregate = True
         outputs = self._outputs(node, scope)
         for output in outputs:
@@ -953,7 +959,24 @@ class _Binder:
         if _is_row(node.this) or _is_row(node.expression):
             return self._row_comparison(node, scope, place)
         left, right = self._terms((node.this, node.expression), scope, place)
+        self._require_one_collation((left, right), _SIGNS[type(node)])
         return compared(self._beside(left, right), self._beside(right, left), test)
+
+    def _require_one_collation(self, terms: Sequence[Term], operation: str) -> None:
+        kinds = [term.kind for term in terms]
+        values.require_one_collation(kinds, operation, self._session.collation)
+
+    def _of_one_collation(self, terms: Sequence[Term], operation: str) -> Sequence[Term]:
+        """The terms, texts with the collation that they have together. Raises 1267, 1270, 1271."""
+        self._require_one_collation(terms, operation)
+        kinds = [term.kind for term in terms]
+        number = types.collated_as(types.text(0), kinds).collation
+        if number <= 0 or any(kind.form is not ValueForm.TEXT for kind in kinds):
+            return terms
+        return [
+            Term(replace(term.kind, collation=number, is_collated=True), term.value, term.constant)
+            for term in terms
+        ]
 
     def _beside(self, term: Term, other: Term) -> Term:
         """A term that is compared with another: a text beside a number is to be one, too, and beside a date or time
@@ -1008,6 +1031,7 @@ class _Binder:
 
     def _same(self, node: Any, scope: Names, place: str) -> Term:
         left, right = self._terms((node.this, node.expression), scope, place)
+        self._require_one_collation((left, right), "<=>")
         left, right = self._beside(left, right), self._beside(right, left)
         mine, theirs = values.comparable(left.kind, right.kind)
 
@@ -1039,6 +1063,7 @@ class _Binder:
         term, low, high = self._terms(
             (node.this, node.args["low"], node.args["high"]), scope, place
         )
+        term, low, high = self._of_one_collation((term, low, high), "between")
         given = [term.kind, low.kind, high.kind]
         looked_at, low, high = (
             self._beside(term, high if low.kind.form in (term.kind.form, ValueForm.NULL) else low),
@@ -1063,8 +1088,10 @@ class _Binder:
             return self._in_query(node, query, scope, place)
         if _is_row(node.this):
             return self._row_in(node, scope, place)
-        term = self._term(node.this, scope, place)
-        others = [self._beside(one, term) for one in self._terms(node.expressions, scope, place)]
+        term, *others = self._of_one_collation(
+            self._terms((node.this, *node.expressions), scope, place), "in"
+        )
+        others = [self._beside(one, term) for one in others]
         if others:
             term = self._beside(term, others[0])
         keys = [values.comparable(term.kind, other.kind) for other in others]
@@ -1100,6 +1127,8 @@ class _Binder:
         rows, plan, is_fixed = self._rows_of(query, scope)
         if len(plan.outputs) != len(mine):
             raise OperandColumns(len(mine))
+        for term, output in zip(mine, plan.outputs, strict=True):
+            self._require_one_collation((term, output.term), "=")
         keys = [
             values.comparable(term.kind, output.kind)
             for term, output in zip(mine, plan.outputs, strict=True)
@@ -1178,6 +1207,7 @@ class _Binder:
         if not isinstance(node, exp.Like) or len(escape) > 1:
             raise WrongArguments("ESCAPE")
         term, pattern = self._terms((node.this, node.expression), scope, place)
+        self._require_one_collation((term, pattern), "like")
         together = types.collated_as(types.text(0), (term.kind, pattern.kind))
         is_exact = bool({term.kind.form, pattern.kind.form} & {ValueForm.BYTES})
         is_exact = is_exact or (together if together.is_collated else term.kind).is_exact
@@ -1188,7 +1218,7 @@ class _Binder:
 
         def matches(text: str, like: str) -> bool:
             if escape != "\\":
-                like = _escaped(like, escape)
+                like = escaped(like, escape)
             if collation:
                 like, text = folded_like(like, collation), folded(text, collation)
             is_folded = not is_exact and not collation
@@ -1472,7 +1502,8 @@ class _Binder:
             column=None,
             is_collated=True,
         )
-        if term.kind.form is ValueForm.TEXT and (term.kind.collation or is_by_several(number)):
+        is_compared = bool(term.kind.collation) or is_by_several(number) or is_comparable(number)
+        if term.kind.form is ValueForm.TEXT and is_compared:
             kind = replace(kind, collation=number)
         return Term(kind, term.value, term.constant)
 
@@ -1888,6 +1919,9 @@ _COMPARISONS: Final[dict[Any, Callable[[Any, Any], bool]]] = {
     exp.LTE: _LE,
     exp.GTE: _GE,
 }
+_SIGNS: Final[dict[Any, str]] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=",
+}  # fmt: skip
 _BARE: Final[dict[Any, str]] = {
     exp.CurrentTimestamp: "NOW",
     exp.Localtimestamp: "NOW",
@@ -2006,19 +2040,6 @@ def _flat_left(node: Any, operators: Any) -> list[tuple[Any, Any]]:
     return found[::-1]
 
 
-def _escaped(pattern: str, escape: str) -> str:
-    """A LIKE pattern with a backslash for another escape character."""
-    found, at = [], 0
-    while at < len(pattern):
-        if escape and pattern[at] == escape and at + 1 < len(pattern):
-            found.append("\\" + pattern[at + 1])
-            at += 2
-        else:
-            found.append("\\\\" if pattern[at] == "\\" else pattern[at])
-            at += 1
-    return "".join(found)
-
-
 def _is_down(item: Any) -> bool:
     return isinstance(item, exp.Ordered) and bool(item.args.get("desc"))
 
@@ -2077,6 +2098,21 @@ def _of_derived(output: Output, alias: str) -> Type:
         flags=flags,
     )
     return replace(output.kind, column=column)
+
+
+def _aggregates(select: Any) -> bool:
+    """Whether functions over groups stand in a SELECT itself."""
+    parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    waiting = [part for part in parts if part is not None]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.GroupConcat):
+            return True
+        if isinstance(node, exp.Anonymous) and node.name.upper() in AGGREGATES:
+            return True
+        if not isinstance(node, exp.Query):
+            waiting += node.iter_expressions()
+    return False
 
 
 def _has_modifiers(node: Any) -> bool:

@@ -360,14 +360,14 @@ def is_plural(steps: tuple[PathStep, ...]) -> bool:
     return any(step.is_every or step.is_deep for step in steps)
 
 
-def loose(text: str) -> str:
+def loose(text: str, blank: str = " ") -> str:
     """A text of JSON with a blank behind each comma and colon, and no other, as MariaDB's functions give it."""
-    return _PIECES.sub(_respaced, text)
 
+    def respaced(piece: re.Match[str]) -> str:
+        found = piece[0]
+        return f"{found}{blank}" if found in ",:" else "" if found.isspace() else found
 
-def _respaced(piece: re.Match[str]) -> str:
-    found = piece[0]
-    return f"{found} " if found in ",:" else "" if found.isspace() else found
+    return _PIECES.sub(respaced, text)
 
 
 def unquoted(text: str) -> str:

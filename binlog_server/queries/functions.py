@@ -24,6 +24,8 @@ from typing import Any, Final
 from binlog_protocol.errors import (
     JsonCharacter,
     JsonEnds,
+    JsonOneOrAll,
+    JsonPathNotAllowed,
     JsonPathNoWildcard,
     JsonPathSyntax,
     JsonSyntax,
@@ -39,7 +41,8 @@ from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.collation import is_by_several
 
-from binlog_server.queries import documents, moments, types, values
+from binlog_server.queries import document_changes, documents, moments, types, values
+from binlog_server.queries.like import escaped, like_matches
 from binlog_server.queries.plain import Plain, Types, called
 from binlog_server.queries.regular import Span, regular
 from binlog_server.queries.terms import (
@@ -56,13 +59,24 @@ from binlog_server.queries.types import Type, ValueForm
 
 def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     """A function's term. Raises `UnknownRoutine` (1305), `WrongParameterCount` (1582)."""
-    made = _made(name, terms, session)
     kinds = [term.kind for term in terms]
-    if name in _SEARCHES and is_by_several(types.collated_as(types.text(0), kinds).collation):
-        raise NotSupportedYet(f"{name}() with a collation that compares several characters at once")
+    if name in _COMPARING:
+        values.require_one_collation(kinds, name.lower(), session.collation)
+    made = _made(name, terms, session)
+    if name in _SEARCHES:
+        together = types.collated_as(types.text(0), kinds)
+        if is_by_several(together.collation):
+            raise NotSupportedYet(
+                f"{name}() with a collation that compares several characters at once"
+            )
+        if together.is_by_bytes:
+            made = called(_OF_INSTR if name == "INSTR" else _OF_LOCATE, terms, session)
     return replace(made, kind=types.collated_as(made.kind, kinds)) if name in _OF_TEXTS else made
 
 
+_COMPARING: Final = frozenset(
+    ("STRCMP", "NULLIF", "FIND_IN_SET", "FIELD", "REGEXP", "REPLACE", "LOCATE")
+)
 _SEARCHES: Final = frozenset(("LOCATE", "POSITION", "INSTR"))
 _OF_TEXTS: Final = frozenset((
     "CONCAT", "CONCAT_WS", "ELT", "IF", "INSERT", "LCASE", "LEFT", "LOWER", "LPAD", "LTRIM", "MID", "NULLIF", "NVL2",
@@ -135,6 +149,14 @@ def _locate(wanted: str, text: str, start: int = 1) -> int:
     if start < 1:
         return 0
     return values.upper(text).find(values.upper(wanted), start - 1) + 1
+
+
+def _locate_bytes(wanted: str, text: str, start: int = 1) -> int:
+    return text.find(wanted, start - 1) + 1 if start >= 1 else 0
+
+
+_OF_LOCATE: Final = Plain("tti?", _int(11), _locate_bytes)
+_OF_INSTR: Final = Plain("tt", _int(11), lambda text, wanted: _locate_bytes(wanted, text))
 
 
 def _substring_index(text: str, mark: str, count: int) -> str:
@@ -950,16 +972,16 @@ _SILENT: Final = frozenset({"json_value", "json_query", "json_exists"})
 """Functions that say nothing of a text that is no JSON."""
 
 
-def _not_json(text: str, function: str) -> ServerError:
+def _not_json(text: str, function: str, number: int = 1) -> ServerError:
     fault = documents.fault(text)
     match fault.kind:
         case documents.FaultKind.ENDS:
-            return JsonEnds(1, function)
+            return JsonEnds(number, function)
         case documents.FaultKind.CHARACTER:
-            return JsonCharacter(1, function, fault.at)
+            return JsonCharacter(number, function, fault.at)
         case documents.FaultKind.DEPTH:
-            return JsonTooDeep(1, function, fault.at)
-    return JsonSyntax(1, function, fault.at)
+            return JsonTooDeep(number, function, fault.at)
+    return JsonSyntax(number, function, fault.at)
 
 
 def _of_document(
@@ -1082,6 +1104,14 @@ def _json_depth(text: str, paths: Paths, budget: Budget) -> int:
     return documents.depth_of(text, place[0])
 
 
+def _json_loose(text: str, paths: Paths, budget: Budget) -> str:
+    return documents.loose(text)
+
+
+def _json_compact(text: str, paths: Paths, budget: Budget) -> str:
+    return documents.loose(text, blank="")
+
+
 def _json_valid(terms: Sequence[Term], session: Asker) -> Term:
     def run(text: str) -> int:
         session.budget.make(len(text))
@@ -1091,6 +1121,158 @@ def _json_valid(terms: Sequence[Term], session: Asker) -> Term:
         return 0
 
     return called(Plain("t", lambda kinds: types.BOOLEAN, run), terms, session)
+
+
+Steps = tuple[documents.PathStep, ...]
+_Edit = Callable[[str, Steps, str, Asker], str | None]
+
+
+def _of_changes(name: str, edit: _Edit, *, has_values: bool) -> tuple[int, int, Make]:
+    """A function that makes another JSON text: of one, and of paths, each with a value if it `has_values`."""
+    width = 1 + has_values
+
+    def make(terms: Sequence[Term], session: Asker) -> Term:
+        if (len(terms) - 1) % width:
+            raise WrongParameterCount(name.upper())
+        kind = _document_of(terms, terms[0].kind)
+
+        def value() -> str | None:
+            text = _document(terms[0], 1, name, session)
+            for at in range(1, len(terms), width):
+                steps = None if text is None else _one_place(terms[at], at + 1, name, session)
+                if text is None or steps is None or documents.bounds(text) is None:
+                    return None
+                if not steps and name == "json_remove":
+                    session.warn(JsonPathNotAllowed("$", at + 1, name))
+                    return None
+                given = terms[at + 1] if has_values else None
+                said = "" if given is None else _json_text(given, given.value())
+                session.budget.make_text(len(text) + len(said))
+                text = edit(text, steps, said, session)
+            return None if text is None else documents.loose(text)
+
+        return Term(kind, value)
+
+    return 1 + width, 1000, make
+
+
+def _document_of(terms: Sequence[Term], first: Type) -> Type:
+    """The type of a JSON text that is made of these; its collation is that of the first."""
+    found = types.text(sum(_json_chars(term) + 4 for term in terms))
+    collation = first.collation if first.form is ValueForm.TEXT else 0
+    return replace(found, is_json=True, collation=collation).nullable()
+
+
+def _document(term: Term, number: int, function: str, session: Asker) -> str | None:
+    """The JSON text of an argument; None for NULL, and with a warning for what is none."""
+    found = term.value()
+    if found is None:
+        return None
+    text = values.as_text(found, term.kind)
+    session.budget.make(len(text))
+    if documents.bounds(text) is None:
+        session.warn(_not_json(text, function, number))
+        return None
+    return text
+
+
+def _one_place(term: Term, number: int, function: str, session: Asker) -> Steps | None:
+    """The path of an argument; None for NULL, and with a warning for what means no one place."""
+    found = term.value()
+    if found is None:
+        return None
+    steps = documents.path(values.as_text(found, term.kind))
+    if steps is None:
+        session.warn(JsonPathSyntax(number, function, 1))
+    elif documents.is_plural(steps):
+        session.warn(JsonPathNoWildcard(number, function))
+        return None
+    return steps
+
+
+def _putting(modes: str) -> _Edit:
+    def edit(text: str, steps: Steps, value: str, session: Asker) -> str:
+        tick = session.budget.tick
+        return document_changes.put(text, steps, value, documents.quoted, tick, modes=modes)
+
+    return edit
+
+
+def _merge_patch(terms: Sequence[Term], session: Asker) -> Term:
+    def value() -> str | None:
+        found: str | None = None
+        for number, term in enumerate(terms, 1):
+            if term.value() is None:
+                found = None
+                continue
+            patch = _document(term, number, "json_merge_patch", session)
+            if patch is None:
+                return None
+            tick = session.budget.tick
+            found = patch if number == 1 else document_changes.patched(found, patch, tick)
+        return None if found is None else documents.loose(found)
+
+    return Term(_document_of(terms, terms[0].kind), value)
+
+
+def _json_contains(terms: Sequence[Term], session: Asker) -> Term:
+    name = "json_contains"
+
+    def value() -> int | None:
+        text = _document(terms[0], 1, name, session)
+        wanted = None if text is None else _document(terms[1], 2, name, session)
+        if text is None or wanted is None:
+            return None
+        if len(terms) > 2:
+            steps = _one_place(terms[2], 3, name, session)
+            if steps is None:
+                return None
+            place = _place(text, [steps], session.budget)
+            if place is None:
+                return 0
+            text = text[place[0] : place[1]]
+        return int(document_changes.contains(text, wanted, session.budget.tick))
+
+    return Term(types.BOOLEAN.nullable(), value)
+
+
+def _json_search(terms: Sequence[Term], session: Asker) -> Term:
+    name = "json_search"
+
+    def value() -> str | None:
+        text = _document(terms[0], 1, name, session)
+        given = [
+            None if one.value() is None else values.as_text(one.value(), one.kind)
+            for one in terms[1:4]
+        ]
+        how, like, escape = (*given, None)[:3]
+        if text is None or how is None or like is None:
+            return None
+        if how.lower() not in ("one", "all"):
+            session.warn(JsonOneOrAll(2, name))
+            return None
+        paths = []
+        for term in terms[4:]:
+            said = term.value()
+            steps = None if said is None else documents.path(values.as_text(said, term.kind))
+            if steps is None:
+                return None
+            paths.append(steps)
+        pattern = like if escape in (None, "\\") else escaped(like, escape)
+
+        def matches(one: str) -> bool:
+            return like_matches(pattern, one, budget=session.budget)
+
+        found = document_changes.places_like(text, paths, matches, session.budget.tick)
+        if how.lower() == "one":
+            first = next(found, None)
+            return None if first is None else documents.quoted(first)
+        every = [documents.quoted(one) for one in found]
+        if len(every) < 2:
+            return every[0] if every else None
+        return f"[{_in_a_row(every, session.budget)}]"
+
+    return Term(_document_of(terms[:1], terms[0].kind), value)
 
 
 # --- times ---
@@ -1506,6 +1688,26 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "JSON_KEYS": _of_document(
         "json_keys", _like_document, _json_keys, 1, 2, is_json=True, one_place=True
     ),
+    "JSON_SET": _of_changes("json_set", _putting("ir"), has_values=True),
+    "JSON_INSERT": _of_changes("json_insert", _putting("i"), has_values=True),
+    "JSON_REPLACE": _of_changes("json_replace", _putting("r"), has_values=True),
+    "JSON_REMOVE": _of_changes(
+        "json_remove",
+        lambda text, steps, _, session: document_changes.removed(text, steps, session.budget.tick),
+        has_values=False,
+    ),
+    "JSON_ARRAY_APPEND": _of_changes(
+        "json_array_append",
+        lambda text, steps, value, session: document_changes.appended(
+            text, steps, value, session.budget.tick
+        ),
+        has_values=True,
+    ),
+    "JSON_MERGE_PATCH": (2, 1000, _merge_patch),
+    "JSON_CONTAINS": (2, 3, _json_contains),
+    "JSON_SEARCH": (3, 1000, _json_search),
+    "JSON_COMPACT": _of_document("json_compact", _like_document, _json_compact, 1, 1, is_json=True),
+    "JSON_LOOSE": _of_document("json_loose", _like_document, _json_loose, 1, 1, is_json=True),
     "JSON_TYPE": _of_document("json_type", _chars(12), _json_type, 1, 1),
     "JSON_DEPTH": _of_document("json_depth", _int(10), _json_depth, 1, 1),
     **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "SYSDATE"), _NOW),
@@ -1540,13 +1742,13 @@ _ELSEWHERE: Final = frozenset(
         *("COLUMN_EXISTS", "COLUMN_GET", "COLUMN_JSON", "COLUMN_LIST", "COMPRESS"),
         *("COT", "CRC32C", "DECODE", "DECODE_ORACLE", "DEFAULT", "DES_DECRYPT", "DES_ENCRYPT"),
         *("ENCODE", "ENCRYPT", "EXPORT_SET", "EXTRACTVALUE", "FORMAT_BYTES", "FORMAT_PICO_TIME"),
-        *("GET_FORMAT", "IS_IPV4_COMPAT", "IS_IPV4_MAPPED", "JSON_ARRAYAGG", "JSON_ARRAY_APPEND"),
-        *("JSON_ARRAY_INSERT", "JSON_ARRAY_INTERSECT", "JSON_COMPACT", "JSON_CONTAINS"),
-        *("JSON_CONTAINS_PATH", "JSON_DETAILED", "JSON_EQUALS", "JSON_INSERT", "JSON_KEY_VALUE"),
-        *("JSON_LOOSE", "JSON_MERGE", "JSON_MERGE_PATCH", "JSON_MERGE_PRESERVE", "JSON_NORMALIZE"),
+        *("GET_FORMAT", "IS_IPV4_COMPAT", "IS_IPV4_MAPPED", "JSON_ARRAYAGG"),
+        *("JSON_ARRAY_INSERT", "JSON_ARRAY_INTERSECT"),
+        *("JSON_CONTAINS_PATH", "JSON_DETAILED", "JSON_EQUALS", "JSON_KEY_VALUE"),
+        *("JSON_MERGE", "JSON_MERGE_PRESERVE", "JSON_NORMALIZE"),
         *("JSON_OBJECTAGG", "JSON_OBJECT_FILTER_KEYS", "JSON_OBJECT_TO_ARRAY", "JSON_OVERLAPS"),
-        *("JSON_PRETTY", "JSON_REMOVE", "JSON_REPLACE", "JSON_SCHEMA_VALID", "JSON_SEARCH"),
-        *("JSON_SET", "JSON_TABLE", "KDF", "LAST_VALUE", "LENGTHB", "LOAD_FILE", "MAKETIME"),
+        *("JSON_PRETTY", "JSON_SCHEMA_VALID"),
+        *("JSON_TABLE", "KDF", "LAST_VALUE", "LENGTHB", "LOAD_FILE", "MAKETIME"),
         *("MAKE_SET", "MEDIAN", "MONTHS_BETWEEN", "NAME_CONST", "NATURAL_SORT_KEY"),
         *("OLD_PASSWORD", "PASSWORD", "PERIOD_ADD", "PERIOD_DIFF", "RANDOM_BYTES", "ROWNUM"),
         *("SFORMAT", "SOUNDEX", "STR_TO_DATE"),

@@ -139,3 +139,16 @@ def like_matches(
             return False
     last = len(text) - len(others[-1].text)
     return at <= last and others[-1].matches(text, last)
+
+
+def escaped(pattern: str, escape: str) -> str:
+    """A LIKE pattern with a backslash for another escape character."""
+    found, at = [], 0
+    while at < len(pattern):
+        if escape and pattern[at] == escape and at + 1 < len(pattern):
+            found.append("\\" + pattern[at + 1])
+            at += 2
+        else:
+            found.append("\\\\" if pattern[at] == "\\" else pattern[at])
+            at += 1
+    return "".join(found)

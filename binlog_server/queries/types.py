@@ -39,6 +39,7 @@ _UTF8_BYTES: Final = 3
 _VARCHAR_CHARS_MAX: Final = 65_535 // 4
 _TEXT_CHARS_MAX: Final = (1 << 24) - 1  # of a text that is computed
 MIXED: Final = -1
+_WIDEST: Final = "utf8mb4"
 """In the place of a collation: of texts of several, which are not compared."""
 
 
@@ -157,12 +158,19 @@ class Type:
         if self.form is ValueForm.TEXT:
             code, flags = self.code if self.code > 0 else _text_code(self.length), null
             flags |= FLAG_UNSIGNED if code == ColumnType.STRING and self.unsigned else 0
+            flags |= FLAG_BINARY if self.is_by_bytes else 0
             length = self.length * _UTF8_BYTES
             return Column(name, code, CHARSET_UTF8, length, flags, self.decimals)
         flags = null | FLAG_BINARY | (FLAG_UNSIGNED if self.unsigned else 0)
         code = self.code if self.code > 0 else self._code()
         decimals = self.decimals if self.form is not ValueForm.INT else 0
         return Column(name, code, CHARSET_BINARY, self.length, flags, decimals)
+
+    @property
+    def is_by_bytes(self) -> bool:
+        """Whether its collation is one that compares bytes."""
+        number = self.collation
+        return number == MIXED or (bool(number) and collation_name(number).endswith("_bin"))
 
     def _code(self) -> int:
         match self.form:
@@ -396,9 +404,11 @@ def collated_as(found: Type, kinds: Sequence[Type]) -> Type:
         return found
     wins = [kind for kind in texts if kind.is_collated]
     numbers = {kind.collation for kind in wins or texts}
-    if len(numbers) > 1 and not wins and len(set(map(charset_of, numbers))) == 1:
-        # Of one character set: the one that compares bytes, if there is one.
-        numbers = {number for number in numbers if collation_name(number).endswith("_bin")}
+    if len(numbers) > 1 and MIXED not in numbers and not wins:
+        # Other character sets become utf8mb4. Of one set: the one that compares bytes, if there is one.
+        numbers = {number for number in numbers if charset_of(number) == _WIDEST} or numbers
+        exact = {number for number in numbers if collation_name(number).endswith("_bin")}
+        numbers = numbers if len(numbers) == 1 else exact
     number = numbers.pop() if len(numbers) == 1 else MIXED
     is_exact = wins[0].is_exact if wins else found.is_exact
     return replace(found, collation=number, is_collated=bool(wins), is_exact=is_exact)

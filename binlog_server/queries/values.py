@@ -16,7 +16,13 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final, Self
 
-from binlog_protocol.errors import NotSupportedYet
+from binlog_protocol.errors import (
+    IllegalMix,
+    IllegalMixOfMany,
+    IllegalMixOfThree,
+    NotSupportedYet,
+)
+from binlog_protocol.events.collation_names import NUMBERS as COLLATION_NUMBERS
 from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.rows.strings import Inet6
 from binlog_protocol.tables.collation import collation_key, is_comparable
@@ -358,12 +364,40 @@ def text_key(kinds: Sequence[Type]) -> Key:
     together = collated_as(text_of(0), kinds)
     number = together.collation
     if number == MIXED:
-        raise NotSupportedYet("texts of two collations, compared with each other")
+        if any(kind != kinds[0] for kind in kinds):
+            raise NotSupportedYet("texts of two collations, compared with each other")
+        number = _OF_MIXED  # alone, such a text is compared by its bytes
     if not number:
         return _octets if is_exact else collated
     if not is_comparable(number):
         raise NotSupportedYet(f"comparing with the collation {collation_name(number)}")
     return lambda value: collation_key(value.encode("utf-8", "replace"), number)
+
+
+def require_one_collation(kinds: Sequence[Type], operation: str, collation: str) -> None:
+    """Raises 1267, 1270, 1271 for texts that are of several collations. `collation`: of those that have none."""
+    if any(kind.form is not ValueForm.TEXT for kind in kinds):
+        return
+    if collated_as(text_of(0), kinds).collation != MIXED:
+        return
+    said = [_coercibility(kind, collation) for kind in kinds]
+    if len(said) == 2:
+        raise IllegalMix(*said, operation)
+    if len(said) == 3:
+        raise IllegalMixOfThree(*said, operation)
+    raise IllegalMixOfMany(operation)
+
+
+def _coercibility(kind: Type, collation: str) -> str:
+    """A collation, and how much it counts, as errors show it."""
+    if kind.collation == MIXED:
+        return f"({collation_name(_OF_MIXED)},NONE)"
+    if not kind.collation:
+        return f"({collation},COERCIBLE)"
+    return f"({collation_name(kind.collation)},{'EXPLICIT' if kind.is_collated else 'IMPLICIT'})"
+
+
+_OF_MIXED: Final = COLLATION_NUMBERS["utf8mb4_bin"]
 
 
 def sort_key(kind: Type) -> Key:

@@ -521,6 +521,14 @@ CutValue = ErrorKind(1260, "Row {number} was cut by {function}")
 ColumnOutOfRange = ErrorKind(1264, "Out of range value for column '{column}' at row {row}", "22003")
 # WARN_DATA_TRUNCATED
 ColumnTruncated = ErrorKind(1265, "Data truncated for column '{column}' at row {row}", "01000")
+# ER_CANT_AGGREGATE_2COLLATIONS, ER_CANT_AGGREGATE_3COLLATIONS, ER_CANT_AGGREGATE_NCOLLATIONS
+IllegalMix = ErrorKind(
+    1267, "Illegal mix of collations {one} and {other} for operation '{operation}'"
+)
+IllegalMixOfThree = ErrorKind(
+    1270, "Illegal mix of collations {one}, {other}, {third} for operation '{operation}'"
+)
+IllegalMixOfMany = ErrorKind(1271, "Illegal mix of collations for operation '{operation}'")
 # ER_REVOKE_GRANTS
 CannotRevokeAll = ErrorKind(
     1269, "Can't revoke all privileges for one or more of the requested users"
@@ -840,6 +848,13 @@ JsonPathSyntax = ErrorKind(
 JsonPathNoWildcard = ErrorKind(
     4044,
     "Wildcards or range in JSON path not allowed in argument {number} to function '{function}'",
+)
+# ER_JSON_ONE_OR_ALL, ER_JSON_PATH_EMPTY: warnings
+JsonOneOrAll = ErrorKind(
+    4046, 'Argument {number} to function \'{function}\' must be "one" or "all".'
+)
+JsonPathNotAllowed = ErrorKind(
+    4051, "Path expression '{path}' is not allowed in argument {number} to function '{function}'."
 )
 # The older dump with the same server_id hears this when a newer one begins
 DuplicateServerId = ErrorKind(
