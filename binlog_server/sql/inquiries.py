@@ -270,7 +270,7 @@ def tables_of(
             wish = None if changed is not None else wished_order(question)
             path = path_of(definition.table, said, wish)
             made[key] = HeldRows(definition.table, reading[0], asker, default_of, path)
-            if not is_read or "DEFAULT" in question.functions:
+            if changed is not None or "DEFAULT" in question.functions:
                 know_defaults(session, asker, definition.table.definition)
         else:
             made[key] = little_tables.table(session, definition)

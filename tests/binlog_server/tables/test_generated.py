@@ -184,3 +184,25 @@ async def test_a_renamed_column_is_renamed_in_expressions(lab: Lab) -> None:
     assert "CHECK (`w` < 1000)" in text
     await client.query("UPDATE t SET z=1 WHERE id=2")
     assert (await rows(client))[1] == ["2", "1", "2", "6"]
+
+
+async def test_defaults_know_who_asks_however_the_table_is_spelled(lab: Lab) -> None:
+    client = await root(lab)
+    await client.query(
+        "CREATE TABLE d (id INT PRIMARY KEY, who VARCHAR(90) DEFAULT (user()), "
+        "u VARCHAR(36) DEFAULT uuid() UNIQUE, n INT DEFAULT (id * 2))"
+    )
+    await client.query("INSERT INTO d (id) VALUES (1), (2)")
+    for text in (
+        "INSERT INTO shop.d (id) SELECT id + 10 FROM d WHERE id < 3",
+        "INSERT INTO d (id) SELECT id + 20 FROM shop.d WHERE id < 3",
+        "UPDATE d SET who=DEFAULT, n=DEFAULT(n) + 1 WHERE id=1",
+    ):
+        await client.query(text)
+    found = await client.query("SELECT id, n FROM d WHERE who=USER() AND DEFAULT(who)=USER()")
+    assert found == [["1", "3"], ["2", "4"], ["11", "22"], ["12", "24"], ["21", "42"], ["22", "44"]]
+    assert await client.query("SELECT COUNT(DISTINCT u) FROM d") == [["6"]]
+    # Replicas would make other values of the statement that they get.
+    assert await errno(client, "ALTER TABLE d ADD c CHAR(36) DEFAULT (uuid())") == 1235
+    await client.query("DELETE FROM d")
+    await client.query("ALTER TABLE d ADD c CHAR(36) DEFAULT (uuid())")
