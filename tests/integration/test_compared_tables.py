@@ -32,6 +32,7 @@ def told(connection: Any, statement: str) -> tuple[Any, ...]:
     return *found, result and result.insert_id, result and result.message, flags
 
 
+@pytest.mark.timeout(180)  # some 1,200 statements on both, on a busy machine
 def test_answers_are_those_of_a_real_server(
     backend: object,
     make_upstream: MakeMariaDB,
