@@ -521,18 +521,19 @@ CutValue = ErrorKind(1260, "Row {number} was cut by {function}")
 ColumnOutOfRange = ErrorKind(1264, "Out of range value for column '{column}' at row {row}", "22003")
 # WARN_DATA_TRUNCATED
 ColumnTruncated = ErrorKind(1265, "Data truncated for column '{column}' at row {row}", "01000")
-# ER_CANT_AGGREGATE_2COLLATIONS, ER_CANT_AGGREGATE_3COLLATIONS, ER_CANT_AGGREGATE_NCOLLATIONS
+# ER_CANT_AGGREGATE_2COLLATIONS
 IllegalMix = ErrorKind(
     1267, "Illegal mix of collations {one} and {other} for operation '{operation}'"
 )
-IllegalMixOfThree = ErrorKind(
-    1270, "Illegal mix of collations {one}, {other}, {third} for operation '{operation}'"
-)
-IllegalMixOfMany = ErrorKind(1271, "Illegal mix of collations for operation '{operation}'")
 # ER_REVOKE_GRANTS
 CannotRevokeAll = ErrorKind(
     1269, "Can't revoke all privileges for one or more of the requested users"
 )
+# ER_CANT_AGGREGATE_3COLLATIONS, ER_CANT_AGGREGATE_NCOLLATIONS
+IllegalMixOfThree = ErrorKind(
+    1270, "Illegal mix of collations {one}, {other}, {third} for operation '{operation}'"
+)
+IllegalMixOfMany = ErrorKind(1271, "Illegal mix of collations for operation '{operation}'")
 # ER_UNKNOWN_COLLATION
 UnknownCollation = ErrorKind(1273, "Unknown collation: '{name}'")
 # ER_BAD_SLAVE_UNTIL_COND
