@@ -382,9 +382,9 @@ def require_one_collation(kinds: Sequence[Type], operation: str, collation: str)
         return
     said = [_coercibility(kind, collation) for kind in kinds]
     if len(said) == 2:
-        raise IllegalMix(*said, operation)
+        raise IllegalMix(said[0], said[1], operation)
     if len(said) == 3:
-        raise IllegalMixOfThree(*said, operation)
+        raise IllegalMixOfThree(said[0], said[1], said[2], operation)
     raise IllegalMixOfMany(operation)
 
 
