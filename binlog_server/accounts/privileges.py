@@ -15,7 +15,8 @@ SLAVE MONITOR              SHOW SLAVE STATUS
 CREATE USER                accounts by SQL
 SELECT, INSERT, UPDATE,
 DELETE, CREATE, DROP       of tables that are here
-BINLOG REPLAY              SQL text that is committed, under any GTID; and the rest, but for CREATE USER and replicating
+BINLOG REPLAY              SQL text that is committed, under any GTID; and the rest, but for CREATE USER, dumps, faults
+BINLOG FAULT               CREATE BINLOG FAULT and what belongs to it, where the server allows that at all: for tests
 ALL PRIVILEGES             all of these
 USAGE                      none
 =========================  =======================================================================
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 ALL_PRIVILEGES = "ALL PRIVILEGES"
+BINLOG_FAULT = "BINLOG FAULT"
 BINLOG_REPLAY = "BINLOG REPLAY"
 CREATE_USER = "CREATE USER"
 GRANT_OPTION = "GRANT OPTION"  # in GRANT and REVOKE: CREATE USER, which it is here
@@ -51,6 +53,7 @@ SINGLE = (
     CREATE_USER,
     "BINLOG ADMIN",
     BINLOG_REPLAY,
+    BINLOG_FAULT,
     "CONNECTION ADMIN",
     "READ_ONLY ADMIN",
     "REPLICATION SLAVE ADMIN",
@@ -80,7 +83,7 @@ OF_WHAT_IS_NOT_HERE = frozenset(
 # What a replica needs, and all that any of the recorded ones asked for. Accounts of the configuration file and of the
 # command line to which nothing, or only BINLOG REPLAY, was granted are replicas' accounts.
 OF_A_REPLICA = frozenset({REPLICATION_SLAVE})
-_NOT_BY_REPLAY = frozenset({CREATE_USER, REPLICATION_SLAVE, SHUTDOWN})
+_NOT_BY_REPLAY = frozenset({BINLOG_FAULT, CREATE_USER, REPLICATION_SLAVE, SHUTDOWN})
 
 
 def in_one_way(name: str) -> str:

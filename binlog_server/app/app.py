@@ -41,11 +41,11 @@ from binlog_server.connections.tls import TlsServer
 from binlog_server.connections.tmp_space import TmpSpace
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.faults import Faults
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
 from binlog_server.dumps.tail_feed import TailFeed
+from binlog_server.faults.faults import Faults
 from binlog_server.loop.apart import apart
 from binlog_server.loop.rounds import Rounds
 from binlog_server.metrics.endpoint import MetricsEndpoint
@@ -55,7 +55,7 @@ from binlog_server.relay.manager import Relay
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.semi_sync.master import SemiSyncMaster
-from binlog_server.sessions.session import ClientSession
+from binlog_server.sessions.faulty_session import new_session
 from binlog_server.settings.config import ABORT_SERVER, Config, ConfigError, parse_listen
 from binlog_server.sql.parser import build_grammars
 from binlog_server.sql.prepared_sql import PreparedCount
@@ -246,7 +246,7 @@ class Server:
         self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
         await self._start_endpoint()
         self._listener = await loop.create_server(
-            lambda: ClientSession(self),
+            lambda: new_session(self),
             config.listen_host or None,
             config.listen_port,
             backlog=1024,
@@ -255,6 +255,8 @@ class Server:
         self.is_listening = True
         if config.purges_by_itself:
             self._warn_of_limits()
+        if config.binlog_faults:
+            log.warning("binlog_faults: accounts with BINLOG FAULT may make this server misbehave")
         if not self.users.all():
             log.warning(
                 "there are no users, so nobody can log in: add one with `binlog-server user add NAME "

@@ -38,6 +38,9 @@ _READ_BYTES = 256 * 1024
 _WRITE_BYTES = (
     1 << 20
 )  # encrypted before any of it is handed to the socket: bounds what lies twice in memory
+NO_TLS = bytes(64)
+"""Bytes that no TLS begins with, nor goes on with."""
+_LAYER = "binlog_server_tls_layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,8 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":
             return self._tls
+        if name == _LAYER:
+            return self
         return self._transport.get_extra_info(name, default)
 
     def pause_reading(self) -> None:
@@ -281,3 +286,17 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def break_off(self) -> None:
+        """Send bytes that are no TLS, and close."""
+        self._transport.write(NO_TLS)
+        self._transport.close()
+
+
+def break_tls(transport: asyncio.Transport) -> None:
+    """For tests: the peer reads bytes that are no TLS, and the end. A connection without TLS ends."""
+    layer = transport.get_extra_info(_LAYER)
+    if isinstance(layer, TlsLayer):
+        layer.break_off()
+    else:
+        transport.close()

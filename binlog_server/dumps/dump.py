@@ -256,7 +256,7 @@ class Dump:
         acks, more = self._out.machine.take_acks(_PACKETS_AT_ONCE)
         if self._acks is not None:
             self._semi_sync.acks += len(acks)
-            for ack in acks:
+            for ack in self._out.heard(acks):
                 self._acks.received(ack)
         return more
 

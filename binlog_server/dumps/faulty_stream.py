@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from binlog_protocol.errors import ServerError
+from binlog_protocol.errors import DuplicateServerId, ServerError
+from binlog_protocol.wire.semi_sync import Ack
 
-from binlog_server.dumps.faults import FaultRun, OrderedFault, Step, StreamFault
+from binlog_server.connections.tls import break_tls
+from binlog_server.dumps.fault_run import FaultRun
 from binlog_server.dumps.replica_stream import ReplicaStream, Throttle
+from binlog_server.faults.faults import FaultOrder, OrderedFault
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
+
+_BEAT: Final = FaultOrder("heartbeat", event=2)
 
 
 class FaultyStream(ReplicaStream):
@@ -22,7 +26,9 @@ class FaultyStream(ReplicaStream):
         self, ordered: Sequence[OrderedFault], *arguments: Any, checksum: bool, **named: Any
     ) -> None:
         self._run = FaultRun(ordered, checksum=checksum)
-        self._steps: deque[Step] = deque()  # from the first fault on that is not over
+        self._suffered: FaultOrder | None = None  # what comes first, behind what was sent
+        self._acks_heard = 0
+        self._acks_late_until = 0.0  # by the loop's clock
         super().__init__(*arguments, **named)
         self._timers = [
             self._loop.call_later(one.fault.after_seconds, self._due, one)
@@ -34,37 +40,64 @@ class FaultyStream(ReplicaStream):
         super().follow(acks, semi_sync)
         self._run.start_semi_sync()
 
+    # --- packets ---
+
+    @property
+    def takes_all(self) -> bool:
+        """Never: packets that go by themselves would suffer nothing."""
+        return False
+
     def _write(self, data: bytes | bytearray) -> None:
-        for step in self._run.take(data):
-            if self._steps or isinstance(step, StreamFault):
-                self._steps.append(step)
+        self._run.feed(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Send all up to the next fault."""
+        while self._suffered is None and (step := self._run.next_step()) is not None:
+            if isinstance(step, FaultOrder):
+                self._suffered = step
             else:
                 super()._write(step)
 
     async def drain(self) -> None:
         """Raises `ConnectionError` where a fault ends the stream, too."""
-        while self._steps:
-            step = self._steps.popleft()
-            if isinstance(step, StreamFault):
-                await super().drain()
-                await self._suffer(step)
-            else:
-                super()._write(step)
+        while (fault := self._suffered) is not None:
+            await super().drain()
+            await self._suffer(fault)
+            self._suffered = None
+            self._go_on()
         await super().drain()
 
-    async def _suffer(self, fault: StreamFault) -> None:
+    async def _suffer(self, fault: FaultOrder) -> None:
         match fault.do:
             case "delay":
                 self.connection.state = f"A fault delays it by {fault.seconds} s"
-                await asyncio.sleep(fault.seconds)
+                await self._delay(fault)
             case "throttle":
                 self._throttle = Throttle(fault.bytes_per_second, self._loop.time())
-            case "cut":
-                self._channel.close()
-                raise ConnectionAbortedError("a fault that was ordered: cut")
+            case _:
+                self._end_by(fault)
+                raise ConnectionAbortedError(f"a fault that was ordered: {fault.do}")
+
+    async def _delay(self, fault: FaultOrder) -> None:
+        end = self._loop.time() + fault.seconds
+        if fault.heartbeats and self._heartbeat_s:
+            while (left := end - self._loop.time()) > self._heartbeat_s:
+                await asyncio.sleep(min(left, self._heartbeat_s))
+                super()._write(self._run.heartbeat(_BEAT))
+                await super().drain()
+        await asyncio.sleep(end - self._loop.time())
+
+    def _end_by(self, fault: FaultOrder) -> None:
+        match fault.do:
             case "error":
                 self.fail(fault.error)
-                raise ConnectionAbortedError(f"a fault that was ordered: error {fault.errno}")
+            case "duplicate_server_id":
+                self.fail(DuplicateServerId())
+            case "break_tls":
+                break_tls(self._channel.transport)
+            case _:
+                self._channel.close()
 
     def _due(self, one: OrderedFault) -> None:
         """The time of a fault has come: the dump may be waiting for the tail."""
@@ -74,21 +107,45 @@ class FaultyStream(ReplicaStream):
         match one.fault.do:
             case "error":
                 self._drop(one.fault.error)
-            case "cut":
-                self._channel.close()
-            case _:
-                self._steps.append(one.fault)
+            case "duplicate_server_id":
+                self._drop(DuplicateServerId())
+            case "cut" | "break_tls":
+                self._end_by(one.fault)
+            case "heartbeat":
+                super()._write(self._run.heartbeat(one.fault))
+            case _ if self._suffered is None:
+                self._suffered = one.fault
+
+    # --- acknowledgements ---
+
+    def heard(self, acks: Iterable[Ack]) -> Iterable[Ack]:
+        """Those that are heard now; others later, or never."""
+        now = self._loop.time()
+        for ack in acks:
+            self._acks_heard += 1
+            is_lost = False
+            for one in self._run.at_acks.pop(self._acks_heard, ()):
+                if one.is_live:
+                    one.met += 1
+                    is_lost |= one.fault.do == "lose_ack"
+                    self._acks_late_until = max(self._acks_late_until, now + one.fault.seconds)
+            if is_lost:
+                continue
+            if self._acks_late_until <= now:
+                yield ack
+            elif self._acks is not None:
+                self._timers.append(
+                    self._loop.call_at(self._acks_late_until, self._acks.received, ack)
+                )
 
     # --- the end ---
 
     def flush(self) -> None:
         """What waits goes at once; a fault that would end the stream ends it."""
-        while self._steps and not (
-            isinstance(step := self._steps.popleft(), StreamFault) and step.do in ("cut", "error")
-        ):
-            if not isinstance(step, StreamFault):
+        self._suffered = None
+        while (step := self._run.next_step()) is not None:
+            if not isinstance(step, FaultOrder):
                 super()._write(step)
-        self._steps.clear()
         super().flush()
 
     def fail(self, error: ServerError) -> None:
@@ -101,6 +158,7 @@ class FaultyStream(ReplicaStream):
 
     def _number_anew(self) -> None:
         """Packets were left out, or added."""
+        self.flush()
         if self._run.next_seq is not None:
             self.machine.dump_sequence = self._run.next_seq
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.errors import MasterFatalError, ServerError
 from binlog_protocol.wire.event_frames import EventFrames
+from binlog_protocol.wire.semi_sync import Ack
 from binlog_storage.engine import EngineReader
 from binlog_storage.errors import StorageError
 
@@ -102,6 +103,10 @@ class ReplicaStream:
     def follow(self, acks: ReplicaAcks, semi_sync: SemiSyncMaster) -> None:
         """The replica acknowledges: `acks` is told what it gets."""
         self._acks, self._semi_sync = acks, semi_sync
+
+    def heard(self, acks: Iterable[Ack]) -> Iterable[Ack]:
+        """Those of the replica's acknowledgements that count now."""
+        return acks
 
     # --- packets ---
 

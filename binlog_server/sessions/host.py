@@ -10,7 +10,6 @@ from binlog_server.connections.compression import Compressor
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.faults import Faults
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
@@ -41,10 +40,6 @@ class Host(ServerView, Protocol):
 
     @property
     def compressor(self) -> Compressor: ...
-    @property
-    def faults(self) -> Faults:
-        """Those that a test has ordered for streams to replicas."""
-
     def new_dump(self, request: DumpRequest, stream: ReplicaStream) -> Dump:
         """A dump of the server's store."""
 

@@ -14,6 +14,7 @@ from binlog_protocol.connection.server import (
     AuthSwitchAnswered,
     LoginReceived,
     ServerConnection,
+    ServerEvent,
     TlsRequested,
 )
 from binlog_protocol.connection.server_states import ServerState
@@ -43,14 +44,18 @@ _USER_CHARS_MAX = 128  # as of MariaDB, which cuts what is longer, too
 class ClientSession(asyncio.Protocol):
     """Made for each connection that is accepted."""
 
-    def __init__(self, server: Host) -> None:
+    takes_quickly = True
+    """Whether simple statements are committed without a look at the rest of the conversation."""
+
+    def __init__(self, server: Host, *, version: str = "", lacking: int = 0) -> None:
+        """`version` and `lacking` are what a greeting claims otherwise: another version, no such capabilities."""
         self._server = server
         self._id = server.connections.next_id()
         self._machine = ServerConnection(
             connection_id=self._id,
-            server_version=server.config.server_version,
+            server_version=version or server.config.server_version,
             salt=new_salt(),
-            capabilities=SERVER_CAPABILITIES | (Capability.SSL if server.tls else 0),
+            capabilities=(SERVER_CAPABILITIES | (Capability.SSL if server.tls else 0)) & ~lacking,
             max_allowed_packet=server.config.max_allowed_packet,
             allocate=untouched,
         )
@@ -95,7 +100,10 @@ class ClientSession(asyncio.Protocol):
         self._login_timer = asyncio.get_running_loop().call_later(
             self._server.config.connect_timeout, self._login_timed_out
         )
-        transport.write(self._machine.greeting())
+        self._greet()
+
+    def _greet(self) -> None:
+        self._channel.transport.write(self._machine.greeting())
 
     def _make_room(self) -> None:
         """Count this connection among those before their login; beyond the limit `Crowd` chooses one to close."""
@@ -110,7 +118,7 @@ class ClientSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         conversation = self._conversation
         self._channel.traffic.received += len(data)
-        if conversation is not None and conversation.quick(data):
+        if conversation is not None and self.takes_quickly and conversation.quick(data):
             return
         try:
             self._machine.receive_data(data)
@@ -273,26 +281,30 @@ class ClientSession(asyncio.Protocol):
             except ServerError as error:
                 channel.send_error(error)
                 continue
-            match event:
-                case None:
-                    return
-                case TlsRequested(handshake):
-                    assert self._server.tls is not None
-                    self._fingerprint = self._server.tls.fingerprint
-                    self._server.connections.tls_accepts += 1
-                    channel.transport = self._tls = TlsLayer(
-                        channel.transport, self, self._server.tls.context
-                    )
-                    self._tls.start(handshake)
-                case LoginReceived(request, needs_switch):
-                    self._begin_login(request, needs_switch=needs_switch)
-                case AuthSwitchAnswered(response):
-                    self._log_in(response)
-                case ChangeUser(request):
-                    self._change_user(request)
-                case _:
-                    assert self._conversation is not None
-                    self._conversation.answer(event)
+            if event is None:
+                return
+            self._answer(event)
+
+    def _answer(self, event: ServerEvent) -> None:
+        channel = self._channel
+        match event:
+            case TlsRequested(handshake):
+                assert self._server.tls is not None
+                self._fingerprint = self._server.tls.fingerprint
+                self._server.connections.tls_accepts += 1
+                channel.transport = self._tls = TlsLayer(
+                    channel.transport, self, self._server.tls.context
+                )
+                self._tls.start(handshake)
+            case LoginReceived(request, needs_switch):
+                self._begin_login(request, needs_switch=needs_switch)
+            case AuthSwitchAnswered(response):
+                self._log_in(response)
+            case ChangeUser(request):
+                self._change_user(request)
+            case _:
+                assert self._conversation is not None
+                self._conversation.answer(event)
 
     def _give_up(self, error: ProtocolError) -> None:
         log.warning("closed %s: %s", self._channel.peer, error)

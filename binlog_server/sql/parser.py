@@ -18,6 +18,7 @@ from binlog_server.sql import (
     backup_sql,
     events,
     explain,
+    fault_sql,
     inquiries,
     kills,
     lease_sql,
@@ -43,6 +44,7 @@ _FAMILIES: Final = (
     maintenance,
     lease_sql,
     backup_sql,
+    fault_sql,
     explain,
     prepared_sql,
 )

@@ -53,7 +53,9 @@ _PRIVILEGES: Final[Mapping[str, str]] = {
     "BINLOG MONITOR": "To see the state of the binlog and its files",
     "CREATE USER": "To make, change and drop accounts",
     "BINLOG ADMIN": "To purge binary logs and to set variables of the binlog",
-    "BINLOG REPLAY": "To commit SQL under any GTID; and all but CREATE USER, REPLICATION SLAVE and SHUTDOWN",
+    "BINLOG REPLAY": "To commit SQL under any GTID; and all but CREATE USER, REPLICATION SLAVE, SHUTDOWN and "
+    "BINLOG FAULT",
+    "BINLOG FAULT": "To use CREATE BINLOG FAULT, on a server for tests",
     "CONNECTION ADMIN": "To kill connections of others and to set how many there may be",
     "READ_ONLY ADMIN": "To set read_only",
     "REPLICATION SLAVE ADMIN": "To use CHANGE MASTER, START SLAVE and STOP SLAVE",

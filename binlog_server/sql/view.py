@@ -13,6 +13,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
+from binlog_server.faults.faults import Faults
 from binlog_server.queries.terms import MustWait
 from binlog_server.relay.manager import Relay
 from binlog_server.sql.state_texts import StateTexts
@@ -269,6 +270,10 @@ class ServerView(Protocol):
     @property
     def engine(self) -> BinlogEngine:
         """The store."""
+
+    @property
+    def faults(self) -> Faults:
+        """Those that were ordered, where the option binlog_faults allows it."""
 
     @property
     def leases(self) -> Leases:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, Self
 
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_server.dumps.faults import BadFault
+from binlog_server.faults.faults import BadFault
 from binlog_server.testing import ports, rundir
 from binlog_server.testing.served import Values
 from binlog_server.testing.sql_server import Credentials, SqlServer, url
@@ -135,7 +135,7 @@ class BinlogMaster(MasterClient, ABC):
         self.port = ports.lease()
         self.dir = rundir.new_dir("master")
         self.directory = Path(directory or self.dir / "store")
-        self.options: dict[str, Any] = {**SMALL, "server_id": 1, **options}
+        self.options: dict[str, Any] = {**SMALL, "server_id": 1, "binlog_faults": True, **options}
         """Of the next start: a test may change them while it is stopped."""
         self.name = f"binlog-master-{self.port}"
 
@@ -159,6 +159,22 @@ class BinlogMaster(MasterClient, ABC):
     def restart(self) -> Self:
         """On the same port, with the same store."""
         self.stop()
+        return self.start()
+
+    def mark(self) -> Path:
+        """A copy of its store as it is, for `go_back`. It restarts for that: its connections end."""
+        self.stop()
+        copy = rundir.new_dir("mark") / "store"
+        shutil.copytree(self.directory, copy)
+        self.start()
+        return copy
+
+    def go_back(self, mark: Path) -> Self:
+        """Restart with the store as it was at `mark`, tables included: a crash has cost all that came later, or another
+        server took over that never had it. What is logged now has GTIDs that were given away before."""
+        self.stop()
+        shutil.rmtree(self.directory)
+        shutil.copytree(mark, self.directory)
         return self.start()
 
     def discard(self) -> None:
@@ -238,10 +254,11 @@ class BinlogMaster(MasterClient, ABC):
         """
         return str(self._call("load", [Path(path).absolute() for path in paths]))
 
-    # --- faults of the streams to its replicas ---
+    # --- faults ---
 
     def fault(self, do: str, **where: Any) -> None:
-        """Order a fault for streams that begin from now on: `fault("cut", gtid="0-1-5")`; see docs/pytest.md.
+        """Order a fault for connections and streams that begin from now on: `fault("cut", gtid="0-1-5")`; see
+        docs/pytest.md.
 
         Raises `BadFault`.
         """
@@ -256,7 +273,7 @@ class BinlogMaster(MasterClient, ABC):
         self._call("order_faults", faults)
 
     def clear_faults(self) -> None:
-        """None is met any more, in no stream."""
+        """None is met any more."""
         self._call("clear_faults")
 
     @property

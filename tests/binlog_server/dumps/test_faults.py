@@ -8,16 +8,24 @@ from typing import Any
 
 import pytest
 from binlog_protocol.connection.commands import Query
-from binlog_protocol.events.checksum import EventChecksumError, append_checksum, verify_checksum
+from binlog_protocol.events.checksum import (
+    EventChecksumError,
+    append_checksum,
+    strip_checksum,
+    verify_checksum,
+)
 from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import gtid_of
 from binlog_protocol.events.header import TYPE_OFFSET, build_event, split_events
+from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.wire.packets import PacketReader, frame_packet
-from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK
+from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace
 
-from binlog_server.dumps.faults import BadFault, FaultRun, Faults, Step, StreamFault
+from binlog_server.dumps.fault_run import FaultRun, Step
+from binlog_server.faults.faults import BadFault, FaultOrder, Faults
 from tests.binlog_server.lab import Lab, Replica, transaction, until
 
 HEAD = [build_event(EventType.ROTATE, bytes(12), server_id=1)]
@@ -41,8 +49,14 @@ def run(*tables: dict[str, Any], events: Iterable[bytes] = EVENTS, checksum: boo
     data = packets(events)
     steps: list[Step] = []
     for at in range(0, len(data), 7):
-        steps += made.take(data[at : at + 7])
+        steps += take(made, data[at : at + 7])
     return steps, faults
+
+
+def take(made: FaultRun, data: bytes) -> list[Step]:
+    """All steps up to what is fed."""
+    made.feed(data)
+    return list(iter(made.next_step, None))
 
 
 def read(steps: Iterable[Step]) -> list[bytes]:
@@ -115,7 +129,7 @@ def test_delays_stand_where_they_happen() -> None:
         {"do": "delay", "event": 2, "seconds": 1.5},
         {"do": "throttle", "gtid": "0-1-3", "bytes_per_second": 1000},
     )
-    at = [i for i, step in enumerate(steps) if isinstance(step, StreamFault)]
+    at = [i for i, step in enumerate(steps) if isinstance(step, FaultOrder)]
     assert read(steps[: at[0]]) == HEAD
     assert read(steps[: at[1]]) == [*HEAD, *GROUPS[0], *GROUPS[1]]
     assert read(steps) == EVENTS
@@ -136,7 +150,7 @@ def test_how_often_and_whom() -> None:
         1,
     ]
     for _ in range(3):
-        FaultRun(faults.of_stream("x", 8), checksum=False).take(packets(EVENTS))
+        take(FaultRun(faults.of_stream("x", 8), checksum=False), packets(EVENTS))
     assert faults.met() == [("cut", 2), ("cut", 0), ("cut", 0)]
     (one,) = faults.of_stream("repl", 8)
     faults.clear()
@@ -150,13 +164,119 @@ def test_semi_sync_numbers_its_packets_anew() -> None:
     made = FaultRun(faults.of_stream("repl", 1), checksum=False)
     made.start_semi_sync()
     wanted = packets(GROUPS[0][:-1], STATUS) + packets(GROUPS[0][-1:], STATUS_WITH_ACK, 4)
-    assert made.take(wanted) == []
-    (first, *_) = made.take(packets(GROUPS[1], STATUS))
+    assert take(made, wanted) == []
+    (first, *_) = take(made, packets(GROUPS[1], STATUS))
     assert isinstance(first, bytes)
     assert first[3] == 1
 
 
+def test_a_group_comes_behind_the_next_one() -> None:
+    steps, faults = run({"do": "reorder", "gtid": "0-1-1"})
+    assert read(steps) == [*HEAD, *GROUPS[1], *GROUPS[0], *GROUPS[2]]
+    assert faults.met() == [("reorder", 1)]
+
+
+def test_a_hole_in_the_numbers_of_packets() -> None:
+    steps, _ = run({"do": "hole", "gtid": "0-1-2", "event": 2})
+    numbers = [step[3] for step in steps if isinstance(step, bytes)]
+    hole = len(HEAD) + len(GROUPS[0]) + 2
+    assert numbers == [*range(1, hole), *range(hole + 1, len(EVENTS) + 2)]
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_heartbeat_that_nobody_has_asked_for(checksum: bool) -> None:
+    events = list(map(append_checksum, EVENTS)) if checksum else EVENTS
+    table = {"do": "heartbeat", "gtid": "0-1-2", "event": 3, "log_pos": 4}
+    steps, _ = run(table, {"do": "heartbeat", "event": 3}, events=events, checksum=checksum)
+    found = read(steps)
+    beats = [event for event in found if event[TYPE_OFFSET] == EventType.HEARTBEAT]
+    plain = [strip_checksum(event, checksum) for event in beats]
+    right, wrong = (HeartbeatEvent.parse(event) for event in plain)
+    assert (wrong.name, wrong.position) == (right.name, 4)
+    place = ReplicaPlace()
+    for event in found[: found.index(beats[0])]:
+        place.feed(event, checksum)
+    assert (right.name, right.position) == (place.file, place.position)
+    assert [event for event in found if event not in beats] == list(events)
+
+
+def test_the_format_of_another_server() -> None:
+    description = FormatDescription("11.8.9-MariaDB", 1).build()
+    events = [*HEAD, description, *GROUPS[0]]
+    steps, _ = run({"do": "claim", "on": "format", "version": "8.0.36"}, events=events)
+    found = read(steps)
+    assert FormatDescription.parse(found[1]).server_version == "8.0.36"
+    assert [*found[:1], *found[2:]] == [*HEAD, *GROUPS[0]]
+
+
+def test_an_acknowledgement_has_the_number_of_its_request() -> None:
+    faults = Faults()
+    faults.add([{"do": "lose_ack", "gtid": "0-1-2"}, {"do": "leave_out", "gtid": "0-1-1"}])
+    made = FaultRun(faults.of_stream("repl", 1), checksum=False)
+    made.start_semi_sync()
+    for group in GROUPS:
+        take(made, packets(group[:-1], STATUS) + packets(group[-1:], STATUS_WITH_ACK, 4))
+    assert {n: [one.fault.do for one in found] for n, found in made.at_acks.items()} == {
+        1: ["lose_ack"]
+    }
+    assert faults.met() == [("lose_ack", 0), ("leave_out", 1)], "it is met when the replica says it"
+
+
 WRONG = """
+do = "error"
+on = "tls"
+errno = 1
+---
+do = "cut"
+on = "lunch"
+---
+do = "throttle"
+on = "login"
+bytes_per_second = 5
+---
+do = "cut"
+on = "connect"
+account = "repl"
+---
+do = "delay"
+statement = "SET"
+seconds = 1
+server_id = 5
+---
+do = "delay"
+on = "login"
+seconds = 1
+heartbeats = true
+---
+do = "claim"
+on = "connect"
+---
+do = "claim"
+on = "connect"
+without = "SSL,WINGS"
+---
+do = "claim"
+on = "format"
+version = "5"
+without = "SSL"
+---
+do = "heartbeat"
+event = 1
+---
+do = "reorder"
+event = 4
+---
+do = "lose_ack"
+after_seconds = 1
+---
+do = "cut"
+event = 1
+message = "for errors"
+---
+do = "cut"
+event = 1
+name = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+---
 do = "explode"
 gtid = "0-1-1"
 ---
@@ -273,6 +393,47 @@ async def test_a_shutdown_behind_a_changed_stream_is_readable() -> None:
         for connection in list(lab.server.connections):
             connection.ending.shut_down()
         assert await replica.ended()
+
+
+async def test_a_fault_meets_what_comes_at_the_tail() -> None:
+    """Groups for replicas that wait at the end go by a way of their own."""
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        lab.server.faults.add([{"do": "repeat", "gtid": "0-1-3"}])
+        replica = await lab.replica()
+        await replica.opening()
+        assert await replica.groups(1) == "0-1-1"
+        for gtid in ("0-1-2", "0-1-3"):
+            lab.publish(gtid)
+            lab.server.syncer.appended()
+            assert await replica.group() == Gtid.parse(gtid)
+        assert await replica.group() == Gtid(0, 1, 3)
+
+
+async def test_heartbeats_go_on_in_a_delay_that_says_so() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        fault = {"do": "delay", "gtid": "0-1-1", "seconds": 0.3, "heartbeats": True}
+        lab.server.faults.add([fault])
+        replica = await lab.replica(master_heartbeat_period=100_000_000)
+        await replica.opening()
+        while (event := await replica.event())[TYPE_OFFSET] == EventType.GTID_LIST:
+            pass
+        assert event[TYPE_OFFSET] == EventType.HEARTBEAT
+        while event[TYPE_OFFSET] == EventType.HEARTBEAT:
+            event = await replica.event()
+        assert gtid_of(event) == Gtid(0, 1, 1)
+
+
+async def test_another_one_with_its_server_id_is_said_to_have_come() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1,0-1-2")
+        lab.server.faults.add([{"do": "duplicate_server_id", "gtid": "0-1-2"}])
+        replica = await lab.replica()
+        await replica.opening()
+        assert await replica.groups(1) == "0-1-1"
+        errno, text = await replica.refused()
+        assert (errno, "same server_id" in text) == (4052, True)
 
 
 async def test_a_delay_holds_all_back_and_a_kill_ends_it() -> None:

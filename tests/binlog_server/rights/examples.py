@@ -183,6 +183,12 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         Example("DROP BINLOG LEASE etl"),
         Example("ALTER BINLOG CONVERT TO 'x'"),
     ),
+    "Faults": (
+        Example("CREATE BINLOG FAULT f DO cut EVENT=9"),
+        Example("SHOW BINLOG FAULTS"),
+        Example("DROP BINLOG FAULT f"),
+        Example("DROP ALL BINLOG FAULTS"),
+    ),
     "Connections": (
         Example("KILL QUERY CONNECTION_ID()", own=True),
         Example("KILL {victim}", "KILL n, of others"),

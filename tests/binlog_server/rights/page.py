@@ -19,9 +19,9 @@ test says each line with each privilege alone and without any; another one asks 
 
 Any one of the privileges named will do; **nothing** is what everybody may who has logged in: `USAGE` is enough. `ALL
 PRIVILEGES` is each of them. `SUPER` stands for what it stood for in MariaDB 10.11. `BINLOG REPLAY` stands for all but
-`CREATE USER`, `REPLICATION SLAVE` and `SHUTDOWN`: who may put any group under any GTID into the history has it in his
-hands; without `CREATE USER` such an account commits SQL about accounts, for the replicas. An account of `[users]` or
-of `binlog-server user add` that was granted nothing has `REPLICATION SLAVE`.
+`CREATE USER`, `REPLICATION SLAVE`, `SHUTDOWN` and `BINLOG FAULT`: who may put any group under any GTID into the history
+has it in his hands; without `CREATE USER` such an account commits SQL about accounts, for the replicas. An account of
+`[users]` or of `binlog-server user add` that was granted nothing has `REPLICATION SLAVE`.
 
 MariaDB: what its error 1227 names to an account without privileges; that of 11.8, and that of 10.11 where it is
 another one even without `SUPER`. **-**: it has no such statement or variable. Where we differ the last column says

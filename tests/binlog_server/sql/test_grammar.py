@@ -25,6 +25,7 @@ from binlog_server.sql.expressions import (
     UserVariable,
     Value,
 )
+from binlog_server.sql.fault_sql import CreateFault, DropAllFaults, DropFault, ShowBinlogFaults
 from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
 from binlog_server.sql.inquiries import Inquiry, SetComputed
 from binlog_server.sql.kills import Kill, KillQueryId, KillUser
@@ -296,6 +297,16 @@ ADMIN: dict[str, Statement] = {
     "ALTER BINLOG LEASE etl MAX_BYTES 9": AlterLease("etl", max_bytes=9),
     "DROP BINLOG LEASE etl": DropLease("etl"),
     "DROP BINLOG LEASE IF EXISTS etl": DropLease("etl", if_exists=True),
+    "CREATE BINLOG FAULT torn DO cut GTID='0-1-5' EVENT=3 INSIDE=TRUE": CreateFault(
+        "torn", "cut", (("gtid", "0-1-5"), ("event", 3), ("inside", True))
+    ),
+    "CREATE OR REPLACE BINLOG FAULT 'a b' DO delay ON=login SECONDS=1.5": CreateFault(
+        "a b", "delay", (("on", "login"), ("seconds", 1.5)), replace=True
+    ),
+    "DROP BINLOG FAULT torn": DropFault("torn"),
+    "DROP BINLOG FAULT IF EXISTS `a b`": DropFault("a b", if_exists=True),
+    "DROP ALL BINLOG FAULTS": DropAllFaults(),
+    "SHOW BINLOG FAULTS": ShowBinlogFaults(),
 }
 ALL = REPLICA | CLIENTS | ADMIN
 

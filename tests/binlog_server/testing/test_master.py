@@ -20,7 +20,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.intake import DoesNotContinue
 
-from binlog_server.dumps.faults import BadFault
+from binlog_server.faults.faults import BadFault
 from binlog_server.settings.config import ConfigError
 from binlog_server.testing import BinlogMaster, running_master
 from tests.binlog_server.testing.examples import ExampleTests, examples

@@ -1,0 +1,239 @@
+"""The faults of one stream: packets in, packets and faults out. Pure; `faulty_stream.py` does what they say.
+
+Packets are numbered when they are taken out, so that one may be put in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, append_checksum
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.format_description import FormatDescription
+from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidFlags, gtid_of
+from binlog_protocol.events.header import TYPE_OFFSET, EventHeader
+from binlog_protocol.events.heartbeat import HeartbeatEvent
+from binlog_protocol.groups.event_group import ends_group
+from binlog_protocol.gtid import Gtid
+from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.wire.packets import Packet, PacketReader, frame_packet
+from binlog_protocol.wire.semi_sync import (
+    ACK_WANTED,
+    FLAG_OFFSET,
+    SEQUENCE_AFTER_ACK,
+    STATUS,
+    ReplicaPlace,
+)
+
+from binlog_server.faults.faults import FaultOrder, OrderedFault
+
+_CHANGED: Final = 0xFF
+_PLAIN_STATUS: Final = b"\0"
+_OUTSIDE_GROUPS: Final = frozenset(
+    {
+        EventType.ROTATE,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.GTID_LIST,
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.STOP,
+    }
+)
+_ENDS: Final = ("cut", "error", "duplicate_server_id", "break_tls")
+"""Behind these nothing comes."""
+_OF_ACKS: Final = ("lose_ack", "delay_ack")
+
+Step = bytes | FaultOrder
+"""Packets to send, or what happens behind them."""
+
+
+class FaultRun:
+    """The faults of one stream, but those at a time.
+
+    Args:
+        checksum: the events have checksums.
+    """
+
+    def __init__(self, ordered: Sequence[OrderedFault], *, checksum: bool) -> None:
+        self._ordered = ordered
+        self._checksum = checksum
+        self._status = _PLAIN_STATUS
+        self._reader = PacketReader(EVENT_BYTES_MAX + len(STATUS))
+        self._current: Iterator[Step] = iter(())
+        self._events = 0  # of the stream
+        self._bytes = 0
+        self._gtid: Gtid | None = None  # of the group that is under way
+        self._standalone = False
+        self._events_of_group = 0
+        self._place = ReplicaPlace()  # behind what was sent
+        self._server_id = 0  # of the events that are in no store
+        self.next_seq: int | None = None
+        """The sequence number of what comes next; None before the first packet."""
+        self._left_out = False
+        self._again: list[bytes] | None = None  # payloads of the group that is repeated
+        self._later: list[bytes] | None = None  # of the group that is sent behind the next one
+        self._is_later = False  # that group is under way
+        self._acks_wanted = 0
+        self._ack_faults: list[OrderedFault] = []  # for the next acknowledgement that is asked for
+        self.at_acks: dict[int, list[OrderedFault]] = {}
+        """Faults of acknowledgements, by their numbers from 1 on."""
+        self.has_ended = False
+
+    def start_semi_sync(self) -> None:
+        """The packets have what `binlog_protocol.wire.semi_sync` says."""
+        self._status = STATUS
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Packets of the stream, cut anywhere."""
+        self._reader.feed(data)
+
+    def next_step(self) -> Step | None:
+        """What comes next; None until more is fed, and behind the end."""
+        while not self.has_ended:
+            step = next(self._current, None)
+            if step is not None:
+                self.has_ended = isinstance(step, FaultOrder) and step.do in _ENDS
+                return step
+            packet = self._reader.next_packet()
+            if packet is None:
+                break
+            self._current = self._steps_of(packet)
+        return None
+
+    def heartbeat(self, fault: FaultOrder) -> bytes:
+        """A heartbeat, now: by default one with the place that the replica has. Nothing before the first packet."""
+        if self.next_seq is None or self.has_ended:
+            return b""
+        file, position = fault.file or self._place.file, fault.log_pos or self._place.position
+        event = HeartbeatEvent(file, position, self._server_id).build()
+        payload = self._status + (append_checksum(event) if self._checksum else event)
+        framed, self.next_seq = frame_packet(payload, self.next_seq)
+        self._bytes += len(framed)
+        return framed
+
+    def _steps_of(self, packet: Packet) -> Iterator[Step]:
+        if self.next_seq is None:
+            self.next_seq = packet.seq
+        event = packet.payload[len(self._status) :]
+        self._count(event)
+        payload = self._claimed(packet.payload, event)
+        for one in self._ordered:
+            if self._is_here(one):
+                fault = one.fault
+                if fault.do not in _OF_ACKS:  # these are met when the acknowledgement comes
+                    one.met += 1
+                match fault.do:
+                    case "garble":
+                        payload = payload[:-1] + bytes((payload[-1] ^ _CHANGED,))
+                    case "cut" if fault.inside:
+                        framed, _ = frame_packet(payload, self.next_seq)
+                        yield framed[: len(framed) // 2]
+                        yield fault
+                    case "heartbeat":
+                        yield self.heartbeat(fault)
+                    case "hole":
+                        self.next_seq = (self.next_seq + 1) & 0xFF
+                    case _ if not self._changes_group(one):
+                        yield fault
+        yield from self._send(payload)
+        if self._ends_group(event):
+            yield from self._end_group()
+
+    def _changes_group(self, one: OrderedFault) -> bool:
+        match one.fault.do:
+            case "leave_out":
+                self._left_out = True
+            case "repeat":
+                self._again = []
+            case "reorder":
+                self._later, self._is_later = [], True
+            case "lose_ack" | "delay_ack":
+                self._ack_faults.append(one)
+            case _:
+                return False
+        return True
+
+    def _count(self, event: bytes) -> None:
+        self._events += 1
+        self._server_id = self._server_id or EventHeader.parse(event).server_id
+        if event[TYPE_OFFSET] == EventType.GTID:
+            self._gtid = gtid_of(event)
+            self._standalone = bool(event[FLAGS2_OFFSET] & GtidFlags.STANDALONE)
+            self._events_of_group = 0
+        self._events_of_group += event[TYPE_OFFSET] not in _OUTSIDE_GROUPS
+
+    def _claimed(self, payload: bytes, event: bytes) -> bytes:
+        if event[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:
+            return payload
+        for one in self._ordered:
+            if one.is_live and one.fault.is_of_format:
+                one.met += 1
+                claimed = replace(FormatDescription.parse(event), server_version=one.fault.version)
+                payload = self._status + claimed.build()
+        return payload
+
+    def _is_here(self, one: OrderedFault) -> bool:
+        fault = one.fault
+        if not one.is_live or fault.byte or fault.after_seconds or fault.is_of_format:
+            return False
+        if one.gtid is None:
+            return fault.event == self._events
+        return self._gtid == one.gtid and self._events_of_group == (fault.event or 1)
+
+    def _send(self, payload: bytes) -> Iterator[Step]:
+        if self._is_later and self._later is not None:
+            self._later.append(payload)
+        elif not self._left_out:
+            yield from self._frame(payload)
+            if self._again is not None:
+                self._again.append(payload)
+
+    def _wants_ack(self, payload: bytes) -> bool:
+        return self._status == STATUS and payload[FLAG_OFFSET] == ACK_WANTED
+
+    def _frame(self, payload: bytes) -> Iterator[Step]:
+        assert self.next_seq is not None, "the first packet has set it"
+        framed, self.next_seq = frame_packet(payload, self.next_seq)
+        self._note_sent(payload)
+        begin, self._bytes = self._bytes, self._bytes + len(framed)
+        for one in self._ordered:
+            at = one.fault.byte - begin - 1  # the first byte is 1
+            if not one.fault.byte or not one.is_live or not 0 <= at < len(framed):
+                continue
+            one.met += 1
+            if one.fault.do == "cut":
+                yield framed[: at + 1]
+                yield one.fault
+                return
+            framed = framed[:at] + bytes((framed[at] ^ _CHANGED,)) + framed[at + 1 :]
+        yield framed
+
+    def _note_sent(self, payload: bytes) -> None:
+        self._place.feed(payload[len(self._status) :], self._checksum)
+        if self._wants_ack(payload):
+            self.next_seq = SEQUENCE_AFTER_ACK
+            self._acks_wanted += 1
+            if self._ack_faults:
+                self.at_acks[self._acks_wanted] = self._ack_faults
+                self._ack_faults = []
+
+    def _ends_group(self, event: bytes) -> bool:
+        if (
+            self._gtid is None
+            or self._events_of_group == 1
+            or event[TYPE_OFFSET] in _OUTSIDE_GROUPS
+        ):
+            return False
+        plain = event[:-CHECKSUM_SIZE] if self._checksum else event
+        return ends_group(plain, standalone=self._standalone)
+
+    def _end_group(self) -> Iterator[Step]:
+        again, self._again, self._gtid, self._left_out = self._again or [], None, None, False
+        if self._is_later:
+            self._is_later = False
+        elif self._later is not None:
+            again, self._later = [*again, *self._later], None
+        for payload in again:
+            yield from self._frame(payload)

@@ -1,0 +1,346 @@
+"""Faults of a master, as a test orders them: what happens, at which place of a conversation or a stream, and to whom.
+
+    [[fault]]               TOML; a call has the same as arguments, and CREATE BINLOG FAULT as options
+    name = "torn"           to find it again; without one it gets a number
+    do = "cut"              what: see `KINDS`, which also says what else is to be given
+    gtid = "0-1-5"          where: one of
+    event = 3                 gtid (with event: the n-th of that group; the first is its GTID event), event (of the
+                              stream), byte (of the stream), after_seconds (of the stream),
+    on = "login"              on: a step of the conversation, see `STEPS`,
+    statement = "SET @"       statement: one that begins so, in any case
+    account = "repl"        to whom: the user's name, the server_id of the replica; both, or all
+    server_id = 100
+    times = 1               how often, over all clients; 0 is always
+
+This module is the schema, and who has ordered what. `dumps.fault_run` and `sessions.faulty_session` do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from binlog_protocol.connection.handshake import Capability
+from binlog_protocol.errors import ErrorKind, ServerError
+from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
+from binlog_protocol.gtid import U32_MAX, Gtid
+
+STEPS: Final = {
+    "connect": "in the place of the greeting",
+    "tls": "when the client asks for TLS, in the place of the server's part of the handshake",
+    "login": "in the place of the answer to the login",
+    "register": "in the place of the answer to COM_REGISTER_SLAVE",
+    "dump": "in the place of the first event",
+}
+"""Steps of a conversation."""
+_FORMAT: Final = "format"  # each format description of a stream
+_EVENT, _GROUP, _BYTE, _TIME, _STATEMENT = (
+    "an event",
+    "a gtid alone",
+    "a byte",
+    "a time",
+    "a statement",
+)
+_ALONG: Final = (_EVENT, _GROUP, _TIME)
+_TALK: Final = (*STEPS, _STATEMENT)
+
+
+class FaultKind(NamedTuple):
+    """What may be done: where (classes of places, and steps), what has to be given for it, what else may be."""
+
+    places: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+
+
+KINDS: Final[Mapping[str, FaultKind]] = {
+    # Nothing is sent for so long; with `heartbeats` these are.
+    "delay": FaultKind((*_ALONG, *_TALK), ("seconds",), ("heartbeats",)),
+    "throttle": FaultKind(_ALONG, ("bytes_per_second",)),  # from there on
+    "cut": FaultKind((*_ALONG, _BYTE, *_TALK), (), ("inside",)),  # the connection ends
+    # The last byte of the event (of its CRC-32, if it has one), or that byte of the stream, is wrong.
+    "garble": FaultKind((_EVENT, _GROUP, _BYTE)),
+    "leave_out": FaultKind((_GROUP,)),  # the group is not sent
+    "repeat": FaultKind((_GROUP,)),  # the group is sent twice
+    "reorder": FaultKind((_GROUP,)),  # the group is sent behind the next one
+    "hole": FaultKind((_EVENT, _GROUP)),  # the numbers of packets leave one out
+    "heartbeat": FaultKind(_ALONG, (), ("log_pos", "file")),  # one that nobody has asked for
+    # An ERR packet, with `message`. A stream, and a conversation before the login, end by it.
+    "error": FaultKind(
+        (*_ALONG, *(step for step in _TALK if step != "tls")), ("errno",), ("message",)
+    ),
+    # The replica hears that another one with its server_id has come, and the connection ends.
+    "duplicate_server_id": FaultKind(_ALONG),
+    "lose_ack": FaultKind(
+        (_GROUP,)
+    ),  # the acknowledgement of semi-sync for that group is not heard
+    "delay_ack": FaultKind((_GROUP,), ("seconds",)),  # it, and all behind it, are heard later
+    "break_tls": FaultKind((*_ALONG, "tls")),  # bytes that are no TLS, then the end
+    # The greeting names another version, or lacks capabilities; the format description names another version.
+    "claim": FaultKind(("connect", _FORMAT), (), ("version", "without")),
+}
+"""By name. `message` is there for `error` alone, and so on: what a kind neither needs nor may have is refused."""
+
+_WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement")
+_COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "times"})
+_ERRNO_MAX: Final = 65_535
+_NAME_CHARS_MAX: Final = 64
+_SERVER_KNOWN: Final = ("register", "dump")
+_ORDERED_MAX: Final = 1000
+"""Orders of one server: more than any test needs, and each packet of a stream is held against all of its own."""
+
+
+class BadFault(ValueError):
+    """A fault that says too little, too much, or what does not go together."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultOrder:
+    """See above. Times in seconds."""
+
+    do: str
+    name: str = ""
+    gtid: str = ""
+    event: int = 0
+    byte: int = 0
+    after_seconds: float = 0
+    on: str = ""
+    statement: str = ""
+    account: str = ""
+    server_id: int = 0
+    times: int = 1
+    inside: bool = False
+    heartbeats: bool = False
+    seconds: float = 0
+    bytes_per_second: int = 0
+    errno: int = 0
+    message: str = "A fault that was ordered"
+    log_pos: int = 0
+    file: str = ""
+    version: str = ""
+    without: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises `BadFault`."""
+        if self.do not in KINDS:
+            raise BadFault(f"do: {self.do!r} is none of {', '.join(KINDS)}")
+        self._check_numbers()
+        place = self._check_place()
+        kind = KINDS[self.do]
+        for name in kind.needs:
+            if not getattr(self, name):
+                raise BadFault(f"{self.do}: {name} is missing")
+        for name in self._said() - _COMMON - {*kind.needs, *kind.may}:
+            raise BadFault(f"{self.do}: {name} is for others: {_who_takes(name)}")
+        if self.inside and place != _EVENT and not self.gtid:
+            raise BadFault("inside: it is for a cut at an event")
+        if self.heartbeats and place in _TALK:
+            raise BadFault("heartbeats: they are for a delay in a stream")
+        if self.do == "heartbeat" and self.event == 1 and not self.gtid:
+            raise BadFault("heartbeat: a stream begins with a ROTATE: from event 2 on")
+        if self.do == "claim":
+            self._check_claim(place)
+
+    def _said(self) -> set[str]:
+        return {one.name for one in fields(self) if getattr(self, one.name) != one.default}
+
+    def _check_numbers(self) -> None:
+        for name in ("event", "byte", "after_seconds", "times", "seconds", "bytes_per_second"):
+            if not 0 <= getattr(self, name) <= 1 << 62:
+                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
+        if not 0 <= self.errno <= _ERRNO_MAX:
+            raise BadFault(f"errno: {self.errno} is none")
+        for name in ("server_id", "log_pos"):
+            if not 0 <= getattr(self, name) <= U32_MAX:
+                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
+        if len(self.name) > _NAME_CHARS_MAX:
+            raise BadFault(f"name: it is longer than {_NAME_CHARS_MAX} characters")
+
+    def _check_place(self) -> str:
+        """The class of its place."""
+        given = [name for name in _WHERE if getattr(self, name)]
+        if len(given) != 1 and given != ["gtid", "event"]:
+            raise BadFault(
+                f"{self.do}: give one place of {', '.join(_WHERE)}, or a gtid and an event; not {given}"
+            )
+        if self.gtid:
+            try:
+                Gtid.parse(self.gtid)
+            except (ServerError, ValueError) as error:
+                raise BadFault(f"gtid: {error}") from None
+        if self.on not in ("", _FORMAT, *STEPS):
+            raise BadFault(f"on: {self.on!r} is none of {', '.join((*STEPS, _FORMAT))}")
+        place = (
+            self.on
+            or {
+                "gtid": _EVENT if self.event else _GROUP,
+                "event": _EVENT,
+                "byte": _BYTE,
+                "after_seconds": _TIME,
+                "statement": _STATEMENT,
+            }[given[0]]
+        )
+        allowed = KINDS[self.do].places
+        if place not in allowed:
+            raise BadFault(f"{self.do}: not at {place}; it is for {', '.join(allowed)}")
+        if self.account and place in ("connect", "tls"):
+            raise BadFault(f"account: it is not known yet at {place}")
+        if self.server_id and place in _TALK and place not in _SERVER_KNOWN:
+            raise BadFault(f"server_id: it is not known yet at {place}")
+        return place
+
+    def _check_claim(self, place: str) -> None:
+        if not self.version and not self.without:
+            raise BadFault("claim: give version, or without")
+        if self.without and place == _FORMAT:
+            raise BadFault("without: capabilities are in the greeting: on = 'connect'")
+        if len(self.version.encode()) > SERVER_VERSION_SIZE or not self.version.isprintable():
+            raise BadFault(f"version: {self.version!r} does not fit")
+        if unknown := self._lacking() - Capability.__members__.keys():
+            raise BadFault(f"without: no capability {', '.join(sorted(unknown))}")
+
+    def _lacking(self) -> set[str]:
+        return {name.strip().upper() for name in self.without.split(",")} - {""}
+
+    @property
+    def capabilities_lacking(self) -> int:
+        """The bits that a greeting lacks."""
+        return sum(int(Capability[name]) for name in self._lacking())
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> FaultOrder:
+        """From a table of TOML. Raises `BadFault`."""
+        defaults = {one.name: one.default for one in fields(cls)}
+        for name, value in table.items():
+            if name not in defaults:
+                raise BadFault(f"unknown: {name!r}; there are {', '.join(defaults)}")
+            wanted = str if name == "do" else type(defaults[name])
+            allowed = (int, float) if name in ("seconds", "after_seconds") else wanted
+            if isinstance(value, bool) is not (wanted is bool) or not isinstance(value, allowed):
+                raise BadFault(f"{name}: {value!r} is not {wanted.__name__}")
+        if "do" not in table:
+            raise BadFault("do is missing")
+        return cls(**table)
+
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether it happens in a stream, not in the conversation before it."""
+        return self.on in ("", _FORMAT) and not self.statement
+
+    @property
+    def is_of_format(self) -> bool:
+        """Whether it happens to format descriptions."""
+        return self.on == _FORMAT
+
+    @property
+    def error(self) -> ServerError:
+        """The error that it gives."""
+        return ErrorKind(self.errno, "{message}")(self.message)
+
+    @property
+    def text(self) -> str:
+        """What CREATE BINLOG FAULT says of it behind its name."""
+        said = [one.name for one in fields(self) if one.name in self._said() - {"name", "do"}]
+        options = (f" {name.upper()}={_literal(getattr(self, name))}" for name in said)
+        return f"DO {self.do}{''.join(options)}"
+
+    def is_for(self, account: str, server_id: int) -> bool:
+        """Whether that replica suffers it."""
+        return self.account in ("", account) and self.server_id in (0, server_id)
+
+
+def _who_takes(name: str) -> str:
+    takers = [kind for kind, one in KINDS.items() if name in (*one.needs, *one.may)]
+    return ", ".join(takers)
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    return f"{value:f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+class OrderedFault:
+    """A fault, and how often it was met."""
+
+    def __init__(self, order: FaultOrder, name: str) -> None:
+        self.fault: Final = order
+        self.name: Final = name
+        self.gtid: Final = Gtid.parse(order.gtid) if order.gtid else None
+        self.met = 0
+        self.is_over = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is to be met again."""
+        return not self.is_over and (not self.fault.times or self.met < self.fault.times)
+
+
+class Faults:
+    """All faults of a server, on its loop. A client has those that were ordered before its connection, and its stream,
+    began."""
+
+    def __init__(self) -> None:
+        self._ordered: dict[str, OrderedFault] = {}
+        self._numbers = count(1)
+
+    def add(self, tables: Iterable[Mapping[str, Any]], *, replace: bool = False) -> None:
+        """Order these: all or, if one is wrong, none. Raises `BadFault`.
+
+        replace: one of the same name, which is met no more then.
+        """
+        made: dict[str, OrderedFault] = {}
+        for table in tables:
+            order = FaultOrder.of(table)
+            name = order.name or self._free_name(made)
+            if name in made or (name in self._ordered and not replace):
+                raise BadFault(f"name: there is a fault {name!r} already")
+            made[name] = OrderedFault(order, name)
+        if len(self._ordered) + len(made) > _ORDERED_MAX:
+            raise BadFault(f"more than {_ORDERED_MAX} faults")
+        for name in made:
+            self.drop(name)
+        self._ordered |= made
+
+    def _free_name(self, made: Mapping[str, OrderedFault]) -> str:
+        return next(
+            name
+            for name in (f"fault{number}" for number in self._numbers)
+            if name not in self._ordered and name not in made
+        )
+
+    def drop(self, name: str) -> bool:
+        """It is met no more, in no stream. False: there is none of that name."""
+        one = self._ordered.pop(name, None)
+        if one is not None:
+            one.is_over = True
+        return one is not None
+
+    def clear(self) -> None:
+        """None is met any more, in no stream."""
+        for name in list(self._ordered):
+            self.drop(name)
+
+    def ordered(self) -> list[OrderedFault]:
+        """In the order in which they were ordered."""
+        return list(self._ordered.values())
+
+    def met(self) -> list[tuple[str, int]]:
+        """What each does, and how often it was met, in their order."""
+        return [(one.fault.do, one.met) for one in self._ordered.values()]
+
+    def of_stream(self, account: str, server_id: int) -> list[OrderedFault]:
+        """Those that a stream which begins now has to fear."""
+        return [
+            one
+            for one in self._ordered.values()
+            if one.is_live and one.fault.is_of_stream and one.fault.is_for(account, server_id)
+        ]
+
+    def of_conversation(self) -> Sequence[OrderedFault]:
+        """Those that a client which connects now has to fear before its stream."""
+        return [one for one in self._ordered.values() if one.is_live and not one.fault.is_of_stream]

@@ -1,0 +1,119 @@
+"""A client whose conversation suffers faults: made in the place of a `ClientSession` where there are some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from binlog_protocol.connection.server import NextStatement, ServerEvent, TlsRequested
+
+from binlog_server.connections.tls import NO_TLS
+from binlog_server.faults.faults import OrderedFault
+from binlog_server.sessions.host import Host
+from binlog_server.sessions.session import ClientSession
+
+
+def new_session(server: Host) -> ClientSession:
+    """For a connection that is accepted now."""
+    ordered = server.faults.of_conversation()
+    return FaultySession(server, ordered) if ordered else ClientSession(server)
+
+
+class FaultySession(ClientSession):
+    """See `ClientSession`. Several faults at one place happen in the order in which they were ordered."""
+
+    takes_quickly = False
+
+    def __init__(self, server: Host, ordered: Sequence[OrderedFault]) -> None:
+        claims = [one for one in ordered if one.fault.do == "claim"]
+        lacking = 0
+        for one in claims:
+            one.met += 1
+            lacking |= one.fault.capabilities_lacking
+        version = next((one.fault.version for one in claims if one.fault.version), "")
+        super().__init__(server, version=version, lacking=lacking)
+        self._ordered = [one for one in ordered if one not in claims]
+        self._timer: asyncio.TimerHandle | None = None  # of a delay
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    # --- the steps ---
+
+    def _greet(self) -> None:
+        self._suffer(self._at("connect"), super()._greet)
+
+    def _answer(self, event: ServerEvent) -> None:
+        self._suffer(self._of_event(event), partial(super()._answer, event))
+
+    def _of_event(self, event: ServerEvent) -> list[OrderedFault]:
+        match event:
+            case TlsRequested():
+                return self._at("tls")
+            case RegisterSlave():
+                return self._at("register", event.server_id)
+            case BinlogDump():
+                return self._at("dump", event.server_id)
+            case Query():
+                return self._at_statement(event.text)
+            case NextStatement(text, start):
+                return self._at_statement(text[start:])
+        return []
+
+    def _log_in(self, response: bytes) -> None:
+        self._suffer(self._at("login"), partial(super()._log_in, response))
+
+    def _at(self, step: str, server_id: int = 0) -> list[OrderedFault]:
+        return [
+            one
+            for one in self._ordered
+            if one.is_live and one.fault.on == step and one.fault.is_for(self._user, server_id)
+        ]
+
+    def _at_statement(self, text: bytes) -> list[OrderedFault]:
+        return [
+            one
+            for one in self._ordered
+            if (begins := one.fault.statement.encode())
+            and one.is_live
+            and bytes(text).lstrip()[: len(begins)].upper() == begins.upper()
+            and one.fault.is_for(self._user, 0)
+        ]
+
+    # --- what happens ---
+
+    def _suffer(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
+        """One after the other; then, unless the conversation has ended, it goes on."""
+        if not ordered:
+            go_on()
+            return
+        one, *others = ordered
+        fault, channel = one.fault, self._channel
+        one.met += 1
+        match fault.do:
+            case "delay":
+                # What comes meanwhile waits in the socket.
+                channel.hold(held=True)
+                self._timer = asyncio.get_running_loop().call_later(
+                    fault.seconds, self._behind_delay, others, go_on
+                )
+            case "error" if self._conversation is None:
+                self._refuse(fault.error)
+            case "error":
+                channel.send_error(fault.error)
+            case "break_tls":
+                channel.transport.write(NO_TLS)
+                channel.close()
+            case _:
+                channel.close()
+
+    def _behind_delay(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
+        if self._channel.is_closing:
+            return
+        self._channel.hold(held=False)
+        self._suffer(ordered, go_on)
+        self._go_on()

@@ -1,0 +1,120 @@
+"""Faults of a conversation, from the greeting to the dump; a connection without them is made as ever."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+from binlog_protocol.connection.commands import BinlogDump, RegisterSlave
+from binlog_protocol.connection.handshake import Capability, LoginRequest
+from binlog_protocol.errors import RemoteError
+from binlog_protocol.wire.packets import frame_packet
+
+from binlog_server.sessions.faulty_session import FaultySession, new_session
+from tests.binlog_server.lab import Lab, Replica, until
+from tests.binlog_server.tls_client import TlsClient
+
+ERROR = {"do": "error", "errno": 1236, "message": "as ordered"}
+SAID = (1236, "as ordered")
+
+
+async def refusal(lab: Lab) -> tuple[int, str]:
+    with pytest.raises(RemoteError) as error:
+        await lab.client()
+    return error.value.errno, error.value.message
+
+
+def order(lab: Lab, **table: Any) -> None:
+    lab.server.faults.add([table])
+
+
+async def test_a_connection_without_faults_is_as_ever() -> None:
+    async with Lab() as lab:
+        order(lab, do="cut", gtid="0-1-1")
+        assert type(new_session(lab.server)) is not FaultySession, "that is one of streams"
+        order(lab, do="cut", on="login")
+        assert type(new_session(lab.server)) is FaultySession
+
+
+async def test_an_error_at_each_step() -> None:
+    async with Lab() as lab:
+        order(lab, **ERROR, on="connect")
+        client = await lab.connect()
+        assert client.seen[0].payload[:3] == b"\xff" + SAID[0].to_bytes(2, "little")
+        assert await client.closed()
+
+        order(lab, **ERROR, on="login", account="somebody else")
+        order(lab, **ERROR, on="login")
+        assert await refusal(lab) == SAID
+
+        order(lab, **ERROR, statement="set @Slave_connect")
+        order(lab, **ERROR, on="register", server_id=7)
+        order(lab, **ERROR, on="dump")
+        client = await lab.client()
+        with pytest.raises(RemoteError, match="as ordered"):
+            await client.query("SET @slave_connect_state=''")
+        await client.query("SET @slave_connect_state=''")  # once is once, and the connection lives
+        client.command(RegisterSlave(7).build())
+        assert await client.error() == SAID
+        client.command(BinlogDump(7).build())
+        assert await client.error() == SAID
+        assert [met for _, met in lab.server.faults.met()] == [1, 0, 1, 1, 1, 1]
+
+
+async def test_cuts_and_delays() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        for fault in ({"do": "delay", "seconds": 0.01}, {"do": "cut"}):
+            order(lab, **fault, on="dump")
+        order(lab, do="delay", on="connect", seconds=0.01)
+        order(lab, do="delay", on="login", seconds=0.01)
+        order(lab, do="delay", statement="SET @mariadb_slave_capability", seconds=0.01)
+        replica = Replica(await lab.client())
+        await replica.start()
+        assert await replica.client.closed()
+        assert all(met == 1 for _, met in lab.server.faults.met())
+        again = await lab.replica()
+        await again.opening()
+        assert await again.groups(1) == "0-1-1"
+
+
+async def test_who_goes_in_a_delay_leaves_nothing() -> None:
+    async with Lab() as lab:
+        order(lab, do="delay", on="login", seconds=3600)
+        client = await lab.connect()
+        client.send(frame_packet(LoginRequest("repl", b"").build(), 1)[0])
+        await until(lambda: lab.server.faults.met() == [("delay", 1)])
+        client.close()
+        await until(lambda: not len(lab.server.connections))
+
+
+async def test_what_a_greeting_claims() -> None:
+    async with Lab() as lab:
+        order(lab, do="claim", on="connect", version="10.2.44-MariaDB", without="ssl, Compress")
+        client = await lab.connect()
+        assert client.greeting.server_version.endswith("10.2.44-MariaDB")
+        lacking = Capability.SSL | Capability.COMPRESS
+        assert not client.greeting.capabilities & lacking
+        other = await lab.connect()
+        assert other.greeting.capabilities & lacking == lacking
+        assert other.greeting.server_version.endswith(lab.server.config.server_version)
+
+
+async def test_tls_breaks_in_the_handshake_and_in_a_stream() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1,0-1-2")
+        order(lab, do="break_tls", on="tls")
+        client = await TlsClient.connect(lab.server.port)
+        with pytest.raises(ssl.SSLError):
+            await client.upgrade()
+        order(lab, do="break_tls", gtid="0-1-2")
+        client = await (await TlsClient.connect(lab.server.port)).upgrade()
+        await client.log_in()
+        replica = Replica(client)
+        await replica.start()
+        await replica.opening()
+        assert await replica.groups(1) == "0-1-1"
+        with pytest.raises(ssl.SSLError):
+            await replica.event()
+        assert [met for _, met in lab.server.faults.met()] == [1, 1]
