@@ -47,7 +47,7 @@ _ALONG: Final = (_EVENT, _GROUP, _TIME)
 _TALK: Final = (*STEPS, _STATEMENT)
 
 
-class FaultKind(NamedTuple):
+class Misbehaviour(NamedTuple):
     """What may be done: where (classes of places, and steps), what has to be given for it, what else may be."""
 
     places: tuple[str, ...]
@@ -55,31 +55,31 @@ class FaultKind(NamedTuple):
     may: tuple[str, ...] = ()
 
 
-KINDS: Final[Mapping[str, FaultKind]] = {
+KINDS: Final[Mapping[str, Misbehaviour]] = {
     # Nothing is sent for so long; with `heartbeats` these are.
-    "delay": FaultKind((*_ALONG, *_TALK), ("seconds",), ("heartbeats",)),
-    "throttle": FaultKind(_ALONG, ("bytes_per_second",)),  # from there on
-    "cut": FaultKind((*_ALONG, _BYTE, *_TALK), (), ("inside",)),  # the connection ends
+    "delay": Misbehaviour((*_ALONG, *_TALK), ("seconds",), ("heartbeats",)),
+    "throttle": Misbehaviour(_ALONG, ("bytes_per_second",)),  # from there on
+    "cut": Misbehaviour((*_ALONG, _BYTE, *_TALK), (), ("inside",)),  # the connection ends
     # The last byte of the event (of its CRC-32, if it has one), or that byte of the stream, is wrong.
-    "garble": FaultKind((_EVENT, _GROUP, _BYTE)),
-    "leave_out": FaultKind((_GROUP,)),  # the group is not sent
-    "repeat": FaultKind((_GROUP,)),  # the group is sent twice
-    "reorder": FaultKind((_GROUP,)),  # the group is sent behind the next one
-    "hole": FaultKind((_EVENT, _GROUP)),  # the numbers of packets leave one out
-    "heartbeat": FaultKind(_ALONG, (), ("log_pos", "file")),  # one that nobody has asked for
+    "garble": Misbehaviour((_EVENT, _GROUP, _BYTE)),
+    "leave_out": Misbehaviour((_GROUP,)),  # the group is not sent
+    "repeat": Misbehaviour((_GROUP,)),  # the group is sent twice
+    "reorder": Misbehaviour((_GROUP,)),  # the group is sent behind the next one
+    "hole": Misbehaviour((_EVENT, _GROUP)),  # the numbers of packets leave one out
+    "heartbeat": Misbehaviour(_ALONG, (), ("log_pos", "file")),  # one that nobody has asked for
     # An ERR packet, with `message`. A stream, and a conversation before the login, end by it.
-    "error": FaultKind(
+    "error": Misbehaviour(
         (*_ALONG, *(step for step in _TALK if step != "tls")), ("errno",), ("message",)
     ),
     # The replica hears that another one with its server_id has come, and the connection ends.
-    "duplicate_server_id": FaultKind(_ALONG),
-    "lose_ack": FaultKind(
+    "duplicate_server_id": Misbehaviour(_ALONG),
+    "lose_ack": Misbehaviour(
         (_GROUP,)
     ),  # the acknowledgement of semi-sync for that group is not heard
-    "delay_ack": FaultKind((_GROUP,), ("seconds",)),  # it, and all behind it, are heard later
-    "break_tls": FaultKind((*_ALONG, "tls")),  # bytes that are no TLS, then the end
+    "delay_ack": Misbehaviour((_GROUP,), ("seconds",)),  # it, and all behind it, are heard later
+    "break_tls": Misbehaviour((*_ALONG, "tls")),  # bytes that are no TLS, then the end
     # The greeting names another version, or lacks capabilities; the format description names another version.
-    "claim": FaultKind(("connect", _FORMAT), (), ("version", "without")),
+    "claim": Misbehaviour(("connect", _FORMAT), (), ("version", "without")),
 }
 """By name. `message` is there for `error` alone, and so on: what a kind neither needs nor may have is refused."""
 

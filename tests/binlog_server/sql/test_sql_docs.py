@@ -32,6 +32,7 @@ EXAMPLES = {
     "(n, ...)": "(1, 2)",
     "value, ...": "@@port, 1",
     "SELECT ...": "SELECT 1",
+    "option=value ...": "event=1 times=0",
     "offset": "4",
     "count": "3",
     "seconds": "1",

@@ -1,8 +1,7 @@
-"""Faults of streams that are ordered: what may be ordered, and what a stream is then, packet by packet."""
+"""Faults of streams that are ordered: what a stream is then, packet by packet."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,7 +24,7 @@ from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace
 
 from binlog_server.dumps.fault_run import FaultRun, Step
-from binlog_server.faults.faults import BadFault, FaultOrder, Faults
+from binlog_server.faults.faults import FaultOrder, Faults
 from tests.binlog_server.lab import Lab, Replica, transaction, until
 
 HEAD = [build_event(EventType.ROTATE, bytes(12), server_id=1)]
@@ -220,128 +219,6 @@ def test_an_acknowledgement_has_the_number_of_its_request() -> None:
         1: ["lose_ack"]
     }
     assert faults.met() == [("lose_ack", 0), ("leave_out", 1)], "it is met when the replica says it"
-
-
-WRONG = """
-do = "error"
-on = "tls"
-errno = 1
----
-do = "cut"
-on = "lunch"
----
-do = "throttle"
-on = "login"
-bytes_per_second = 5
----
-do = "cut"
-on = "connect"
-account = "repl"
----
-do = "delay"
-statement = "SET"
-seconds = 1
-server_id = 5
----
-do = "delay"
-on = "login"
-seconds = 1
-heartbeats = true
----
-do = "claim"
-on = "connect"
----
-do = "claim"
-on = "connect"
-without = "SSL,WINGS"
----
-do = "claim"
-on = "format"
-version = "5"
-without = "SSL"
----
-do = "heartbeat"
-event = 1
----
-do = "reorder"
-event = 4
----
-do = "lose_ack"
-after_seconds = 1
----
-do = "cut"
-event = 1
-message = "for errors"
----
-do = "cut"
-event = 1
-name = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
----
-do = "explode"
-gtid = "0-1-1"
----
-gtid = "0-1-1"
----
-do = "cut"
----
-do = "cut"
-gtid = "0-1-1"
-byte = 7
----
-do = "cut"
-gtid = "1-2"
----
-do = "cut"
-gtid = 5
----
-do = "cut"
-event = true
----
-do = "cut"
-event = -1
----
-do = "delay"
-event = 1
----
-do = "cut"
-event = 1
-seconds = 2
----
-do = "error"
-event = 1
-errno = 70000
----
-do = "repeat"
-gtid = "0-1-1"
-event = 2
----
-do = "leave_out"
-event = 3
----
-do = "delay"
-byte = 3
-seconds = 1
----
-do = "garble"
-after_seconds = 1
----
-do = "delay"
-event = 1
-seconds = 1
-inside = true
----
-do = "cut"
-event = 1
-when = "now"
-"""
-
-
-@pytest.mark.parametrize("text", WRONG.split("---"))
-def test_what_cannot_be_ordered(text: str) -> None:
-    faults = Faults()
-    with pytest.raises(BadFault):
-        faults.add([{"do": "cut", "event": 1}, tomllib.loads(text)])
-    assert faults.met() == [], "all or none"
 
 
 # --- streams ---
