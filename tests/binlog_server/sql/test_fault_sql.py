@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from binlog_protocol.errors import RemoteError
 
@@ -63,7 +65,7 @@ async def test_created_replaced_and_dropped() -> None:
 
 
 async def test_what_is_shown_can_be_said_again() -> None:
-    tables = [
+    tables: list[dict[str, Any]] = [
         {"do": "error", "statement": "SET @it's \\", "errno": 1236, "message": "it's"},
         {"do": "delay", "after_seconds": 0.25, "seconds": 3, "heartbeats": True},
         {"do": "claim", "on": "connect", "version": "10.5.9-MariaDB", "without": "ssl, compress"},
