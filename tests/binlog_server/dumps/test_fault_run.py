@@ -21,7 +21,7 @@ from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_protocol.wire.packets import PacketReader, frame_packet
-from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace
+from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace, parse_event
 
 from binlog_server.dumps.fault_run import FaultRun, Step
 from binlog_server.faults.faults import FaultOrder, Faults
@@ -327,3 +327,47 @@ async def test_a_delay_holds_all_back_and_a_kill_ends_it() -> None:
         other = await lab.client()
         other.command(Query("SELECT 1").build())
         assert (await other.answer())[:1] != b"\xff"
+
+
+class SemiSync:
+    """A replica that acknowledges all that it is asked to."""
+
+    def __init__(self, lab: Lab, replica: Replica) -> None:
+        self.lab, self.client, self.place = lab, replica.client, ReplicaPlace()
+        (self.connection,) = [c for c in lab.server.connections if c.dump_server_id]
+
+    async def take(self, gtid: str) -> None:
+        """It gets that group, and says so."""
+        self.lab.publish(gtid)
+        self.lab.server.syncer.appended()
+        before = self.lab.server.semi_sync.acks
+        wanted = False
+        while not wanted:
+            event, wanted = parse_event(await self.client.answer())
+            self.place.feed(event)
+        self.client.send(self.place.ack.build())
+        await until(lambda: self.lab.server.semi_sync.acks > before)
+
+
+async def test_acknowledgements_are_lost_or_late() -> None:
+    async with Lab(rpl_semi_sync_master_enabled=True) as lab:
+        lab.server.faults.add(
+            [
+                {"do": "lose_ack", "gtid": "0-1-2"},
+                {"do": "delay_ack", "gtid": "0-1-4", "seconds": 3600},
+                {"do": "delay_ack", "gtid": "0-1-3", "seconds": 0.05},
+            ]
+        )
+        one = SemiSync(lab, await lab.replica(rpl_semi_sync_slave=1))
+        await one.take("0-1-1")
+        first = one.connection.acknowledged
+        await one.take("0-1-2")
+        assert one.connection.acknowledged == first
+        await one.take("0-1-3")
+        await until(lambda: one.connection.acknowledged != first)
+        third = one.connection.acknowledged
+        assert third == lab.engine.durable_end, "it speaks for all before it"
+        await one.take("0-1-4")
+        await one.take("0-1-5")
+        assert one.connection.acknowledged == third, "none overtakes another"
+        assert [met for _, met in lab.server.faults.met()] == [1, 1, 1]

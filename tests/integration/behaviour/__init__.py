@@ -1,0 +1,1 @@
+"""What real replicas, and our relay, do when their master misbehaves: docs/replica-behaviour.md."""
