@@ -14,6 +14,7 @@ import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -21,6 +22,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.faults.faults import BadFault
 from binlog_server.testing import ports, rundir
+from binlog_server.testing.replay import ReplayHandle
 from binlog_server.testing.served import Values
 from binlog_server.testing.sql_server import Credentials, SqlServer, url
 from binlog_server.testing.waiting import until
@@ -253,6 +255,31 @@ class BinlogMaster(MasterClient, ABC):
         An empty master begins where they do; any other must end where they go on. Raises `StorageError`, `OSError`.
         """
         return str(self._call("load", [Path(path).absolute() for path in paths]))
+
+    def replay(
+        self,
+        *paths: Path | str,
+        speed: float = 1.0,
+        rate: float = 0,
+        longest_gap: float = inf,
+        loop: int = 1,
+        fresh: bool = True,
+    ) -> ReplayHandle:
+        """Tell a captured history again, behind what is there, in the background. Files as of `load`.
+
+        Args:
+            speed: how many times as fast as it was recorded.
+            rate: groups a second, whenever they were recorded.
+            longest_gap: seconds that a pause of the recording becomes at most; 0: no pauses.
+            loop: how often; 0 is until `stop`. Each round has the next numbers of its domains.
+            fresh: the events say that they happen now, not then.
+
+        Raises `StorageError`, `OSError`, `BadValue`.
+        """
+        pace = {"speed": speed, "rate": rate, "longest_gap": longest_gap}
+        files = [Path(path).absolute() for path in paths]
+        number = self._call("start_replay", files, pace, loop, fresh)
+        return ReplayHandle(self._call, number)
 
     # --- faults ---
 

@@ -42,6 +42,7 @@ from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.store.given_source import is_ibb, source_of
 from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
+from binlog_server.testing.replay import Pace, RunningReplay
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -69,8 +70,11 @@ class Served:
         self.server = self._stack.enter_context(running_server(directory, **options))
         self._loading = threading.Lock()
         self._table_id = 1 << 20  # of tables that are only in events
+        self._replays: list[RunningReplay] = []
 
     def close(self) -> None:
+        for replay in self._replays:
+            replay.stop()
         self._stack.close()
 
     # --- events ---
@@ -183,6 +187,42 @@ class Served:
             return str(server.engine.binlog_state().position())
 
         return self._on_loop(noted)
+
+    # --- replays ---
+
+    def start_replay(
+        self, paths: Sequence[Path], pace: Mapping[str, float], loop: int, fresh: bool
+    ) -> int:
+        """Begin; returns its number. Raises `StorageError`, `OSError`, `BadValue`."""
+        source = source_of(_readable(paths))
+        self._stack.callback(source.close)
+        replay = RunningReplay(
+            lambda: _of_items(source.items(0)),
+            lambda payload, gtid: self._append(lambda: [GivenGroup(payload, gtid)]),
+            self._last_seq_no,
+            Pace(**pace),
+            loop=loop,
+            fresh=fresh,
+        )
+        self._replays.append(replay)
+        return len(self._replays) - 1
+
+    def _last_seq_no(self, domain_id: int) -> int:
+        """Of that domain in the store; 0 without a group of it."""
+        state = self._on_loop(self.server.engine.binlog_state)
+        return max((one.seq_no for one in state.entries() if one.domain_id == domain_id), default=0)
+
+    def replayed(self, number: int) -> tuple[int, str, bool]:
+        """Groups logged so far, the GTID of the last one, whether it is over. Raises what it has met."""
+        replay = self._replays[number]
+        if replay.error is not None:
+            raise replay.error
+        is_over = replay.is_over  # asked first: the others stay then
+        return replay.count, replay.gtid, is_over
+
+    def stop_replay(self, number: int) -> None:
+        """Returns when nothing more is logged."""
+        self._replays[number].stop()
 
     # --- faults ---
 
