@@ -248,8 +248,21 @@ node_clients() {
     fi
 }
 
+java_classes() {   # without them the tests of Spark take longer, no more: they are good for these very files only
+    local file
+    cd "$root" || return
+    file=$("$root/.venv/bin/python" -m tests.kit.java 2>/dev/null)
+    if [ -z "$file" ] || ! command -v java >/dev/null; then return; fi
+    if [ -e "$file" ]; then
+        there "classes of Spark"
+    else
+        part "classes of Spark" "$root/.venv/bin/python" -m tests.kit.java make
+    fi
+}
+
 connector &
 node_clients &
+java_classes &
 if wanted local; then
     local_mariadb 10.11 bookworm &
     local_mariadb 11.8 trixie &

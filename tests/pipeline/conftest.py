@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kit import java
 from tests.kit.fixtures import MakeMariaDB
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from tests.pipeline.stores import MakeLoggedStore
 
 
-# Of all JVMs that tests start. Each lives for seconds only: the second compiler, and a collector with threads of its
-# own, take half of the processor time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java.options())
 
 SPARK_TIMEOUT_S = 180
 """The first test of a worker waits for the session, too; on a busy machine that is most of a minute."""
