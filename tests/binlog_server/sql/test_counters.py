@@ -15,6 +15,7 @@ OURS = frozenset(
     {
         *("ExplainPurge", "ExplainGtid", "CreateLease", "AlterLease", "DropLease"),
         *("ConvertBinlog", "ReloadConfiguration"),
+        *("CreateFault", "DropFault", "DropAllFaults", "ShowBinlogFaults"),
         *("ShowBinlogLeases", "ShowBinlogReplicas", "BackupServer"),
         *("AccountStatement", "AccountChange", "PreparedSql", "Filterable"),  # of others the base
     }
