@@ -121,6 +121,8 @@ class ClassicBinlog:
         if not paths:
             raise NotAStore("there are no binlog files")
         self.heads = [read_head(path) for path in paths]
+        self.end: int | None = None
+        """The last file ends there for this reader; None: where it does."""
         self.notes: list[str] = []
         self.lost_files = ""
         self._bytes_passed = 0
@@ -141,7 +143,8 @@ class ClassicBinlog:
         self._bytes_passed = sum(head.size for head in self.heads[:number])
         for head in self.heads[number:]:
             yield FileStart(str(head.path), head.state)
-            groups = self._open = FileGroups(head.path)
+            size = self.end if head is self.heads[-1] else None
+            groups = self._open = FileGroups(head.path, size=size)
             try:
                 yield from groups.items()
                 self._note_end(head, groups)

@@ -1,6 +1,7 @@
 """Groups of traditional binlog files: the same items as `groups` gives, from the other format.
 
-Relay logs and encrypted files are refused; a group that is not whole at the end of its file is left out.
+Relay logs and encrypted files are refused; a group that is not whole at the end of its file is left out, and so is what
+the server of the directory has not made durable yet.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 
+from binlog_storage.classic.durable_end import durable_sizes
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
@@ -23,8 +25,9 @@ def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Ite
 
     Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
     """
+    ends = durable_sizes(paths)
     for number, path in enumerate(paths):
-        groups = FileGroups(path)
+        groups = FileGroups(path, size=ends.get(path))
         try:
             for group in groups.items(runs=False, incidents=True):
                 assert isinstance(group, SourceGroup)

@@ -52,6 +52,7 @@ from binlog_storage.classic.back_pressure import BackPressure, Turns
 from binlog_storage.classic.binlog import FileHead
 from binlog_storage.classic.binlog_files import BinlogFiles, CurrentFile, clear_flag
 from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
+from binlog_storage.classic.durable_end import DurableEnd
 from binlog_storage.classic.file_indexes import remove_unfinished
 from binlog_storage.classic.large_commits import LargeCommits
 from binlog_storage.classic.open_group import ClassicGroup
@@ -164,6 +165,10 @@ class ClassicEngine:
         )
         self._two_phase = RowTwoPhase(binlog, row_keeper)
         self._xa = XaGroups(binlog, patience, self._rotation, self._large, self._two_phase)
+        self._durable_end = DurableEnd(
+            disk, lambda: binlog.extent, lambda: self.age, binlog.reader.head
+        )
+        self._soundness.subscribe(self._durable_end.moved)
         self._row_log: RowLog | None = None
         self._files.indexes.when_wanted(self._purging.worker.poke)
         if not locked:
@@ -183,8 +188,12 @@ class ClassicEngine:
             self.start()
 
     def start(self) -> None:
-        """Start the thread that purges by age and size, that of cache files, and those of tables."""
+        """Start the thread that purges by age and size, that of cache files, that of the published end, and those of
+        tables.
+        """
         self._purging.worker.start()
+        self._durable_end.worker.start()
+        self._durable_end.worker.poke()
         self._behind.worker.start()
         if self._row_log is not None:
             self._rows.start()
@@ -449,6 +458,7 @@ class ClassicEngine:
     def step(self) -> bool:
         """Do one round of the background work. Returns whether there are rows to undo."""
         self._purging.worker.step()
+        self._durable_end.step()
         if self._row_log is None:
             return False
         self._snapshots.worker.step()
@@ -671,9 +681,9 @@ class ClassicEngine:
         found = []
         if (error := self._full.error) is not None:
             found.append(Stalled("binlog", now - self._full.since, str(error)))
-        if self._purging.worker.failure:
-            since = now - self._purging.worker.failing_since
-            found.append(Stalled(self._purging.worker.name, since, self._purging.worker.failure))
+        for worker in (self._purging.worker, self._durable_end.worker):
+            if worker.failure:
+                found.append(Stalled(worker.name, now - worker.failing_since, worker.failure))
         return found if self._row_log is None else [*found, *self._rows.stalled()]
 
     def purge_held(self) -> PurgeHeld | None:
@@ -697,6 +707,7 @@ class ClassicEngine:
             self._rows.close()
         self._purging.worker.stop()
         self._behind.worker.stop()
+        self._durable_end.worker.stop()
         try:
             if not self._soundness.failed:
                 try:
@@ -709,6 +720,7 @@ class ClassicEngine:
                     with self._log.alone():
                         self._finish()
         finally:
+            self._durable_end.close()
             self._log.current.file.close()
             self._close_rows()
             self._disk.close()
@@ -729,6 +741,7 @@ class ClassicEngine:
             self._files.directory.forget_next()
             clear_flag(self._log.current.file)
             self._log.current.file.fdatasync()
+            self._durable_end.publish()
         except DiskError as error:
             log.warning("%s", error)
 

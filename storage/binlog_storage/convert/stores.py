@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.durable_end import durable_end
 from binlog_storage.classic.errors import UnreadableBinlog
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.opening import has_group
@@ -29,7 +30,16 @@ _INDEX: Final = ".index"
 class ClassicStore(ClassicBinlog):
     """See `binlog_storage.intake.source.StoreSource`. A MariaDB's prepared transactions are groups of its binlog; ours
     wait in files beside it.
+
+    `running`: as for `store_source`: no more is read than what is durable, as its server has published.
     """
+
+    def __init__(self, paths: Sequence[Path], *, running: bool = False) -> None:
+        super().__init__(paths)
+        end = durable_end(ReadOnlyDisk(paths[-1].parent), self.heads) if running else None
+        if end is not None:
+            last, self.end = end
+            del self.heads[last + 1 :]
 
     def prepared(self) -> list[PreparedTransaction]:
         """See `StoreSource`."""
@@ -76,7 +86,7 @@ def store_source(path: Path, *, running: bool = False) -> StoreSource:
     `running`: a server of ours may be writing it.
     """
     if path.name.endswith(_INDEX) and path.is_file():
-        return ClassicStore(of_index(path))
+        return ClassicStore(of_index(path), running=running)
     names = ReadOnlyDisk(path).names()
     index = index_in(path, names)
     has_ibb = any(file_number(name) is not None for name in names)
@@ -85,7 +95,7 @@ def store_source(path: Path, *, running: bool = False) -> StoreSource:
             f"{path} has .ibb files and a traditional binlog: give {index} for the latter, or a copy of the .ibb files"
         )
     if index is not None:
-        return ClassicStore(of_index(index))
+        return ClassicStore(of_index(index), running=running)
     if not has_ibb:
         raise NotAStore(f"{path} has neither .ibb files nor the index of a traditional binlog")
     return IbbFiles(path, running=running)

@@ -1,4 +1,4 @@
-"""The durable end, up to which other processes may read, published in a file beside the .ibb files.
+"""The durable end, up to which other processes may read, published in a file beside the files of a store.
 
 The file `binlog-server.durable` is two slots of equal size, written by turns; the sound one with the higher number
 holds. A reader that meets a slot half written takes the other one. Nothing is synced: after a power cut an older one,
@@ -6,12 +6,12 @@ or none, is found.
 
     0    8    magic
     8    8    number, one more each time
-    16   16   uuid of the store
+    16   16   uuid of the store; of traditional files a hash of the last one's head
     32   8    epoch: another one after each start of the server, and after RESET MASTER, where positions begin anew
     40   8    file number, and
     48   8    offset in it: groups that end there or before are durable, and in the files
     56   4    size of the text
-    60   n    GTID binlog state at that place, as text
+    60   n    GTID binlog state at that place, as text; of traditional files none
     -    4    CRC-32C of everything before
 """
 
@@ -93,7 +93,7 @@ class Publication:
 
     def __init__(self, disk: Disk, uuid: bytes) -> None:
         self._disk = disk
-        self._uuid = uuid
+        self.uuid = uuid
         self._file: File | None = None
         self._slot_bytes = 0
         before = read_published(disk)
@@ -104,7 +104,7 @@ class Publication:
     def publish(self, epoch: int, end: Position, state: BinlogState) -> None:
         """Raises `DiskError`."""
         self._number += 1
-        slot = Published(self._number, self._uuid, epoch, end, str(state)).build()
+        slot = Published(self._number, self.uuid, epoch, end, str(state)).build()
         if self._file is None or len(slot) > self._slot_bytes:
             self._make(slot)
         else:

@@ -37,14 +37,15 @@ def killed_at(path: Path, kill_at: int) -> Store:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store = Store(path, SqliteRows(path / SQLITE_NAME, before))
-    syncing = store.engine._durability if isinstance(store.engine, IbbEngine) else store.engine
-    name = "sync_log" if isinstance(store.engine, IbbEngine) else "sync"
+    syncing = store.engine._durability if isinstance(store.engine, IbbEngine) else store.engine._log
+    name = "sync_log" if isinstance(store.engine, IbbEngine) else "sync_once"
     sync = getattr(syncing, name)
 
-    def sync_log() -> None:
+    def sync_log() -> object:
         before("sync: begin")
-        sync()
+        found = sync()
         before("sync: done")
+        return found
 
     setattr(syncing, name, sync_log)
     if not store.engine.tables.tables():
