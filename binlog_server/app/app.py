@@ -128,6 +128,7 @@ class Server:
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
         )
+        self.publisher.as_it_lies = config.innodb_read_only
         self.room = AppendRoom(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.end_process: Callable[[], object] | None = None
@@ -276,7 +277,7 @@ class Server:
         )
         self.relay.open(into)
         if self._archive is None:
-            self.relay.start_wanted(skip=config.skip_slave_start)
+            self.relay.start_wanted(skip=config.skip_slave_start or config.innodb_read_only)
         else:
             self._rest = loop.create_task(self._take_rest(self._archive))
         self._running_rounds = [

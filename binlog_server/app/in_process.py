@@ -32,7 +32,7 @@ def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
     started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        store = StoreDirectory.of(config, background=False)
+        store = StoreDirectory.of(config, background=False, to_serve=True)
         try:
             server = Server(config, store)
             store.start()  # not before the server has set its holds on files

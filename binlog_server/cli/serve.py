@@ -28,7 +28,7 @@ from binlog_server.process.disk_watch import DiskWatch
 from binlog_server.process.service_manager import ServiceManager
 from binlog_server.process.signals import Signals
 from binlog_server.settings import config as configuration
-from binlog_server.settings.config import Config
+from binlog_server.settings.config import Config, ConfigError
 from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.store_directory import StoreDirectory
 
@@ -100,6 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         log.warning("%s", doubt)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
+    if config.innodb_read_only and arguments.archive is not None:
+        raise ConfigError("--archive writes the store: leave it or innodb_read_only out")
 
     def read() -> Config:
         found = load()
@@ -139,7 +141,9 @@ async def _serve(
     threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
     loop.set_default_executor(threads)
     at("opening the store")
-    directory = StoreDirectory.of(config, background=False, patient=True)
+    directory = StoreDirectory.of(
+        config, background=False, patient=not config.innodb_read_only, to_serve=True
+    )
     try:
         server = Server(config, directory, read)
     except BaseException:

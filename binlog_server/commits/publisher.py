@@ -94,9 +94,10 @@ class Publisher:
         self._clock = clock
         self._domains: dict[int, Domain] = {}
         self._read_only = False
+        self._as_it_lies = False
         self._stopping = False
         self._missing: Callable[[], str] | None = None
-        self.accepts = True  # the sum of all three
+        self.accepts = True  # the sum of all four
 
     # --- who may ---
 
@@ -108,6 +109,21 @@ class Publisher:
     def read_only(self, value: bool) -> None:
         self._read_only = value
         self._sum_up()
+
+    @property
+    def as_it_lies(self) -> bool:
+        """Whether the store is served as it lies (innodb_read_only): nothing may be changed in it."""
+        return self._as_it_lies
+
+    @as_it_lies.setter
+    def as_it_lies(self, value: bool) -> None:
+        self._as_it_lies = value
+        self._sum_up()
+
+    def require_writable(self) -> None:
+        """Raises 1290 where the store is served as it lies."""
+        if self._as_it_lies:
+            raise OptionPreventsStatement("--innodb-read-only")
 
     @property
     def missing(self) -> Callable[[], str] | None:
@@ -130,12 +146,14 @@ class Publisher:
             domain.age = _NEVER
 
     def require_whole(self) -> None:
-        """Raises 1290 while something is `missing`."""
+        """Raises 1290 while something is `missing`, or the store is served as it lies."""
+        self.require_writable()
         if self._missing is not None:
             raise OptionPreventsBecause("--archive", self._missing())
 
     def _sum_up(self) -> None:
-        self.accepts = not (self._read_only or self._stopping or self._missing is not None)
+        closed = self._read_only or self._as_it_lies or self._stopping
+        self.accepts = not (closed or self._missing is not None)
 
     @property
     def follows(self) -> bool:

@@ -127,6 +127,7 @@ class Config:
     gtid_strict_mode: bool = False
     read_only: bool | None = None  # None: with an upstream
     binlog_faults: bool = False  # ours: for tests, CREATE BINLOG FAULT
+    innodb_read_only: bool = False  # the directory is served as it lies
     local_tables: bool = False  # ours: CREATE DATABASE makes one here, with tables
     server_version: Annotated[str, Text(SERVER_VERSION_SIZE)] = SERVER_VERSION
     binlog_storage_engine: str | None = None  # None: that of the directory, INNODB for a new one

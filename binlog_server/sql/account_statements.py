@@ -135,6 +135,7 @@ class AccountChange(AccountStatement):
     """A statement that changes accounts: all of those that it names, or none."""
 
     needs = (CREATE_USER,)
+    changes_store = True
     commits = True
 
     @property

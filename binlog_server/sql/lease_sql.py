@@ -34,6 +34,7 @@ class CreateLease(Statement):
 
     syntax = '"CREATE"i or_replace "BINLOG"i "LEASE"i _lease_name lease_terms'
     needs = CHANGE_FILES
+    changes_store = True
 
     name: str
     replace: bool = False
@@ -62,6 +63,7 @@ class AlterLease(Statement):
 
     syntax = '"ALTER"i "BINLOG"i "LEASE"i _lease_name lease_terms'
     needs = CHANGE_FILES
+    changes_store = True
 
     name: str
     gtid: str | None = None
@@ -88,6 +90,7 @@ class DropLease(Statement):
 
     syntax = '"DROP"i "BINLOG"i "LEASE"i if_exists _lease_name'
     needs = CHANGE_FILES
+    changes_store = True
 
     name: str
     if_exists: bool = False

@@ -64,6 +64,7 @@ class Purge(Statement):
 
     syntax = '"PURGE"i _binary_logs _purge_limit'
     needs = CHANGE_FILES
+    changes_store = True
 
     to: str | None = None
     before: Moment | None = None
@@ -95,6 +96,7 @@ class FlushLogs(Statement):
         "FLUSH"i _not_logged? "BINARY"i "LOGS"i [delete_domains]
         | "FLUSH"i _not_logged? "LOGS"i"""
     needs = (RELOAD,)
+    changes_store = True
     com = "flush"
     commits = True
 
@@ -227,6 +229,7 @@ class ResetMaster(Statement):
 
     syntax = '"RESET"i "MASTER"i ["TO"i INTEGER]'
     needs = (RELOAD,)
+    changes_store = True
     com = "reset"
     commits = True
 
@@ -260,6 +263,7 @@ class ConvertBinlog(Statement):
 
     syntax = '"ALTER"i "BINLOG"i "CONVERT"i "TO"i STRING ["LOG_BIN"i STRING]'
     needs = ("SUPER",)
+    changes_store = True
     commits = True
 
     target: str

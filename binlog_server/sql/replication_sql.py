@@ -58,6 +58,7 @@ class ChangeMaster(Statement):
 
     syntax = '"CHANGE"i "MASTER"i [STRING] "TO"i option ("," option)* [channel]'
     needs = _FOLLOW
+    changes_store = True
     com = "change_master"
 
     name: str | None
@@ -93,6 +94,7 @@ class StartSlave(Statement):
 
     syntax = '"START"i _SLAVE [STRING] [threads] [until] [channel]'
     needs = _FOLLOW
+    changes_store = True
     com = "start_slave"
 
     name: str | None
@@ -161,6 +163,7 @@ class StartAllSlaves(Statement):
 
     syntax = '"START"i "ALL"i _SLAVES [threads]'
     needs = _FOLLOW
+    changes_store = True
     com = "start_all_slaves"
 
     @classmethod
@@ -203,6 +206,7 @@ class ResetSlave(Statement):
 
     syntax = '"RESET"i _SLAVE [STRING] reset_all [channel]'
     needs = (RELOAD,)
+    changes_store = True
     com = "reset"
     commits = True
 

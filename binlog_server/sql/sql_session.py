@@ -314,7 +314,8 @@ class SqlSession:
         return self._texts
 
     def require_for(self, statement: Statement | Command) -> None:
-        """Raises `PrivilegeRequired` (1227) if the account may not do this at all.
+        """Raises `PrivilegeRequired` (1227) if the account may not do this at all; 1290 if nobody may: the
+        store is served as it lies.
 
         Statements that are free for one's own pass: they check by themselves whose connection it is.
         """
@@ -322,6 +323,8 @@ class SqlSession:
             self.require(*NEEDED_FOR_COMMANDS[type(statement)])
         elif not statement.is_free_for_ones_own:
             self.require(*statement.needs)
+        if isinstance(statement, Statement) and statement.changes_store:
+            self.server.publisher.require_writable()
 
     def require_no_transaction(self) -> None:
         """Raises 1192 within a transaction."""

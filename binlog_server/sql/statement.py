@@ -37,6 +37,7 @@ class Statement:
     is_free_for_ones_own: it needs none for one's own connections. Only the answer knows whose they are, so it checks
         the privileges itself, and for those of others only.
     only_looks: its answer changes nothing, and so PREPARE may ask for the columns of its result by giving it.
+    changes_store: it is refused where the store is served as it lies (innodb_read_only).
     commits: it commits an open transaction first, as with MariaDB, whether it succeeds then or not.
     com: the name of its counter in SHOW STATUS behind `Com_`; empty where MariaDB has no such statement.
     """
@@ -46,6 +47,7 @@ class Statement:
     needs: ClassVar[tuple[str, ...]]
     is_free_for_ones_own: ClassVar[bool] = False
     only_looks: ClassVar[bool] = False
+    changes_store: ClassVar[bool] = False
     commits: ClassVar[bool] = False
     com: ClassVar[str] = ""
 

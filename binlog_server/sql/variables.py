@@ -481,11 +481,13 @@ def _set_ignore_duplicates(session: SqlSession, value: bool) -> None:
 def _read_only(session: SqlSession) -> str:
     """read_only: programs read it to find a server that takes commits, so it is ON also while these must wait."""
     publisher = session.server.publisher
-    return _on(publisher.read_only or publisher.missing is not None)
+    return _on(publisher.read_only or publisher.as_it_lies or publisher.missing is not None)
 
 
 def _set_read_only(session: SqlSession, value: bool) -> None:
     publisher = session.server.publisher
+    if not value:
+        publisher.require_writable()
     publisher.read_only = value
     if publisher.missing is not None and not value:
         text = f"read_only is OFF later: {publisher.missing()}"
@@ -644,6 +646,7 @@ _COMMITS: Final = (
     ),
     Variable("innodb_flush_log_at_trx_commit", set_global=_BINLOG, then=_set_flush_log),
     Variable("innodb_flush_log_at_timeout"),
+    Variable("innodb_read_only"),
     # Without effect with an engine binlog; MariaDB takes it, so scripts may SET it.
     Variable("sync_binlog", set_global=_BINLOG, then=_set_sync_binlog),
 )

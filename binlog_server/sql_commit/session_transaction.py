@@ -1793,6 +1793,7 @@ class SessionTransaction:
                 self._sql.last_gtid = await self._turned(self._engine.turn_of(xid), commit)
                 await self._threads().in_row_thread(lambda: tables.finish_two_phase(decision))
 
+        self._publisher.require_writable()
         if commit:
             self._publisher.require_open(settings.domain_id)
         yield from self._until_room()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from binlog_storage.backup.prepare import prepare
 from binlog_storage.binlog.options import StoreOptions
@@ -21,6 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.durable_files import replace_file, sync_folder
+from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.disk.state import (
@@ -95,6 +96,7 @@ class StoreDirectory:
             back is known.
         patient: on a full disk it is opened all the same, see `PatientDisk`.
         converting: it is not whole yet; `converted` says when it is.
+        as_it_lies: nothing in it is changed; it may hold other things, and be written by nobody.
     """
 
     def __init__(
@@ -106,11 +108,12 @@ class StoreDirectory:
         background: bool = True,
         patient: bool = False,
         converting: bool = False,
+        as_it_lies: bool = False,
     ) -> None:
         """`options`: of an `.ibb` store. Raises `NotAStore`, `StoreInUse`, `CorruptBinlog`, `DamagedBinlog`,
         `DiskError`; `DiskFull` where a new store has no room; `ConfigError`.
         """
-        disk = _locked(path, patient=patient)
+        disk = _as_it_lies(path) if as_it_lies else _locked(path, patient=patient)
         try:
             self._disk = disk
             opened: IbbEngine | ClassicEngine
@@ -124,10 +127,13 @@ class StoreDirectory:
                     f"{path} was not made whole by binlog-server convert: give the same command again. If it is to be "
                     f"taken as it is, delete {CONVERTING_NAME} in it"
                 )
+            how = _How(background, as_it_lies)
             if base is None:
-                opened = _open_innodb(path, disk, options, names, background=background)
+                opened = _open_innodb(path, disk, options, names, how)
             else:
-                opened = _open_traditional(path, disk, base, wanted, background=background)
+                opened = _open_traditional(path, disk, base, wanted, how)
+            if as_it_lies:
+                opened.hold("innodb_read_only")  # or a purge would hide files
             self.path = path
             self.engine: BinlogEngine = opened
             self.table_engine: TableEngine | None = opened
@@ -146,8 +152,14 @@ class StoreDirectory:
         background: bool = True,
         patient: bool = False,
         converting: bool = False,
+        to_serve: bool = False,
     ) -> Self:
-        """That of a server with this configuration; the one in which it has gone on, if it has."""
+        """That of a server with this configuration; the one in which it has gone on, if it has.
+
+        to_serve: with `innodb_read_only` as it lies; who does anything else with it would change it.
+        """
+        if config.innodb_read_only and not to_serve:
+            raise ConfigError("innodb_read_only: this would write the store, leave it out")
         path = config.binlog_directory
         wanted = WantedStore(
             config.binlog_storage_engine, config.log_bin, config.traditional_options
@@ -170,9 +182,10 @@ class StoreDirectory:
             wanted,
             background=background,
             patient=patient,
-            converting=converting or moved != path,
+            converting=converting or (moved != path and not config.innodb_read_only),
+            as_it_lies=config.innodb_read_only,
         )
-        if moved != path:
+        if moved != path and not config.innodb_read_only:
             directory.converted()  # it was killed in between
         return directory
 
@@ -203,12 +216,35 @@ class StoreDirectory:
         self.engine.close()
 
 
+class _How(NamedTuple):
+    """See `StoreDirectory`."""
+
+    background: bool
+    as_it_lies: bool
+
+    def require_room(self, path: Path, redo: int, first: int) -> None:
+        """See `_require_room`."""
+        if not self.as_it_lies:
+            _require_room(path, redo, first)
+
+    def row_keeper(self, path: Path) -> SqliteRows | None:
+        """That of a directory. Raises `NotAStore` for one that would be changed."""
+        rows = SqliteRows(path / SQLITE_NAME)
+        if not self.as_it_lies:
+            return rows
+        if rows.exists:
+            raise NotAStore(
+                f"{path} has tables with ENGINE=SQLITE ({SQLITE_NAME}), which are not served with innodb_read_only"
+            )
+        return None
+
+
 def _open_innodb(
-    path: Path, disk: Disk, options: StoreOptions, there: set[str], *, background: bool
+    path: Path, disk: Disk, options: StoreOptions, there: set[str], how: _How
 ) -> IbbEngine:
     has_files = any(file_number(name) is not None for name in there)
     if not has_files and REDO_NAME not in there:
-        _require_room(path, options.innodb_log_file_size, options.max_binlog_size)
+        how.require_room(path, options.innodb_log_file_size, options.max_binlog_size)
     if STATE_NAME not in there and has_files:
         log.warning(
             "%s has .ibb files and no %s: it is a store of MariaDB, or the state was lost, and with it %s",
@@ -220,27 +256,28 @@ def _open_innodb(
         disk,
         options,
         facts=StateStore(disk),
-        background=background,
-        row_keeper=SqliteRows(path / SQLITE_NAME),
+        background=how.background,
+        row_keeper=how.row_keeper(path),
     )
 
 
 def _open_traditional(
-    path: Path, disk: Disk, base: str, wanted: WantedStore, *, background: bool
+    path: Path, disk: Disk, base: str, wanted: WantedStore, how: _How
 ) -> ClassicEngine:
     try:
         options = wanted.options(base)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if REDO_NAME not in disk.names():
-        _require_room(path, options.innodb_log_file_size, 0)
+        how.require_room(path, options.innodb_log_file_size, 0)
     return ClassicEngine(
         disk,
         options,
-        background=background,
+        background=how.background,
         locked=True,
         facts=StateStore(disk),
-        row_keeper=SqliteRows(path / SQLITE_NAME),
+        row_keeper=how.row_keeper(path),
+        as_it_lies=how.as_it_lies,
     )
 
 
@@ -403,6 +440,16 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
     elif path.exists():
         raise NotAStore(f"{path} is not a directory")
     disk = PatientDisk(OsDisk(path)) if patient else OsDisk(path)
+    disk.lock(LOCK_NAME)
+    return disk
+
+
+def _as_it_lies(path: Path) -> Disk:
+    """The disk of a directory that is not changed, with its lock. Raises `NotAStore`, `StoreInUse`, `DiskError`."""
+    disk = OverlayDisk(path)
+    names = disk.names()
+    if not bases(names) and not any(file_number(name) is not None for name in names):
+        raise NotAStore(f"{path} has no binlog, and innodb_read_only makes none")
     disk.lock(LOCK_NAME)
     return disk
 

@@ -125,6 +125,7 @@ class ClassicEngine:
         locked: the owner has locked the directory.
         facts: the file that keeps facts beside the redo log; without it there are no tables, unless the store has some.
         row_keeper: another engine, which keeps the rows of tables whose numbers say so.
+        as_it_lies: no file begins at the start, and the last one stays as it is: nothing will be appended.
     """
 
     def __init__(
@@ -138,11 +139,13 @@ class ClassicEngine:
         locked: bool = False,
         facts: StateStore | None = None,
         row_keeper: RowKeeper | None = None,
+        as_it_lies: bool = False,
     ) -> None:
         """Open the store in `disk`, or begin one. Raises `NotAStore`, `DamagedBinlog`, `DiskError`."""
         options = options or ClassicOptions()
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._disk = disk
+        self._as_it_lies = as_it_lies
         self.references = References()
         self._soundness = Soundness()
         self.references.when_opened(self._soundness.wake)
@@ -237,7 +240,8 @@ class ClassicEngine:
                 self._row_log.has_begun(begun=self._reset.has_begun)
             if not self._reset.has_begun:
                 self._disk.unlink(self._files.directory.reset_name)
-        if self._files.options.encrypt_binlog != (self._log.current.cipher is not None):
+        is_encrypted = self._log.current.cipher is not None
+        if self._files.options.encrypt_binlog != is_encrypted and not self._as_it_lies:
             with self._log.still():  # nothing new goes into the old file
                 self._rotation.next_file(self._log.state)
 
@@ -259,21 +263,25 @@ class ClassicEngine:
         self._plan_rows(reaching(self._files.directory, opened))
         self._log.state = opened.state
         self._log.last_marker = opened.last_marker
-        if opened.closed_by_mariadb:
+        if opened.closed_by_mariadb and not self._as_it_lies:
             self._rotation.begin_file(opened.state, opened.numbers)
         else:
             self._files.checkpoint = opened.checkpoint
             self._files.indexes.clear(opened.number)
             self._disk.fsync_dir()  # it is gone before the file changes
             self._files.indexes.go_on(opened.number, opened.index)
-            file = take(self._files.directory, opened)
+            if self._as_it_lies:
+                file = self._disk.open(self._files.directory.name(opened.number))
+                end = file.size()
+            else:
+                file, end = take(self._files.directory, opened), opened.end
             self._log.current = CurrentFile(
                 opened.number,
                 file,
                 opened.head.description.checksum_algorithm,
                 self._files.cipher_of(opened.number, file),
-                opened.end,
-                opened.end,
+                end,
+                end,
                 opened.logical_end,
                 opened.logical_end == FILE_START,
             )

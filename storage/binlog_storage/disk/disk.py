@@ -328,6 +328,14 @@ class OsFile:
             self._fd = -1
 
 
+def in_use(directory: Path) -> StoreInUse:
+    """The error for a directory whose lock another process has."""
+    return StoreInUse(
+        f"the directory {directory} is in use by another process; stop it, or give another "
+        "binlog_directory"
+    )
+
+
 class OsDisk:
     """A directory of the operating system; made if it is not there.
 
@@ -398,10 +406,7 @@ class OsDisk:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise StoreInUse(
-                f"the directory {self._directory} is in use by another process; stop it, or give another "
-                "binlog_directory"
-            ) from None
+            raise in_use(self._directory) from None
         self._lock_fd = fd
         with mapped("open", self._directory):
             self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

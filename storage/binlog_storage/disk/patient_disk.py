@@ -31,7 +31,7 @@ Deed = Callable[[], object]
 
 
 @dataclass(eq=False, slots=True)
-class _Content:
+class FileImage:
     """A file, as all who have it open share it: `file` of the disk below, and what waiting changes make of it.
 
     shown: bytes of the file below that still show; None while nothing waits, and all of them do.
@@ -93,7 +93,7 @@ class _Content:
 class _PatientFile:
     """See `binlog_storage.disk.disk.File`."""
 
-    def __init__(self, disk: PatientDisk, content: _Content) -> None:
+    def __init__(self, disk: PatientDisk, content: FileImage) -> None:
         self._disk = disk
         self._content = content
 
@@ -156,7 +156,7 @@ class _PatientFile:
             self._disk.sync(lambda: content.below.fdatasync(), content)
 
     def close(self) -> None:
-        content, self._content = self._content, _Content(self._content.name, None)
+        content, self._content = self._content, FileImage(self._content.name, None)
         self._disk.let_go(content)
 
 
@@ -181,12 +181,12 @@ class PatientDisk:
         self._bytes_max = bytes_max
         self.lock_of_changes = threading.RLock()
         self._opening = True
-        self._waiting: deque[tuple[Deed, _Content | None]] = deque()
+        self._waiting: deque[tuple[Deed, FileImage | None]] = deque()
         self._waiting_bytes = 0
         self.full: DiskFull | None = None
         """The error for which changes wait; None if none do."""
         self._failure: DiskError | None = None  # of what waited
-        self._contents: dict[str, _Content] = {}  # of files that are open, by their name now
+        self._contents: dict[str, FileImage] = {}  # of files that are open, by their name now
         self._names: set[str] = set()  # while changes wait
 
     # --- waiting ---
@@ -239,7 +239,7 @@ class PatientDisk:
             raise DiskError(f"what opening had to write has failed before: {self._failure}")
 
     def change(
-        self, deed: Deed, show: Deed, size: int = 0, content: _Content | None = None
+        self, deed: Deed, show: Deed, size: int = 0, content: FileImage | None = None
     ) -> None:
         """Do something, or let it wait: then `show` makes it visible. `size`: bytes of memory that it takes."""
         if self.is_plain:
@@ -257,7 +257,7 @@ class PatientDisk:
                     self._names = set(self._below.names())
             self._wait(deed, show, size, content)
 
-    def sync(self, deed: Deed, content: _Content | None = None) -> None:
+    def sync(self, deed: Deed, content: FileImage | None = None) -> None:
         """A sync, which waits for all earlier changes of the file."""
 
         def strictly() -> None:
@@ -272,7 +272,7 @@ class PatientDisk:
                 return
         strictly()
 
-    def _wait(self, deed: Deed, show: Deed, size: int, content: _Content | None) -> None:
+    def _wait(self, deed: Deed, show: Deed, size: int, content: FileImage | None) -> None:
         self._require_sound()
         assert self.full is not None
         if content is not None and not content.users:
@@ -287,7 +287,7 @@ class PatientDisk:
             content.users += 1
         show()
 
-    def let_go(self, content: _Content) -> None:
+    def let_go(self, content: FileImage) -> None:
         """Close the real file when its last user has gone."""
         with self.lock_of_changes:
             content.users -= 1
@@ -311,10 +311,10 @@ class PatientDisk:
                 content.users += 1
             return _PatientFile(self, content)
 
-    def _make(self, name: str) -> _Content:
+    def _make(self, name: str) -> FileImage:
         if self._waiting and name in self._names:
             raise DiskError(f"cannot create {name}: File exists")
-        content = _Content(name, None)
+        content = FileImage(name, None)
         content.users = 1
 
         def make() -> None:
@@ -328,12 +328,12 @@ class PatientDisk:
         self._contents[name] = content
         return content
 
-    def _content(self, name: str) -> _Content:
+    def _content(self, name: str) -> FileImage:
         content = self._contents.get(name)
         if content is None:
             if self._waiting and name not in self._names:
                 raise FileMissing(f"cannot open {name}: No such file or directory")
-            content = self._contents[name] = _Content(name, self._below.open(name))
+            content = self._contents[name] = FileImage(name, self._below.open(name))
         return content
 
     def make_folder(self, name: str) -> None:

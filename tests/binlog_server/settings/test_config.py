@@ -274,6 +274,7 @@ WRONG_IN_FILE = [
         "require_secure_transport: with ssl = false nobody",
     ),
     ("read_only=1", "read_only: 1 is not bool"),
+    ("innodb_read_only=1", "innodb_read_only: 1 is not bool"),
     ("local_tables='ON'", "local_tables: 'ON' is not bool"),
     ("binlog_faults='ON'", "binlog_faults: 'ON' is not bool"),
     ("gtid_strict_mode='ON'", "gtid_strict_mode: 'ON' is not bool"),
