@@ -128,7 +128,6 @@ class Server:
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
         )
-        self.publisher.as_it_lies = config.innodb_read_only
         self.room = AppendRoom(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
         self.end_process: Callable[[], object] | None = None
@@ -236,6 +235,7 @@ class Server:
         if archive is not None and not archive.is_whole:
             self._archive = archive
             self.publisher.missing = lambda: archive.missing
+        self.publisher.as_it_lies = self.config.innodb_read_only
         self.engine.never_wait_in(threading.get_ident())
         config = self.config
         await asyncio.to_thread(build_grammars)
