@@ -9,8 +9,7 @@ numbers          character set
 ===============  ============================================================================
 
 Learnt from information_schema of 10.11 and 11.8. Where MariaDB's mapping differs from that of the Python codec, it is
-taken (each character of each set was asked from both; tests/integration/rows asks again). Seven characters of big5 that
-MariaDB has none for are those of Python.
+taken, both ways (each character of each set was asked from both; tests/integration/rows asks again).
 
 Where text is replaced as far as it is none, a bad character goes as a whole: none of its bytes is taken for the
 beginning of another one.
@@ -19,6 +18,7 @@ beginning of another one.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -186,6 +186,22 @@ _MORE: Final[dict[str, dict[bytes, str]]] = {
         "\ufa27\ufa28閒\uf9dc\ufa29霻靍靑\ufa2a\ufa2b\ufa2c馞髙魲\ufa2d黑",
     },
 }  # fmt: skip
+# Codes that the Python codec has a character for, and MariaDB has none.
+_NONE: Final = {
+    "big5": frozenset(map(bytes.fromhex, ("a15a", "a1c3", "a1c5", "a1fe", "a240", "a2cc", "a2ce"))),
+    "cp932": frozenset((b"\x80", b"\xa0", b"\xfd", b"\xfe", b"\xff")),
+}
+_LEAD_MIN: Final = 0x81  # the first byte of a character of two in those
+_ONE_BYTE: Final = {
+    *range(0xA0, 0xE0),
+    0xFD,
+    0xFE,
+    0xFF,
+}  # beyond those in front of `_LEAD_MIN`, in cp932
+_IBM_EXTENSIONS: Final = (0xFA, 0xFB, 0xFC)
+"""First bytes of characters of cp932 that NEC has at 0xED, too."""
+_SECOND: Final = {"cp932": (0xED, 0xEE), "eucjpms": (0x8F,)}
+"""First bytes of characters that MariaDB writes with others, where there are any, and Python with these."""
 _EUC_USER: Final = (0xE000, 0xE3AC)  # private characters, of two bytes and of three
 _EUC_USER_ROWS: Final = range(0xF5, 0xFF)
 _EUC_CELLS: Final = range(0xA1, 0xFF)
@@ -281,6 +297,23 @@ def replaced_text(raw: bytes, collation: int) -> str:
     return raw.decode("ascii", "replace") if decode is None else decode(raw)
 
 
+def _decoded(raw: bytes, charset: str, errors: str, decode: Callable[[bytes], str]) -> str:
+    """Text without the codes of `_NONE`."""
+    none = _NONE[charset]
+    if not any(code in raw for code in none):
+        return decode(raw)
+    found: list[str] = []
+    at = 0
+    while at < len(raw):
+        is_one = raw[at] < _LEAD_MIN or (charset == "cp932" and raw[at] in _ONE_BYTE)
+        one = raw[at : at + (1 if is_one else 2)]
+        if one in none and errors == "strict":
+            raise UnicodeDecodeError(charset, raw, at, at + len(one), "no character")
+        found.append("\ufffd" if one in none else decode(one))
+        at += len(one)
+    return "".join(found)
+
+
 @functools.cache
 def _decoder(charset: str | None, errors: str = "strict") -> Callable[[bytes], str] | None:
     if charset in _SINGLE_BYTE:
@@ -295,6 +328,11 @@ def _decoder(charset: str | None, errors: str = "strict") -> Callable[[bytes], s
         if charset == "eucjpms":  # the tilde of JIS X 0212, which Python takes for that of ASCII
             return lambda raw: (
                 raw.replace(b"\x8f\xa2\xb7", b"\xa1\xc1").decode(codec, handler).translate(instead)
+            )
+        none = _NONE.get(charset)
+        if none:
+            return lambda raw: _decoded(
+                raw, charset, errors, lambda some: some.decode(codec, handler)
             )
         return lambda raw: raw.decode(codec, handler).translate(instead)
     # A ucs2 column may hold the halves of surrogate pairs, alone too.
@@ -349,14 +387,17 @@ def _encoder(charset: str | None) -> Callable[[str], bytes] | None:
     codec = _MULTI_BYTE.get(charset or "")
     if charset is None or codec is None:
         return None
-    if charset == "utf8mb3":
-        return _utf8mb3
+    if charset in ("utf8mb3", "ucs2"):
+        name = charset
+        handler = "surrogatepass" if name == "ucs2" else "strict"
+        return lambda text: _in_plane_0(text, name).encode(codec, handler)
     if codec.startswith("utf"):
-        handler = "surrogatepass" if charset == "ucs2" else "strict"
-        return lambda text: text.encode(codec, handler)
+        return lambda text: text.encode(codec)
     decode = _decoder(charset)
     assert decode is not None
-    more = {character: raw for raw, character in _more(charset).items()}
+    more = {character: raw for raw, character in reversed(_more(charset).items())}
+    if charset == "cp932":
+        more = _ibm_extensions(codec)
     instead = {new: old for old, new in _INSTEAD.get(charset, {}).items()}
 
     @functools.cache
@@ -364,19 +405,33 @@ def _encoder(charset: str | None) -> Callable[[str], bytes] | None:
         # A backslash of ASCII is what the wide one becomes, too: MariaDB writes the wide one in sjis alone.
         ways = (character, character.translate(instead))
         for way in reversed(ways) if charset == "sjis" else ways:
-            raw = more.get(character) or way.encode(codec, "ignore")
-            if raw and decode(raw) == character:
-                return raw
+            raw = way.encode(codec, "ignore")
+            if not raw or raw[0] in _SECOND.get(charset, ()):
+                raw = more.get(character, raw)
+            with contextlib.suppress(UnicodeDecodeError):
+                if raw and decode(raw) == character:
+                    return raw
         raise UnicodeEncodeError(charset, character, 0, 1, "another character there")
 
     return lambda text: b"".join(map(one, text))
 
 
-def _utf8mb3(text: str) -> bytes:
+def _ibm_extensions(codec: str) -> dict[str, bytes]:
+    """The characters at `_IBM_EXTENSIONS`, and their bytes; of two for one character the first."""
+    found: dict[str, bytes] = {}
+    for lead in _IBM_EXTENSIONS:
+        for trail in range(_TRAIL_MIN, 0xFD):
+            with contextlib.suppress(UnicodeDecodeError):
+                raw = bytes((lead, trail))
+                found.setdefault(raw.decode(codec), raw)
+    return found
+
+
+def _in_plane_0(text: str, charset: str) -> str:
     if text and max(text) > "\uffff":
         at = next(i for i, c in enumerate(text) if c > "\uffff")
-        raise UnicodeEncodeError("utf8mb3", text, at, at + 1, "four bytes")
-    return text.encode()
+        raise UnicodeEncodeError(charset, text, at, at + 1, "four bytes")
+    return text
 
 
 def _handler(charset: str, errors: str) -> str:

@@ -6,7 +6,14 @@ import random
 from typing import Any
 
 import pytest
-from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text, replaced_text
+from binlog_protocol.errors import BadValue
+from binlog_protocol.events.charsets import (
+    UndecodedText,
+    charset_of,
+    decode_text,
+    encode_text,
+    replaced_text,
+)
 
 from tests.integration.rows.test_values import raw_connection
 from tests.kit.backends import Backend
@@ -26,7 +33,9 @@ MULTI_BYTE = {
     "eucjpms": 97, "sjis": 13, "cp932": 95, "euckr": 19, "gb2312": 24, "gbk": 28,
 }  # fmt: skip
 LEGACY = ("big5", "ujis", "eucjpms", "sjis", "cp932", "euckr", "gb2312", "gbk")
-PYTHON_KNOWS = {"big5": {"A15A", "A1C3", "A1C5", "A1FE", "A240", "A2CC", "A2CE"}}
+NO_CHARACTER = "\ufffd"
+OTHER_THERE = {"cp932": {"\u6661"}}
+"""What the server writes as a code that it reads as another character: here the set has none."""
 BOTH_WAYS = 0.99
 """Part of the characters that must come back: a few are mapped in one direction only."""
 
@@ -85,13 +94,14 @@ def check_characters(cursor: Any, name: str, collation: int, rng: random.Random)
 
 
 def test_every_character_of_the_legacy_sets(backend: Backend, make_upstream: MakeMariaDB) -> None:
-    """Of two bytes and of three: what the server takes for one reads here as it reads there."""
+    """Of one byte, two and three: what the server takes for one reads here as it reads there."""
+    ones = [bytes((a,)) for a in range(0x80, 0x100)]
     pairs = [bytes((a, b)) for a in range(0x80, 0x100) for b in range(0x40, 0x100)]
     threes = [bytes((0x8F, a, b)) for a in range(0xA1, 0xFF) for b in range(0xA1, 0xFF)]
     with raw_connection(make_upstream()) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE d")
         cursor.execute("CREATE TABLE d.t (raw VARBINARY(4) PRIMARY KEY)")
-        codes = [*pairs, *threes]
+        codes = [*ones, *pairs, *threes]
         for begin in range(0, len(codes), 8000):
             values = ",".join(f"(x'{code.hex()}')" for code in codes[begin : begin + 8000])
             cursor.execute(f"INSERT INTO d.t VALUES {values}")
@@ -105,14 +115,48 @@ def test_every_character_of_the_legacy_sets(backend: Backend, make_upstream: Mak
                 raw = bytes.fromhex(_str(code))
                 there = bytes.fromhex(_str(text)).decode()
                 here = decode_text(raw, MULTI_BYTE[name])
-                if "\ufffd" in there or ("?" in there and b"?" not in raw):
+                if NO_CHARACTER in there or ("?" in there and b"?" not in raw):
                     is_same = isinstance(here, UndecodedText)
                     assert "\ufffd" in replaced_text(raw, MULTI_BYTE[name]) or not is_same
                 else:
                     is_same = here == there
                 if not is_same:
                     others[_str(code)] = (there, here)
-            assert others.keys() == PYTHON_KNOWS.get(name, set()), (name, others)
+            assert not others, (name, others)
+
+
+@pytest.mark.slow
+def test_every_character_is_written_as_the_server_writes_it(
+    backend: Backend, make_upstream: MakeMariaDB
+) -> None:
+    """Of plane 0, and two beyond; in each set."""
+    codes = [c for c in range(0x21, 0x10000) if not 0xD800 <= c < 0xE000 and c != ord(NO_CHARACTER)]
+    characters = [*map(chr, codes), "\U0001f600", "\U00020000"]
+    with raw_connection(make_upstream()) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d")
+        cursor.execute("CREATE TABLE d.c (n INT PRIMARY KEY, c CHAR(1) CHARACTER SET utf8mb4)")
+        for begin in range(0, len(characters), 8000):
+            some = enumerate(characters[begin : begin + 8000], begin)
+            values = ",".join(f"({n}, _utf8mb4 x'{c.encode().hex()}')" for n, c in some)
+            cursor.execute(f"INSERT INTO d.c VALUES {values}")
+        for name, collation in {**SINGLE_BYTE, **MULTI_BYTE}.items():
+            cursor.execute(f"SELECT n, HEX(CONVERT(c USING {name})) FROM d.c ORDER BY n")
+            none = encode_text("?", collation)
+            others = {}
+            for number, text in cursor.fetchall():
+                character, there = characters[int(number)], bytes.fromhex(_str(text))
+                here = written(character, collation)
+                if here != (None if there == none and character != "?" else there):
+                    others[character] = (there, here)
+            assert others.keys() == OTHER_THERE.get(name, set()), (name, others)
+
+
+def written(character: str, collation: int) -> bytes | None:
+    """None for a character that the set does not have."""
+    try:
+        return encode_text(character, collation)
+    except BadValue:
+        return None
 
 
 def _str(raw: bytes | str) -> str:
