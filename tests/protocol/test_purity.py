@@ -19,6 +19,7 @@ PURE = {
     "base64",
     "codecs",
     "collections",
+    "contextlib",
     "dataclasses",
     "datetime",
     "decimal",

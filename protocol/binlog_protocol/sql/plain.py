@@ -40,7 +40,8 @@ def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False
     """The statement with blanks for comments, each as long, and as it is written in the default sql_mode.
 
     What no comment begins or ends stays, for the grammar to refuse. Raises `SqlSyntaxError` (1064), which quotes
-    nothing, where a comment has no end; and, in other modes than the default, a string: it may be a password.
+    nothing, where a comment has no end; and, in other modes than the default, a string: it may be a password. Also
+    where a comment stands right behind two minus signs, as in `1--/* */1`, which no program writes.
     """
     is_default = backslash_escapes and not ansi_quotes
     if is_default and not _MAY_BE_COMMENT.search(sql):
@@ -50,6 +51,8 @@ def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False
     def written(match: re.Match[str]) -> str:
         nonlocal is_within
         token: str = match[0]
+        if match.lastgroup in ("comment", "begin", "end") and sql.endswith("--", 0, match.start()):
+            raise SqlSyntaxError("")  # two signs: before blanks they would begin a comment
         match match.lastgroup:
             case "comment":
                 return _BLANKED.sub(" ", token) if "\n" in token else " " * len(token)

@@ -43,6 +43,14 @@ def test_comments_are_blanks(text: str) -> None:
     assert plain(text) == PLAIN[text]
 
 
+@pytest.mark.parametrize(
+    "text", ["1----", "1--/* a */1", "1--#\n1", "1--/*!40100 1*/", "/*!40100 1--*/1"]
+)
+def test_two_signs_become_no_comment(text: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        plain(text)
+
+
 @pytest.mark.parametrize("text", ["/*!40100 a", "/*! a", "/*M! /* b */"])
 def test_a_beginning_without_an_end(text: str) -> None:
     with pytest.raises(SqlSyntaxError):
