@@ -31,7 +31,7 @@ from binlog_storage.archive.publisher import (
     StagedPart,
     open_shelf,
 )
-from binlog_storage.engine import BinlogEngine, LargeGroup, PlacedBatch, Position
+from binlog_storage.engine import EngineReader, LargeGroup, PlacedBatch, Position
 from binlog_storage.errors import PositionPurged
 from binlog_storage.log.stored_groups import digest
 
@@ -54,7 +54,7 @@ class StoreArchiver:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: EngineReader,
         where: Where,
         *,
         part_bytes: int = PART_BYTES,
@@ -183,7 +183,7 @@ class StoreArchiver:
 class _Reading:
     """One pass over what is durable. `place` and `known_markers` are where it has come to."""
 
-    engine: BinlogEngine
+    engine: EngineReader
     place: Position
     skip: int
     known_markers: int
