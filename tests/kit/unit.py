@@ -48,7 +48,7 @@ LONG: Final = {
     "protocol/row_columns": "against_plain base_install repeats",
     "protocol/wire": "event_frames packets semi_sync",
     "storage": "engines",
-    "storage/archive": "part_reader",
+    "storage/archive": "archiver part_reader s3",
     "storage/backup": "backup power_cuts",
     "storage/binlog": "ages fill_page open_files opening page_store properties refused_starts threads",
     "storage/classic": "crash cuts files rename store tables",
