@@ -280,6 +280,10 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
     ]
     + [(NOBODY, "a text in another character set, shown often", lambda: SHOWN_OFTEN)],
     CommandCode.REFRESH: [(NOBODY, "flags", long_command(CommandCode.REFRESH))],
+    CommandCode.SHUTDOWN: [
+        (NOBODY, "a long one", long_command(CommandCode.SHUTDOWN)),
+        (NOBODY, "many", command(CommandCode.SHUTDOWN, b"\0", MANY)),
+    ],
     CommandCode.STATISTICS: [(NOBODY, "many", command(CommandCode.STATISTICS, times=MANY))],
     CommandCode.PING: [
         (NOBODY, "a long one", long_command(CommandCode.PING)),
