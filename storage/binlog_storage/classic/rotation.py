@@ -240,6 +240,8 @@ class Rotation:
         """
 
         def flushed() -> None:
+            with self._log.syncing:
+                self._log.sync_once()  # what fails here ends the store, and no file is begun for it
             self._files.prepare()
             with self.still():
                 self._log.soundness.require_sound()
