@@ -4,9 +4,9 @@ TARGET gets the rows of the table, as Parquet files or as a Delta table, and kno
 bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were inserted
 before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
 
-Where a statement changes rows without saying in the log what they are then, such as RENAME TABLE or ADD COLUMN ...
-DEFAULT, it ends with an error, and TARGET stays as it was. The exit code is 1, too, if rows of TARGET may be wrong or
-missing; --option nonRow=skip takes it so.
+The table is followed through RENAME TABLE and ALTER TABLE. Where a statement changes rows and nothing says what they
+are then, such as DROP PARTITION or a new column that is computed, it ends with an error, and TARGET stays as it was.
+The exit code is 1, too, if rows of TARGET may be wrong or missing; --option nonRow=skip takes it so.
 """
 
 from __future__ import annotations

@@ -6,23 +6,24 @@ something was published last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, PipelineError
 from binlog_pipeline.groups import after
 from binlog_pipeline.jobs.progress import Progress
+from binlog_pipeline.jobs.story import Chapter, story_of
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
-from binlog_pipeline.sources.source import LogSource
+from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.tables.chunks import chunks
-from binlog_pipeline.tables.sinks import open_sink
-from binlog_pipeline.views import open_view
+from binlog_pipeline.tables.sinks import KeptTable, open_sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,40 +74,41 @@ def keep_state(
     if copy is not None and options.start_gtid is None:
         raise BadOption("a copy of the table counts from a GTID position on: name it as the start")
     end = source.latest() if until is None else until
-    view = open_view(options, source)
-    chosen = list(keys) or primary_key(view.schema)
-    opened = open_sink(
-        sink,
-        target,
-        options.table,
-        chosen,
-        begin,
-        copy=None if copy is None else lambda: _read_copy(copy),
-    )
-    with opened as kept:
+    with open_sink(sink, target, options.table, (), begin) as kept:
         start = kept.position if len(kept.position) else begin
         _require_ahead(start, end, target)
-        slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
+        story = story_of(options, source, kept, start, end, list(keys))
+        if isinstance(kept, KeptTable) and kept.is_new:
+            kept.find_by(story[0].keys)
+            if copy is not None:
+                kept.load(_read_copy(copy), begin)
         count = 0
-        with Progress(len(slices), "state", "slice") as progress:
+        columns: Mapping[str, TableColumn] = {}
+        parts = [
+            source.slices(
+                options.wanted.between(one.stretch.start, one.stretch.stop), options.partition_bytes
+            )
+            for one in story
+        ]
+        with Progress(sum(map(len, parts)), "state", "slice") as progress:
+            for one, slices in zip(story, parts, strict=True):
+                if isinstance(kept, KeptTable):
+                    columns = one.enter(kept, options, columns)
 
-            def batches() -> Iterator[pa.RecordBatch]:
-                for part in slices:
-                    yield from view.batches(part.read())
-                    progress.add()
+                def batches(
+                    one: Chapter = one, slices: Sequence[Slice] = slices
+                ) -> Iterator[pa.RecordBatch]:
+                    for part in slices:
+                        yield from one.batches(part.read(), kept)
+                        progress.add()
 
-            for table, position in chunks(batches(), start, split_groups=kept.takes_parts):
-                kept.add(table, position)
-                count += len(table)
+                for table, position in chunks(
+                    batches(), one.stretch.start, split_groups=kept.takes_parts
+                ):
+                    kept.add(table, position)
+                    count += len(table)
         kept.flush(_merged(start, end))
         return Kept(kept.position, count, kept.is_complete, kept.doubt)
-
-
-def primary_key(schema: pa.Schema) -> list[str]:
-    """The names of the columns of `_key`; none if the schema has no `_key`."""
-    if "_key" not in schema.names:
-        return []
-    return [field.name for field in schema.field("_key").type]
 
 
 def position_at(source: LogSource, start: SlavePosition, time: int) -> SlavePosition:

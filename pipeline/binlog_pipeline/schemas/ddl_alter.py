@@ -20,6 +20,7 @@ _MAY_RENAME: Final = frozenset(("ADD", "CHANGE", "RENAME"))
 _OF_PARTITIONS: Final = frozenset((
     "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "TRUNCATE",
 ))  # fmt: skip
+_MAY_LOSE: Final = frozenset(("REPAIR", "TRUNCATE"))
 
 
 class NamesAnew(NamedTuple):
@@ -41,7 +42,7 @@ class NamesAnew(NamedTuple):
 def names_anew(said: LoggedStatement) -> NamesAnew:
     """The names in ADD, CHANGE, RENAME COLUMN; all words of a statement that is not understood. Never raises."""
     try:
-        found = _behind_table(said).alteration()
+        found = alteration_of(said)
     except NotUnderstood:
         words = frozenset(token.text.casefold() for token in said.tokens())
         some = words if not _MAY_RENAME.isdisjoint(word.upper() for word in words) else frozenset()
@@ -93,6 +94,11 @@ def may_shift(moved: Collection[str]) -> bool:
     """
     comes, goes = {COLUMN_COMES, HIDDEN_COMES} & {*moved}, {COLUMN_GOES, HIDDEN_GOES} & {*moved}
     return bool(comes and goes and {COLUMN_COMES, COLUMN_GOES} & (comes | goes))
+
+
+def alteration_of(said: LoggedStatement) -> Alteration:
+    """The changes of an ALTER TABLE. Raises `NotUnderstood`."""
+    return _behind_table(said).alteration()
 
 
 def _behind_table(said: LoggedStatement) -> AlterReader:
@@ -154,6 +160,8 @@ class AlterReader(OptionsReader):
         elif self.accept("PARTITION", "BY") or (
             word in _OF_PARTITIONS and self.text_behind() == "PARTITION"
         ):
+            if word in _MAY_LOSE:
+                made.of_storage = f"{word} PARTITION"
             self.at = len(self.tokens)
         elif self.accept("ORDER", "BY"):
             self._order()
@@ -165,12 +173,9 @@ class AlterReader(OptionsReader):
             self.at += 1
             if not self.accept("KEYS"):
                 raise NotUnderstood(f"{word} {self.shown()}")
-        elif not (
-            self.accept("FORCE")
-            or self.accept("REMOVE", "PARTITIONING")
-            or self.accept("DISCARD", "TABLESPACE")
-            or self.accept("IMPORT", "TABLESPACE")
-        ):
+        elif self.accept("DISCARD", "TABLESPACE") or self.accept("IMPORT", "TABLESPACE"):
+            made.of_storage = f"{word} TABLESPACE"
+        elif not (self.accept("FORCE") or self.accept("REMOVE", "PARTITIONING")):
             return self.is_at_end() and word == ""
         return True
 
@@ -196,6 +201,7 @@ class AlterReader(OptionsReader):
 
     def _drop(self, made: Alteration) -> None:
         if self.accept("PARTITION"):
+            made.of_storage = "DROP PARTITION"
             self.at = len(self.tokens)
         elif self.accept("SYSTEM", "VERSIONING"):
             made.versioning = False

@@ -27,7 +27,7 @@ from binlog_pipeline.schemas.logged_statements import NO_BACKSLASH_ESCAPES
 INDEX: Final = ("INDEX", "KEY")
 _CHARSETS: Final = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": BINARY}
 _PLAIN: Final = frozenset((
-    "NULL", "AUTO_INCREMENT", "INVISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED",
+    "AUTO_INCREMENT", "INVISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED",
 ))  # fmt: skip
 _TIMES: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
 _TEXT_PREFIXES: Final = frozenset(("X", "B", "N", "DATE", "TIME", "TIMESTAMP"))
@@ -61,6 +61,8 @@ class Definition:
     charset: that of the column; None is that of the table.
     system: START or END of a column that is a period's of system versioning.
     is_versioned: whether it makes the table versioned.
+    nullable: what NULL or NOT NULL say; None without either.
+    default: the tokens behind DEFAULT.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Definition:
     is_unique: bool = False
     system: str = ""
     is_versioned: bool = False
+    nullable: bool | None = None
+    default: tuple[Token, ...] = ()
 
     def column(self, default: str | None) -> DdlColumn:
         """The column in a table of that character set, None for an unknown one. Raises `NotUnderstood`."""
@@ -299,6 +303,14 @@ class ColumnReader(TokenReader):
                 raise NotUnderstood(f"ROW {self.shown()}")
             self.at += 1
             return replace(made, system=system)
+        if self.accept("NOT", "NULL"):
+            return replace(made, nullable=False)
+        if self.accept("NULL"):
+            return replace(made, nullable=True)
+        if self.accept("DEFAULT"):
+            begin = self.at
+            self._expression()
+            return replace(made, default=tuple(self.tokens[begin : self.at]))
         self._other_attribute(word)
         return made
 
@@ -306,12 +318,10 @@ class ColumnReader(TokenReader):
         """Step over an attribute that does not matter. Raises `NotUnderstood`."""
         if word in _PLAIN:
             self.at += 1
-        elif self.accept("NOT", "NULL") or self.accept("WITHOUT", "SYSTEM", "VERSIONING"):
+        elif self.accept("WITHOUT", "SYSTEM", "VERSIONING"):
             pass
         elif self.accept("COMMENT"):
             self.text()
-        elif self.accept("DEFAULT"):
-            self._expression()
         elif self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS") or self.accept("CHECK"):
             self._brackets()
         elif self.accept("REF_SYSTEM_ID"):

@@ -139,6 +139,7 @@ class Alteration:
 
     dropped, renamed: names, and whether IF EXISTS stands there. drops_index: or a key, or what may be one.
     converts: to `options`' character set. versioning: ADD, DROP SYSTEM VERSIONING.
+    of_storage: the clause by which rows may come or go with a partition or a file; empty without one.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -151,6 +152,7 @@ class Alteration:
     converts: bool = False
     versioning: bool | None = None
     new_name: TableName | None = None
+    of_storage: str = ""
 
     def applied(self, layout: TableLayout, default: str | None) -> TableLayout:
         """The table behind it; `default` is the character set of its database. Raises `NotUnderstood`."""

@@ -46,6 +46,8 @@ class LoggedStatement:
         the same name. TRUNCATE and ALTER TABLE say so of every temporary table, RENAME TABLE of none (10.11, 11.8).
     literal_charset: that of @@collation_connection, as `server_charset`.
     has_failed: it is logged for the part that was done: CREATE OR REPLACE TABLE has dropped the old one.
+    time_zone: that of the session, as it was set; empty if it does not matter to the statement.
+    microseconds: of the time at which it began, where that matters.
     """
 
     database: str
@@ -56,6 +58,8 @@ class LoggedStatement:
     may_be_temporary: bool = False
     has_failed: bool = False
     literal_charset: str | None = None
+    time_zone: str = ""
+    microseconds: int = 0
 
     def tokens(self) -> list[Token]:
         """The tokens of the text, by its session's sql_mode, without semicolons at the end."""
@@ -96,6 +100,8 @@ class LoggedStatement:
             bool(query.header_flags & FLAG_THREAD_SPECIFIC),
             query.error_code != 0,
             None if variables.charset is None else charset_of(variables.charset[1]),
+            (variables.time_zone or b"").decode("latin-1"),
+            variables.microseconds,
         )
 
 

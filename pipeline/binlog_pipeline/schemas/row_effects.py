@@ -135,6 +135,19 @@ def is_numbered(
     return reader.is_numbered
 
 
+def note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
+    """Bring the tables of which `is_numbered` is true behind the next statement of the log."""
+    meaning = said.meaning
+    if meaning.kind not in ("create", "drop", "rename"):
+        return
+    gone = meaning.affected if meaning.kind == "rename" else meaning.emptied
+    numbered -= {
+        one for one in numbered if not {one, TableName(one.database, ALL)}.isdisjoint(gone)
+    }
+    if meaning.kind == "create" and not said.has_failed:
+        numbered |= {name for name in meaning.affected if is_numbered(said, name, numbered)}
+
+
 def _is_own(said: LoggedStatement, name: TableName) -> bool:
     """Whether it is an ALTER TABLE of that table, and of no other one or another place of rows."""
     meaning = said.meaning

@@ -40,6 +40,7 @@ from binlog_pipeline.tables.manifest import (
     manifest_numbers,
     remove_manifest,
 )
+from binlog_pipeline.tables.rewriting import Rewriting, new_keys
 from binlog_pipeline.tables.watermark import behind
 from binlog_pipeline.wanted import unreached
 
@@ -89,6 +90,115 @@ class ParquetState:
         """The reason for which rows may be wrong or missing; empty for none."""
         return self._facts.whole_doubt
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns that tell the rows apart."""
+        return self._manifest.keys
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that are kept; none as long as no row was there."""
+        return self._schema
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows are kept, or may have to be."""
+        return bool(self._manifest.rows or self._unknown)
+
+    @property
+    def logged_as(self) -> str:
+        """The name of the table in the log, at the position."""
+        return self._manifest.logged_as or self._manifest.table
+
+    @property
+    def facts(self) -> Facts:
+        return self._facts
+
+    def name(self, logged_as: str) -> None:
+        """What follows comes under that name."""
+        self._manifest.logged_as = "" if logged_as == self._manifest.table else logged_as
+
+    def begin_anew(self, keys: Sequence[str]) -> None:
+        """What follows begins with the statement that makes the table."""
+        self._drop_rows()
+        self._schema = pa.schema([])
+        self._manifest.schema = encode_schema(self._schema)
+        self._manifest.keys = list(keys)
+        self._unknown = ""
+
+    def find_by(self, keys: Sequence[str]) -> None:
+        """Rows are told apart by these columns from here on."""
+        if list(keys) == self._manifest.keys:
+            return
+        rows = self._rows()
+        missing = [key for key in keys if key not in rows.column_names]
+        if len(rows) and missing:
+            raise SourceError(
+                f"rows of {self._manifest.table} are kept without column {missing[0]}, which is in its key now: keep "
+                "the table in a new target"
+            )
+        self._manifest.keys = list(keys)
+        if len(rows):
+            self._spread(rows)
+
+    def rewrite(self, made: Rewriting, position: SlavePosition, facts: Facts) -> None:
+        """Take the rows behind an ALTER TABLE. Raises `NotUnderstood`, and then all is as it was.
+
+        Whole in memory if values change that rows may be told apart by.
+        """
+        keys = new_keys(made, self._manifest.keys, has_rows=self.has_rows)
+        if made.converts_values or made.key:
+            rows = made.rows(self._rows())
+            self._take_columns(rows.schema, keys)
+            self._spread(rows)
+        else:
+            empty = made.rows(self._schema.empty_table())
+            found = [
+                None if bucket is None else made.rows(self._read(bucket))
+                for bucket in self._manifest.buckets
+            ]
+            self._take_columns(empty.schema, keys)
+            for number, rows in enumerate(found):
+                if rows is not None:
+                    self._write(number, rows)
+        self._facts = facts
+        self._is_changed = True
+
+    def doubt_all(self, text: str, facts: Facts, *, goes_on: bool) -> None:
+        """What the rows are is not known behind a statement; `goes_on` takes them as they are."""
+        self._facts = replace(facts, doubt=facts.doubt or text) if goes_on else facts
+        if not goes_on and not self._unknown:
+            self._unknown = text
+            self._drop_rows()
+        self._is_changed = True
+
+    def forget_columns(self, facts: Facts) -> None:
+        """No row is there, and what its columns would be is not known."""
+        self._schema = pa.schema([])
+        self._manifest.schema = encode_schema(self._schema)
+        self._facts = facts
+        self._is_changed = True
+
+    def _take_columns(self, schema: pa.Schema, keys: Sequence[str]) -> None:
+        self._schema = schema
+        self._manifest.schema = encode_schema(schema)
+        self._manifest.keys = list(keys)
+
+    def _rows(self) -> pa.Table:
+        tables = [self._read(bucket) for bucket in self._manifest.buckets if bucket is not None]
+        return pa.concat_tables(tables) if tables else self._schema.empty_table()
+
+    def _drop_rows(self) -> None:
+        self._manifest.buckets = [None] * len(self._manifest.buckets)
+        self._is_changed = True
+
+    def _spread(self, rows: pa.Table) -> None:
+        """Write rows into the buckets of their keys."""
+        numbers = _bucket_of(rows, self._manifest.keys, len(self._manifest.buckets))
+        for number in range(len(self._manifest.buckets)):
+            self._write(number, rows.take(pa.array(np.flatnonzero(numbers == number))))
+        self._is_changed = True
+
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         """Fold changes; see `TableSink`. What was published already is left out. Raises `PipelineError`, OSError."""
         self._fold(behind(changes, self.position))
@@ -110,7 +220,10 @@ class ParquetState:
         self._facts = found.facts
         self._unknown = found.unknown if found.empties else self._unknown or found.unknown
         if found.empties or self._unknown:  # no row from before it can be published
-            self._manifest.buckets = [None] * len(self._manifest.buckets)
+            self._drop_rows()
+        if not self._schema.names and not len(found):
+            self._is_changed = True
+            return
         self._take_schema(found.rows.schema)
         numbers = _bucket_of(found.rows, self._manifest.keys, len(self._manifest.buckets))
         for number in range(len(self._manifest.buckets)):
@@ -125,11 +238,8 @@ class ParquetState:
             raise BadOption(f"{self._target} has rows already; load the copy into a new target")
         self._manifest.schema = encode_schema(rows.schema)
         self._schema = rows.schema
-        numbers = _bucket_of(rows, self._manifest.keys, len(self._manifest.buckets))
-        for number in range(len(self._manifest.buckets)):
-            self._write(number, rows.take(pa.array(np.flatnonzero(numbers == number))))
+        self._spread(rows)
         self._facts = replace(self._facts, is_whole=True)
-        self._is_changed = True
         self.flush(position)
 
     def flush(self, position: SlavePosition) -> None:
@@ -155,7 +265,7 @@ class ParquetState:
         """Columns have come or gone: all buckets get them."""
         if schema == self._schema:
             return
-        if self._schema.names:
+        if self._manifest.rows:
             for key in self._manifest.keys:
                 if schema.field(key).type != self._schema.field(key).type:
                     raise SourceError(
@@ -219,6 +329,7 @@ def open_parquet_state(
     """The target of a table. One that is there already goes on where it is.
 
     Args:
+        keys: none for those that the target has.
         begin: the GTID position behind which changes come.
         pause_s: how long changes are gathered before they are published; 0 publishes with each `add`.
 
@@ -233,7 +344,7 @@ def open_parquet_state(
             manifest = StateManifest(
                 table, list(keys), str(begin), str(begin), False, empty, [None] * BUCKETS
             )
-        elif (manifest.table, manifest.keys) != (table, list(keys)):
+        elif manifest.table != table or (keys and manifest.keys != list(keys)):
             raise BadOption(
                 f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
             )

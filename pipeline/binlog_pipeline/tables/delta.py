@@ -24,6 +24,7 @@ from binlog_pipeline.schemas.conversion import require_convertible, unfit
 from binlog_pipeline.tables.effects import Effects, effects
 from binlog_pipeline.tables.facts import Facts, refusal
 from binlog_pipeline.tables.fold import fold, last_effects
+from binlog_pipeline.tables.rewriting import Rewriting, new_keys
 from binlog_pipeline.tables.watermark import behind
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _POSITION: Final = "binlog.position"
 _COMPLETE: Final = "binlog.complete"
 _FACTS: Final = "binlog.facts"
+_LOGGED_AS: Final = "binlog.logged_as"
 _REMOVES: Final = "__removes"
 _PRESENT: Final = "__present_"
 
@@ -53,11 +55,12 @@ class DeltaState:
             ) from None
         self._delta: Final = deltalake
         self._target: Final = str(local_path(target))
-        self._name: Final = json.dumps([table, list(keys)])
         self._shown_name: Final = table
-        self.keys: Final = list(keys)
+        self.keys = list(keys)
+        self.logged_as = table
         self.position = begin
         self._facts = Facts()
+        self._has_columns = True
         self._table: DeltaTable | None = None
         if deltalake.DeltaTable.is_deltatable(self._target):
             self._table = deltalake.DeltaTable(self._target)
@@ -67,6 +70,61 @@ class DeltaState:
     def is_new(self) -> bool:
         """Whether there is no table yet."""
         return self._table is None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that are kept; none as long as no row was there."""
+        if self._table is None or not self._has_columns:
+            return pa.schema([])
+        return pa.schema(self._table.schema().to_arrow())
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows are kept."""
+        return self._table is not None and bool(self._table.to_pyarrow_dataset().count_rows())
+
+    @property
+    def facts(self) -> Facts:
+        return self._facts
+
+    def name(self, logged_as: str) -> None:
+        """What follows comes under that name."""
+        self.logged_as = logged_as
+
+    def begin_anew(self, keys: Sequence[str]) -> None:
+        """What follows begins with the statement that makes the table."""
+        self.keys = list(keys)
+        self._has_columns = False
+
+    def find_by(self, keys: Sequence[str]) -> None:
+        """Rows are told apart by these columns from here on."""
+        self.keys = list(keys)
+
+    def rewrite(self, made: Rewriting, position: SlavePosition, facts: Facts) -> None:
+        """Take the rows behind an ALTER TABLE, which stands in front of the position, in one commit.
+
+        All are in memory. Raises `NotUnderstood`, and then all is as it was.
+        """
+        keys = new_keys(made, self.keys, has_rows=self.has_rows)
+        rows = made.rows(read_delta(Path(self._target)))
+        _require_delta_types(rows.schema)
+        self.keys, self._facts = keys, facts
+        self._overwrite(rows, position)
+        self.position = position
+
+    def doubt_all(self, text: str, facts: Facts, *, goes_on: bool) -> None:
+        """What the rows are is not known behind a statement; `goes_on` takes them as they are.
+
+        Raises `NonRowChange`.
+        """
+        if not goes_on:
+            raise refusal(self._shown_name, text, self.position, self._facts)
+        self._facts = replace(facts, doubt=facts.doubt or text)
+
+    def forget_columns(self, facts: Facts) -> None:
+        """No row is there, and what its columns would be is not known."""
+        self._facts = facts
+        self._has_columns = False
 
     @property
     def is_complete(self) -> bool:
@@ -91,15 +149,17 @@ class DeltaState:
         changes = behind(changes, self.position)
         if not len(changes):
             return
-        there = [] if self._table is None else [f.name for f in self._table.schema().fields]
+        there = self.columns.names if self._table is not None else []
         found = effects(changes, self.keys, self._facts, there)
         if found.unknown:
             raise refusal(self._shown_name, found.unknown, self.position, self._facts)
         _require_delta_types(found.rows.schema)
-        if not found.empties:
+        is_anew = found.empties or not self._has_columns
+        if not is_anew:
             self._take_schema(found.rows.schema)
         self._facts = found.facts  # only now: the commit above stands at the position of before
-        if self._table is None or found.empties:
+        self._has_columns = bool(there or len(found))
+        if self._table is None or is_anew:
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
         else:
             self._merge(self._table, last_effects(found, self.keys), position)
@@ -111,10 +171,14 @@ class DeltaState:
     def _published(self, table: DeltaTable) -> SlavePosition:
         for commit in table.history():
             if _POSITION in commit:
-                if commit.get("binlog.table") != self._name:
+                name, keys = json.loads(commit.get("binlog.table", "[null, []]"))
+                if name != self._shown_name or (self.keys and self.keys != keys):
                     raise BadOption(
-                        f"{self._target} holds {commit.get('binlog.table')}, not {self._name} (table and keys)"
+                        f"{self._target} holds {name} by {', '.join(keys)}, not {self._shown_name} by "
+                        f"{', '.join(self.keys)}"
                     )
+                self.keys = keys
+                self.logged_as = commit.get(_LOGGED_AS, name)
                 facts = Facts.of(json.loads(commit[_FACTS])) if _FACTS in commit else Facts()
                 is_whole = commit.get(_COMPLETE) == "true" or facts.is_whole
                 self._facts = replace(facts, is_whole=is_whole)
@@ -124,7 +188,8 @@ class DeltaState:
     def _commit(self, position: SlavePosition) -> CommitProperties:
         metadata = {
             _POSITION: str(position),
-            "binlog.table": self._name,
+            "binlog.table": json.dumps([self._shown_name, self.keys]),
+            _LOGGED_AS: self.logged_as,
             _COMPLETE: str(self.is_complete).lower(),
             _FACTS: json.dumps(self._facts.content()),
         }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from binlog_pipeline.errors import NonRowChange
 from binlog_pipeline.schemas.row_effects import SAME, TOLD
 from binlog_pipeline.telling import doubted
+
+_COMPUTING: Final = re.compile(r"\b(AS|GENERATED)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Facts:
     prepared: XA transactions that are not at their end, by XID, and what to say of one that has rows of the table;
         empty for one that has none.
     is_whole: all rows of the table are in what is kept, but for what is prepared.
+    is_plain: as far as its CREATE TABLE is read, and all since, no column is computed of others.
     """
 
     is_defined: bool = False
@@ -30,6 +34,7 @@ class Facts:
     was_emptied: bool = False
     prepared: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = False
+    is_plain: bool = False
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -45,6 +50,24 @@ class Facts:
         """A statement; None for one of which nothing is told but what it does to rows."""
         facts = self._behind(op, said, gtid)
         return replace(facts, was_emptied=self.was_emptied or op == "t")
+
+    def rewritten(self, names: Mapping[str, str], defaulted: Sequence[str], doubt: str) -> Facts:
+        """Behind an ALTER TABLE that the rows were rewritten by.
+
+        Args:
+            names: what is left of the columns, by their old names.
+            defaulted: columns that have got a default.
+            doubt: what may be wrong behind it for another reason; empty for nothing.
+        """
+        by_name = {was.casefold(): now for was, now in names.items()}
+
+        def still(some: Sequence[str]) -> tuple[str, ...]:
+            return tuple(by_name[one.casefold()] for one in some if one.casefold() in by_name)
+
+        every = dict.fromkeys((*still(self.defaulted), *defaulted))
+        return replace(
+            self, computed=still(self.computed), defaulted=tuple(every), doubt=self.doubt or doubt
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -72,10 +95,13 @@ class Facts:
         doubt = doubted(gtid, said["sql"], said["doubt"]) if said["doubt"] else ""
         if said["definition"] == SAME:
             defaulted = dict.fromkeys((*self.defaulted, *said["defaulted"]))
-            return replace(self, defaulted=tuple(defaulted), doubt=self.doubt or doubt)
+            is_plain = self.is_plain and not _COMPUTING.search(said["sql"])
+            facts = replace(self, defaulted=tuple(defaulted), is_plain=is_plain)
+            return replace(facts, doubt=self.doubt or doubt)
         if said["definition"] == TOLD:
             names = (tuple(said["computed"]), tuple(said["defaulted"]))
-            return Facts(True, *names, doubt, prepared=self.prepared)
+            is_plain = not _COMPUTING.search(said["sql"])
+            return Facts(True, *names, doubt, prepared=self.prepared, is_plain=is_plain)
         if op == "x":  # nothing is published behind it, until the table is empty
             why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
             doubt = doubted(gtid, said["sql"], why) if said["computed"] else ""

@@ -7,7 +7,8 @@
 
 `position`: all changes of the table up to there are in the files. `complete`: so are all other rows, as the table was
 made or emptied since `begin`, or a copy was loaded; there is no `doubt`, and no row is of an XA transaction that is
-only prepared: see `facts.py` for what else is in `facts`. A manifest is linked into
+only prepared: see `facts.py` for what else is in `facts`. `logged_as`: the name that the table had at the position, if
+that is not `table`: a later RENAME TABLE may give it that one. A manifest is linked into
 place when its files are durable, so it is there whole or not at all; two that write at once cannot both have a number.
 """
 
@@ -53,6 +54,7 @@ class StateManifest:
     buckets: list[Bucket | None] = field(default_factory=list)
     number: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    logged_as: str = ""
 
     @property
     def slave_position(self) -> SlavePosition:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
@@ -13,7 +13,9 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.buckets import open_parquet_state
 from binlog_pipeline.tables.delta import DeltaState
+from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.landing import LandedDoubts, open_landing
+from binlog_pipeline.tables.rewriting import Rewriting
 
 SINKS: Final = ("parquet", "delta", "changes")
 _PUBLISH_S: Final = 30.0
@@ -45,6 +47,56 @@ class TableSink(Protocol):
         """Publish the changes that were added: they are all up to the position."""
 
 
+@runtime_checkable
+class KeptTable(TableSink, Protocol):
+    """A sink that holds the table, so that it can follow it through ALTER TABLE and RENAME TABLE."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever published."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns that tell rows apart."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that are kept; none as long as no row was there."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows are kept, or may have to be."""
+
+    @property
+    def logged_as(self) -> str:
+        """The name of the table in the log, at the position."""
+
+    @property
+    def facts(self) -> Facts:
+        """What statements have told of it."""
+
+    def name(self, logged_as: str) -> None:
+        """What follows comes under that name."""
+
+    def load(self, rows: pa.Table, position: SlavePosition) -> None:
+        """Publish a copy of the table as it was at that position. Only before anything else."""
+
+    def begin_anew(self, keys: Sequence[str]) -> None:
+        """What follows begins with the statement that makes the table."""
+
+    def find_by(self, keys: Sequence[str]) -> None:
+        """Rows are told apart by these columns from here on."""
+
+    def rewrite(self, made: Rewriting, position: SlavePosition, facts: Facts) -> None:
+        """Take the rows behind an ALTER TABLE, which stands in front of the position. Raises `NotUnderstood`."""
+
+    def doubt_all(self, text: str, facts: Facts, *, goes_on: bool) -> None:
+        """What the rows are is not known behind a statement; `goes_on` takes them as they are."""
+
+    def forget_columns(self, facts: Facts) -> None:
+        """No row is there, and what its columns would be is not known."""
+
+
 @contextmanager
 def open_sink(
     name: str,
@@ -54,27 +106,20 @@ def open_sink(
     begin: SlavePosition,
     *,
     pause_s: float = _PUBLISH_S,
-    copy: Callable[[], pa.Table] | None = None,
     doubts: LandedDoubts | None = None,
 ) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
     Args:
         pause_s: of parquet.
-        copy: gives the rows of the table as they were at `begin`; asked if the target is new.
         doubts: of the sink `changes`, if a run opens it more than once.
     """
     match name:
         case "parquet":
             with open_parquet_state(target, table, keys, begin, pause_s=pause_s) as state:
-                if copy is not None and state.is_new:
-                    state.load(copy(), begin)
                 yield state
         case "delta":
-            delta = DeltaState(target, table, keys, begin)
-            if copy is not None and delta.is_new:
-                delta.load(copy(), begin)
-            yield delta
+            yield DeltaState(target, table, keys, begin)
         case "changes":
             with open_landing(target, doubts) as landing:
                 yield landing

@@ -27,9 +27,13 @@ def open_changes(options: SourceOptions, source: LogSource) -> ChangesView | Tab
 
 
 def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
+    return view_of_table(options, table_of(options, source))
+
+
+def view_of_table(options: SourceOptions, found: FoundTable) -> ChangesView:
+    """View `changes` of one table with the columns that it has in `found`. Raises `BadOption`."""
     database, table = options.table.split(".")
     seed = Seed.read(options.schema_seed)
-    found = _newest(options, source, database, table)
     by_name = is_named(found.table)
     found = replace(found, table=seed.applied(found.table))
     column_options = column_options_of(options)
@@ -55,9 +59,10 @@ def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
     )
 
 
-def _newest(options: SourceOptions, source: LogSource, database: str, table: str) -> FoundTable:
-    names = (database, table)
-    found = newest_table(source, names, options.end_gtid, by_numbers=source.is_growing)
+def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
+    """The table of the options as the log has it last. Raises `BadOption` if the log has no row of it."""
+    database, table = options.table.split(".")
+    found = newest_table(source, (database, table), options.end_gtid, by_numbers=source.is_growing)
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
         raise BadOption(

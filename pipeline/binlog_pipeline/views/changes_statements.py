@@ -20,8 +20,7 @@ from binlog_pipeline.schemas.ddl_alter import (
     names_anew,
 )
 from binlog_pipeline.schemas.evolution import PARTS
-from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, is_numbered, row_effect
+from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, note_numbered, row_effect
 from binlog_pipeline.schemas.search import FoundTable
 from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
@@ -286,7 +285,7 @@ def told_statements(
     for placed in some.statements:
         said = placed.statement
         effect = row_effect(said, name, columns, by_name=by_name, numbered=numbered)
-        _note_numbered(said, numbered)
+        note_numbered(said, numbered)
         if said.meaning.writes_rows and not (effect is None and is_doubted):
             effect = effect or RowEffect("a", shown(said.sql))
             effect = replace(effect, doubt=effect.doubt or _AS_TEXT)
@@ -296,18 +295,6 @@ def told_statements(
         if skips and effect.op == "x":
             effect = replace(effect, op="a")
         yield Rows(effect.op, _places(some, placed), effect=effect)
-
-
-def _note_numbered(said: LoggedStatement, numbered: set[TableName]) -> None:
-    meaning = said.meaning
-    if meaning.kind not in ("create", "drop", "rename"):
-        return
-    gone = meaning.affected if meaning.kind == "rename" else meaning.emptied
-    numbered -= {
-        one for one in numbered if not {one, TableName(one.database, ALL)}.isdisjoint(gone)
-    }
-    if meaning.kind == "create" and not said.has_failed:
-        numbered |= {name for name in meaning.affected if is_numbered(said, name, numbered)}
 
 
 def told_of_tables(

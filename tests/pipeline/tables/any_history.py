@@ -184,6 +184,44 @@ CREATE OR REPLACE DATABASE {d}
 DROP DATABASE {d}; CREATE DATABASE {d}
 """
 SHARES: Final = ((DML, 50), (TRANSACTIONS, 13), (SETTINGS, 7), (BESIDE, 8), (TAME, 14), (WILD, 8))
+FOLLOWED: Final = """
+ALTER TABLE {t} MODIFY {c} {definition}
+ALTER TABLE {t} MODIFY {c} {type}
+ALTER TABLE {t} MODIFY {c} {type} FIRST
+ALTER TABLE {t} MODIFY id BIGINT
+ALTER TABLE {t} CHANGE {c} {n} {definition}
+ALTER TABLE {t} CHANGE {c} {n} {type}, ADD KEY ({n})
+ALTER TABLE {t} CHANGE {c} {n} {type} AFTER id
+ALTER TABLE {t} RENAME COLUMN {c} TO {n}
+ALTER TABLE {t} RENAME COLUMN {c} TO {n}, RENAME COLUMN {n} TO {c}
+ALTER TABLE {t} RENAME COLUMN a TO A
+ALTER TABLE {t} ADD {n} {definition}
+ALTER TABLE {t} ADD {n} {type} NOT NULL
+ALTER TABLE {t} ADD {n} {type} NOT NULL DEFAULT {value} FIRST
+ALTER TABLE {t} ADD {n} {type} DEFAULT {value}
+ALTER TABLE {t} ADD IF NOT EXISTS {n} {type} DEFAULT {value}, DROP IF EXISTS {c}
+ALTER TABLE {t} ADD {n} DATETIME DEFAULT CURRENT_TIMESTAMP
+ALTER TABLE {t} ADD {n} TIMESTAMP(6) NOT NULL DEFAULT NOW(6)
+ALTER TABLE {t} DROP COLUMN {c}, ADD {c} {type}
+ALTER TABLE {t} ADD {n} {definition}, DROP {c}, RENAME {o}
+ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)
+ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (a)
+ALTER TABLE {t} CHANGE id i2 BIGINT NOT NULL, CHANGE {c} {n} {type}; ALTER TABLE {t} CHANGE i2 id INT NOT NULL
+ALTER TABLE {t} CONVERT TO CHARACTER SET {charset}
+ALTER TABLE {t} ALTER {c} SET DEFAULT {value}
+RENAME TABLE {t} TO {d}.between, {o} TO {t}, {d}.between TO {o}
+RENAME TABLE {t} TO {o}
+RENAME TABLE {t} TO {d}.z; RENAME TABLE {d}.z TO {t}
+{ghost}; INSERT IGNORE INTO {d}.gho (id) SELECT id FROM {t}; RENAME TABLE {t} TO {d}.del, {d}.gho TO {t}; {end}
+TRUNCATE {t}
+DROP TABLE {t}
+CREATE TABLE {create}
+CREATE OR REPLACE TABLE {create}
+SET sql_mode='STRICT_TRANS_TABLES'
+SET sql_mode=''
+"""
+"""What is followed without a copy, most often."""
+FOLLOWED_SHARES: Final = ((DML, 55), (FOLLOWED, 45))
 """Of the lines, in percent."""
 KEYS: Final = ("id INT PRIMARY KEY",) * 5 + (
     "id INT AUTO_INCREMENT PRIMARY KEY",
@@ -216,10 +254,20 @@ class History:
     Args:
         modern: the server is 11.8 or later.
         is_text: some of its statements are logged as text.
+        shares: what is done how often.
     """
 
-    def __init__(self, rng: random.Random, number: int, *, modern: bool, is_text: bool) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        number: int,
+        *,
+        modern: bool,
+        is_text: bool,
+        shares: Sequence[tuple[str, int]] = SHARES,
+    ) -> None:
         self._rng: Final = rng
+        self._shares: Final = shares
         self.databases: Final = (f"h{number}", f"x{number}")
         self._types: Final = {**TYPES, **(NEW_TYPES if modern else {})}
         one, two = self.databases
@@ -245,7 +293,9 @@ class History:
 
     def steps(self) -> list[Step]:
         """What comes next: one step, or some that belong together."""
-        (lines,) = self._rng.choices([one for one, _ in SHARES], [share for _, share in SHARES])
+        (lines,) = self._rng.choices(
+            [one for one, _ in self._shares], [share for _, share in self._shares]
+        )
         texts = self._line(lines).split("; ")
         return [Step(text.removeprefix("2:"), other=text.startswith("2:")) for text in texts]
 
@@ -259,6 +309,8 @@ class History:
             "file": f"'./{self.databases[0]}.{self._rng.randrange(1 << 40)}'",
             "action": self._some(ACTIONS).replace("{t}", table), "how": self._some(("CASCADE", "SET NULL", "RESTRICT")),
             "temporary": f"CREATE TEMPORARY TABLE {table} (id INT PRIMARY KEY, a INT)",
+            "ghost": f"CREATE TABLE {database}.gho LIKE {table}; ALTER TABLE {database}.gho ADD z INT DEFAULT 7",
+            "end": f"DROP TABLE {database}.del",
             "child": f"CREATE TABLE {database}.k (id INT PRIMARY KEY, a INT",
             "fill": f"INSERT INTO {database}.k SELECT id, id FROM {table}",
         }  # fmt: skip

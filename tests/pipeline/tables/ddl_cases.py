@@ -39,24 +39,24 @@ add_two: same
     ALTER TABLE t ADD (b INT, c DECIMAL(9,2) UNSIGNED)
     INSERT INTO t VALUES (3,3,3,3)
 
-add_nothing_behind: refused
+add_nothing_behind: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t ADD b INT DEFAULT 5
 
-add_default: refused
+add_default: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t ADD b INT NOT NULL DEFAULT 5
     INSERT INTO t VALUES (3,3,3)
 
-add_not_null: refused
+add_not_null: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t ADD b INT NOT NULL
     INSERT INTO t VALUES (3,3,3)
 
-add_default_time: refused
+add_default_time: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t ADD b DATETIME DEFAULT '2020-01-01'
@@ -93,37 +93,37 @@ add_serial: refused
     ALTER TABLE t ADD b SERIAL
     INSERT INTO t (id) VALUES (7)
 
-rename_column: refused
+rename_column: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t RENAME COLUMN a TO z
     INSERT INTO t VALUES (3,3)
 
-change: refused
+change: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t CHANGE a z BIGINT
     INSERT INTO t VALUES (3,3)
 
-rename_case: refused
+rename_case: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t RENAME COLUMN a TO A
     INSERT INTO t VALUES (3,3)
 
-change_case: refused
+change_case: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t CHANGE a A INT
     INSERT INTO t VALUES (3,3)
 
-modify_wider: refused
+modify_wider: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t MODIFY a BIGINT
     INSERT INTO t VALUES (3,3)
 
-modify_text: refused
+modify_text: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t MODIFY a VARCHAR(10)
@@ -136,13 +136,13 @@ modify_not_null: refused
     ALTER IGNORE TABLE t MODIFY a INT NOT NULL
     INSERT INTO t VALUES (3,3)
 
-modify_enum: refused
+modify_enum: same
     CREATE TABLE t (id INT PRIMARY KEY, a ENUM('a','b'))
     INSERT INTO t VALUES (1,'a'),(2,'b')
     ALTER TABLE t MODIFY a ENUM('b','a','c')
     INSERT INTO t VALUES (3,'c')
 
-convert: refused
+convert: same
     CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9)) CHARSET latin1
     INSERT INTO t VALUES (1,'x')
     ALTER TABLE t CONVERT TO CHARACTER SET ascii
@@ -160,25 +160,25 @@ drop: same
     ALTER TABLE t DROP COLUMN a
     INSERT INTO t VALUES (3,3)
 
-drop_nothing_behind: refused
+drop_nothing_behind: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
     INSERT INTO t VALUES (1,1,1),(2,2,2)
     ALTER TABLE t DROP COLUMN a
 
-drop_add: refused
+drop_add: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
     INSERT INTO t VALUES (1,1,1),(2,2,2)
     ALTER TABLE t DROP COLUMN a
     ALTER TABLE t ADD COLUMN a INT
     INSERT INTO t VALUES (3,3,3)
 
-drop_add_at_once: refused
+drop_add_at_once: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
     INSERT INTO t VALUES (1,1,1),(2,2,2)
     ALTER TABLE t DROP a, ADD a INT
     INSERT INTO t VALUES (3,3,3)
 
-drop_add_other_case: refused
+drop_add_other_case: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)
     INSERT INTO t VALUES (1,1,1),(2,2,2)
     ALTER TABLE t DROP a, ADD A INT
@@ -206,13 +206,13 @@ altered_when_emptied: same
     ALTER TABLE t ADD a INT
     INSERT INTO t VALUES (3,3)
 
-altered_between: refused
+altered_between: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     ALTER TABLE t ADD b INT DEFAULT 5
     INSERT INTO t VALUES (1,1,1)
     ALTER TABLE t ADD c INT DEFAULT 5
 
-filled_by_rename: refused
+filled_by_rename: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     CREATE TABLE o (id INT PRIMARY KEY, a INT)
     INSERT INTO o VALUES (1,1)
@@ -256,7 +256,7 @@ trigger: same
     CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.a = NEW.a + 1
     INSERT INTO t VALUES (3,3)
 
-primary_key: refused
+primary_key: same
     CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE NOT NULL, a INT)
     INSERT INTO t VALUES (1,11,1),(2,12,2)
     ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (u)
@@ -344,7 +344,7 @@ partition_hidden: refused
 
 # The table itself
 
-rename: refused
+rename: same
     CREATE TABLE o (id INT PRIMARY KEY, a INT)
     INSERT INTO o VALUES (1,1)
     RENAME TABLE o TO t
@@ -358,7 +358,7 @@ rename_if: refused
     RENAME TABLE IF EXISTS t TO o, n TO t
     INSERT INTO t VALUES (3,3)
 
-swap: refused
+swap: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     CREATE TABLE _t_gho LIKE t
@@ -367,7 +367,7 @@ swap: refused
     RENAME TABLE t TO _t_del, _t_gho TO t
     INSERT INTO t VALUES (3,3,3)
 
-swap_chain: refused
+swap_chain: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     CREATE TABLE n LIKE t
@@ -375,7 +375,7 @@ swap_chain: refused
     RENAME TABLE t TO x, n TO y, y TO t
     INSERT INTO t VALUES (3,3)
 
-swap_databases: refused
+swap_databases: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     CREATE DATABASE IF NOT EXISTS other
@@ -386,7 +386,7 @@ swap_databases: refused
     INSERT INTO t VALUES (3,3)
     DROP TABLE other.o
 
-alter_rename: refused
+alter_rename: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE t RENAME TO o
@@ -395,7 +395,7 @@ alter_rename: refused
     ALTER TABLE n RENAME t
     INSERT INTO t VALUES (3,3)
 
-rename_back: refused
+rename_back: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     RENAME TABLE t TO o
@@ -489,14 +489,14 @@ quoted: same
     ALTER TABLE {db}."t" ADD "x.y`z" INT
     INSERT INTO t VALUES (3,3,3)
 
-quoted_default: refused
+quoted_default: same
     SET sql_mode='ANSI_QUOTES'
     CREATE TABLE "t" (id INT PRIMARY KEY, "a" INT)
     INSERT INTO t VALUES (1,1),(2,2)
     ALTER TABLE `{db}` . "t" ADD "b" INT DEFAULT 6
     INSERT INTO t VALUES (3,3,3)
 
-other_database: refused
+other_database: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     USE mysql
@@ -528,7 +528,7 @@ comment: same
     /* DROP TABLE t */ ALTER /* CHANGE */ TABLE t -- RENAME{newline} ADD b INT # DEFAULT 5
     INSERT INTO t VALUES (3,3,3)
 
-set_statement: refused
+set_statement: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
     SET STATEMENT max_statement_time=60 FOR ALTER TABLE t ADD b INT DEFAULT 5

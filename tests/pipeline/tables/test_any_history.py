@@ -22,12 +22,14 @@ from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import FULL, store_of_upstream
-from tests.pipeline.tables.any_history import History
+from tests.pipeline.tables.any_history import FOLLOWED_SHARES, SHARES, History
 
 LENGTH = 14
 """Of a history, in steps."""
 COUNT = 600
 """Of histories in the slow test."""
+ALTERED = 200
+"""The same of histories that are mostly ALTER TABLE and RENAME TABLE."""
 REFUSED, DOUBT, SAME, BEFORE = TOLD = ("refused", "doubt", "same", "no CREATE TABLE")
 
 
@@ -44,7 +46,29 @@ def test_many_histories(
     assert told[SAME] > COUNT // 2
 
 
-def run(upstream: MariaDB, folder: Path, rng: random.Random, logs: Sequence[int]) -> Counter[str]:
+def test_some_altered_histories(
+    make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
+) -> None:
+    told = run(make_upstream(FULL), tmp_path, rng, [6], FOLLOWED_SHARES)
+    assert told[SAME]
+
+
+@pytest.mark.slow
+@pytest.mark.each_version
+def test_many_altered_histories(
+    backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
+) -> None:
+    told = run(make_upstream(FULL), tmp_path, rng, [20] * (ALTERED // 20), FOLLOWED_SHARES)
+    assert told[SAME] > ALTERED
+
+
+def run(
+    upstream: MariaDB,
+    folder: Path,
+    rng: random.Random,
+    logs: Sequence[int],
+    shares: Sequence[tuple[str, int]] = SHARES,
+) -> Counter[str]:
     """What came of the tables of histories.
 
     Args:
@@ -56,7 +80,9 @@ def run(upstream: MariaDB, folder: Path, rng: random.Random, logs: Sequence[int]
     for log, count in enumerate(logs):
         upstream.script("RESET MASTER")
         numbers = range(sum(logs[:log]), sum(logs[: log + 1]))
-        histories = [lived(upstream, rng, number, is_text=count == 1) for number in numbers]
+        histories = [
+            lived(upstream, rng, number, is_text=count == 1, shares=shares) for number in numbers
+        ]
         store = store_of_upstream(folder / f"store{log}", upstream)
         for history, said in histories:
             for name in tables(upstream, history):
@@ -66,16 +92,22 @@ def run(upstream: MariaDB, folder: Path, rng: random.Random, logs: Sequence[int]
                     wrong.append("\n    ".join((outcome, *said)))
         for history, _ in histories:
             end(upstream, history)
+    print(f"{sum(logs)} histories: {dict(told)}")
     assert not wrong, "\n\n".join(wrong)
     return told
 
 
 def lived(
-    upstream: MariaDB, rng: random.Random, number: int, *, is_text: bool
+    upstream: MariaDB,
+    rng: random.Random,
+    number: int,
+    *,
+    is_text: bool,
+    shares: Sequence[tuple[str, int]],
 ) -> tuple[History, list[str]]:
     """A history, and its statements that the server has done."""
     modern = upstream.value("SELECT VERSION()") >= "11.8"
-    history = History(rng, number, modern=modern, is_text=is_text)
+    history = History(rng, number, modern=modern, is_text=is_text, shares=shares)
     done: list[str] = []
     with contextlib.ExitStack() as stack:
         cursors = [stack.enter_context(upstream.connect()).cursor() for _ in range(2)]

@@ -1,0 +1,252 @@
+"""The story of a table that is kept, chapter by chapter: stretches of the log in which it has one name and one layout.
+
+Where the log has no names of columns, a seed is given, only some columns are wanted, or changes are kept instead of the
+table, there is one chapter, and a statement that changes what rows are is told among the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from binlog_protocol.events.table_map import TableColumn
+from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.groups import Groups
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.columns import is_named
+from binlog_pipeline.schemas.ddl_columns import lower
+from binlog_pipeline.schemas.lineage import (
+    TableStretch,
+    TableTurn,
+    lineage,
+    numbered_before,
+    placed_ddl,
+)
+from binlog_pipeline.schemas.search import FoundTable
+from binlog_pipeline.sources.source import LogSource
+from binlog_pipeline.tables.rewriting import Rewriting
+from binlog_pipeline.tables.sinks import KeptTable, TableSink
+from binlog_pipeline.telling import doubted
+from binlog_pipeline.views.changes import ChangesView
+from binlog_pipeline.views.changes_opening import column_options_of, table_of, view_of_table
+
+_COMPUTED: Final = "a column of the table may be computed of one that changes"
+_IMAGES: Final = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One stretch, and how it is read.
+
+    found: the table as rows of the stretch have it; of a stretch without rows as it was before.
+    has_rows: whether there are rows of the table in the stretch.
+    keys: the columns that tell rows apart in it; none if that is not known.
+    is_alone: whether it is the only one as statements may not be followed.
+    """
+
+    stretch: TableStretch
+    view: ChangesView
+    found: FoundTable
+    has_rows: bool
+    keys: Sequence[str]
+    is_alone: bool
+
+    def batches(self, groups: Iterable[Groups], kept: TableSink) -> Iterator[pa.RecordBatch]:
+        """The changes; statements alone if there are no rows."""
+        for batch in self.view.batches(groups):
+            if self.has_rows or not isinstance(kept, KeptTable):
+                yield batch
+            else:
+                yield _bare(batch, kept)
+
+    def enter(
+        self, kept: KeptTable, options: SourceOptions, before: Mapping[str, TableColumn]
+    ) -> Mapping[str, TableColumn]:
+        """Bring the table that is kept behind the turn; its columns then, as far as table maps tell them.
+
+        Raises `BadOption`, `NonRowChange`.
+
+        Args:
+            before: what the chapter in front of it gave.
+        """
+        if self.is_alone:
+            if self.keys and [*kept.keys] != [*self.keys]:
+                raise _other_keys(options, kept, self.keys)
+            return {}
+        turn = self.stretch.turn
+        if self.stretch.is_begun and not kept.is_new:
+            kept.begin_anew(self.keys)
+        behind = before
+        if turn is not None and turn.alteration is not None:
+            behind = _turn(kept, turn, before, options)
+        kept.name(str(self.stretch.name))
+        if self.has_rows and self.keys:
+            kept.find_by(self.keys)
+        columns = {column.name or "": column for column in self.found.table.columns}
+        if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):
+            return columns
+        return behind
+
+
+def _other_keys(options: SourceOptions, kept: KeptTable, keys: Sequence[str]) -> BadOption:
+    return BadOption(
+        f"the target holds {options.table} by {', '.join(kept.keys)}, not by {', '.join(keys)}"
+    )
+
+
+def _bare(batch: pa.RecordBatch, kept: KeptTable) -> pa.RecordBatch:
+    """Statements with the columns that are kept, whatever the log had when rows of the table came last."""
+    fields = [*kept.columns] or [pa.field(key, pa.string()) for key in kept.keys]
+    nothing = pa.nulls(len(batch), pa.struct(fields))
+    names = [name for name in batch.schema.names if name != "_key"]
+    arrays = [nothing if name in _IMAGES else batch.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _turn(
+    kept: KeptTable, turn: TableTurn, before: Mapping[str, TableColumn], options: SourceOptions
+) -> Mapping[str, TableColumn]:
+    """Rewrite what is kept; its columns behind it, as far as they are known. Raises `NonRowChange`."""
+    assert turn.alteration is not None
+    placed = turn.placed
+    gtid, sql = str(placed.gtid), placed.said.sql
+    facts = kept.facts
+    unknown = replace(facts, is_defined=False, is_plain=False, computed=(), defaulted=())
+    if not kept.columns.names:
+        kept.forget_columns(unknown)
+        return {}
+    try:
+        made = Rewriting.of(
+            turn.alteration,
+            placed,
+            kept.columns.names,
+            before,
+            column_options_of(options),
+            is_empty=not kept.has_rows,
+        )
+        if kept.has_rows and made.converts_values and not facts.is_plain:
+            raise NotUnderstood(_COMPUTED)
+        doubt = ""
+        if turn.effect is not None and turn.effect.op == "a" and turn.effect.doubt:
+            doubt = doubted(gtid, sql, turn.effect.doubt)
+        behind = facts.rewritten(made.names, made.defaulted, doubt)
+        kept.rewrite(made, placed.behind, behind)
+        return made.columns
+    except NotUnderstood as error:
+        if kept.has_rows:
+            why = doubted(gtid, sql, str(error))
+            kept.doubt_all(why, unknown, goes_on=options.non_row == "skip")
+        else:
+            kept.forget_columns(unknown)
+        return {}
+
+
+def story_of(
+    options: SourceOptions,
+    source: LogSource,
+    kept: TableSink,
+    start: SlavePosition,
+    end: SlavePosition,
+    keys: list[str],
+) -> list[Chapter]:
+    """The chapters of the table from one position to another, at least one.
+
+    Args:
+        keys: the names that columns have at the end which tell rows apart; the primary key without any.
+    """
+    if isinstance(kept, KeptTable) and not options.columns and not options.schema_seed:
+        found = _followed(options, source, kept, start, end, keys)
+        if found:
+            return found
+    database, table = options.table.split(".")
+    newest = table_of(options, source)
+    view = view_of_table(options, newest)
+    whole = TableStretch(TableName(database, table), start, end)
+    chosen = keys or primary_key(view.schema)
+    return [Chapter(whole, view, newest, True, chosen, is_alone=True)]
+
+
+def _followed(
+    options: SourceOptions,
+    source: LogSource,
+    kept: KeptTable,
+    start: SlavePosition,
+    end: SlavePosition,
+    keys: list[str],
+) -> list[Chapter] | None:
+    """The chapters, if the table can be followed."""
+    database, table = options.table.split(".")
+    name = TableName(database, table)
+    slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
+    stream = (groups for part in slices for groups in part.read())
+    ddl = [*placed_ddl(stream, start)]
+    stretches = lineage(name, start, end, ddl)
+    if stretches is None:
+        return None
+    first = stretches[0]
+    is_other = first.name != TableName(*kept.logged_as.split("."))
+    if is_other and not first.is_begun and (not kept.is_new or options.start_gtid is not None):
+        return None
+    founds = [_found(options, source, one) for one in stretches]
+    known = [found for found in founds if found is not None]
+    if not known or not all(is_named(found.table) for found in known):
+        return None
+    numbered = numbered_before(ddl, first.start)
+    chapters: list[Chapter] = []
+    names = _names_back(keys, stretches)
+    if keys and not kept.is_new and not first.is_begun and names[0] != [*kept.keys]:
+        raise _other_keys(options, kept, names[0])
+    for number, (one, found) in enumerate(zip(stretches, founds, strict=True)):
+        has_rows = found is not None and _is_behind(found.gtid, one.start)
+        others = (one for one in (*founds[number:], *founds[::-1]) if one is not None)
+        meant = next(others) if found is None else found
+        named = replace(meant.table, database=one.name.database, table=one.name.table)
+        meant = replace(meant, table=named)
+        view = view_of_table(replace(options, table=str(one.name)), meant)
+        view = replace(view, numbered=numbered)
+        chosen = names[number] or (primary_key(view.schema) if has_rows else [])
+        chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
+    of_any = next((one.keys for one in chapters if one.keys), ())
+    return [replace(chapters[0], keys=chapters[0].keys or of_any), *chapters[1:]]
+
+
+def _found(options: SourceOptions, source: LogSource, one: TableStretch) -> FoundTable | None:
+    """The table as the log has it last in a stretch, or before it."""
+    try:
+        return table_of(replace(options, table=str(one.name), end_gtid=one.stop), source)
+    except BadOption:
+        return None
+
+
+def _is_behind(gtid: Gtid, start: SlavePosition) -> bool:
+    last = start.get(gtid.domain_id)
+    return last is None or gtid.seq_no > last.seq_no
+
+
+def _names_back(keys: list[str], stretches: Sequence[TableStretch]) -> list[list[str]]:
+    """The names of these columns in each stretch, by those that they have in the last one."""
+    found = [keys]
+    for one in reversed(stretches[1:]):
+        turn = one.turn
+        if turn is not None and turn.alteration is not None:
+            renamed = {lower(new): old for old, new, _ in turn.alteration.renamed}
+            renamed |= {
+                lower(change.definition.name): change.old
+                for change in turn.alteration.changes
+                if change.old is not None
+            }
+            keys = [renamed.get(lower(key), key) for key in keys]
+        found.append(keys)
+    return found[::-1]
+
+
+def primary_key(schema: pa.Schema) -> list[str]:
+    """The names of the columns of `_key`; none if the schema has no `_key`."""
+    if "_key" not in schema.names:
+        return []
+    return [field.name for field in schema.field("_key").type]

@@ -1,0 +1,190 @@
+"""Rows that are kept of a table, behind an ALTER TABLE: renamed, dropped, converted, and with new columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.table_map import TableColumn
+from binlog_protocol.row_columns import ColumnOptions
+from binlog_protocol.sql.token_reader import NotUnderstood
+
+from binlog_pipeline.schemas.ddl_columns import lower
+from binlog_pipeline.schemas.ddl_tables import Alteration, Change
+from binlog_pipeline.schemas.lineage import PlacedDdl
+from binlog_pipeline.tables.values import NewColumn, converted, family, first_value, recoded
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What becomes of the columns that are kept. Made by `of`.
+
+    columns: those behind it, as table maps have them, as far as that is known.
+    names: what is left of the columns that there were, by their old names.
+    defaulted: columns that have a value where an INSERT gives none, besides those that had one.
+    converts_values: whether values become others, of which the server may have computed other columns.
+    """
+
+    names: Mapping[str, str]
+    columns: Mapping[str, TableColumn]
+    defaulted: tuple[str, ...]
+    converts_values: bool
+    _before: Mapping[str, TableColumn]
+    _changed: Mapping[str, NewColumn]
+    _added: Sequence[tuple[NewColumn, Any]]
+    _charset: str | None = None
+    _recodes: bool = False
+    key: tuple[str, ...] = ()
+    """The new primary key; empty if it stays."""
+
+    @classmethod
+    def of(
+        cls,
+        alteration: Alteration,
+        placed: PlacedDdl,
+        there: Sequence[str],
+        before: Mapping[str, TableColumn],
+        options: ColumnOptions,
+        *,
+        is_empty: bool,
+    ) -> Self:
+        """Raises `NotUnderstood`.
+
+        Args:
+            there: the columns that are kept.
+            before: those of them that are known, as table maps have them.
+            is_empty: there are no rows, so no value matters.
+        """
+        by_name = {lower(name): name for name in there}
+        names = _names(alteration, by_name)
+        changed: dict[str, NewColumn] = {}
+        added: list[tuple[NewColumn, Any]] = []
+        defaulted: list[str] = []
+        for change in alteration.changes:
+            if _is_left_out(change, by_name):
+                continue
+            new = NewColumn.of(change.definition, options)
+            if change.definition.default or change.definition.nullable is False:
+                defaulted.append(change.definition.name)
+            if change.old is None:
+                added.append((new, None if is_empty else first_value(new, placed)))
+            else:
+                changed[by_name[lower(change.old)]] = new
+        columns = {
+            now: changed[was].logged if was in changed else before[was]
+            for was, now in names.items()
+            if was in changed or was in before
+        }
+        columns |= {new.definition.name: new.logged for new, _ in added}
+        found = alteration.options
+        key = [one for one in alteration.elements.keys if one.is_primary]
+        parts = [name for one in key for name, _ in one.parts]
+        parts += [one.definition.name for one in alteration.changes if one.definition.is_primary]
+        by_new = {lower(name): name for name in (*names.values(), *columns)}
+        if any(lower(part) not in by_new for part in parts):
+            raise NotUnderstood("a column of the primary key is not there")
+        return cls(
+            names,
+            columns,
+            tuple(defaulted),
+            bool(changed) or alteration.converts,
+            before,
+            changed,
+            added,
+            found.charset or found.collation_charset,
+            alteration.converts,
+            tuple(by_new[lower(part)] for part in parts),
+        )
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """The rows behind it. Raises `NotUnderstood`."""
+        made: dict[str, Any] = {}
+        for was, now in self.names.items():
+            values = rows.column(was)
+            new = self._changed.get(was)
+            if new is not None:
+                values = converted(values, self._before.get(was), new)
+            elif self._recodes:
+                values = self._recoded(values, was)
+            made[now] = values
+        for new, value in self._added:
+            type_ = new.field.type
+            one = pa.scalar(value, type_)
+            made[new.definition.name] = pa.repeat(one, len(rows))
+        for name in self.key:
+            if made[name].null_count:
+                raise NotUnderstood(f"column {name} of the primary key has no NULL any more")
+        return pa.table(made)
+
+    def _recoded(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """The values behind CONVERT TO CHARACTER SET."""
+        column = self._before.get(name)
+        if column is None:
+            raise NotUnderstood(f"column {name}: what type it had the log does not say")
+        if family(column) != "text" and column.labels is None:
+            return values
+        if self._charset == "binary" or charset_of(column.collation or 0) is None:
+            raise NotUnderstood(f"column {name}: texts as bytes")
+        if column.labels is not None:
+            recoded(pa.chunked_array([pa.array([*map(str, column.labels)])]), None, name)
+            return values
+        if not pa.types.is_string(values.type):
+            raise NotUnderstood(f"column {name}: texts as bytes")
+        return recoded(values, self._charset, name)
+
+
+def new_keys(made: Rewriting, keys: Sequence[str], *, has_rows: bool) -> list[str]:
+    """The columns that tell rows apart behind it. Raises `NotUnderstood` if a column of them is gone."""
+    if made.key:
+        return [*made.key]
+    by_name = {lower(was): now for was, now in made.names.items()}
+    found = [by_name.get(lower(key), "") for key in keys]
+    if has_rows and not all(found):
+        raise NotUnderstood("a column that tells its rows apart is gone")
+    return [*filter(None, found)]
+
+
+def _names(alteration: Alteration, by_name: Mapping[str, str]) -> dict[str, str]:
+    """What is left of the columns, and what it is called. Raises `NotUnderstood`."""
+    names = {name: name for name in by_name.values()}
+    for dropped, is_checked in alteration.dropped.items():
+        was = _there(dropped, by_name, is_checked=is_checked)
+        if was is not None:
+            del names[was]
+    renamed = [*alteration.renamed]
+    renamed += [
+        (one.old, one.definition.name, one.if_exists)
+        for one in alteration.changes
+        if one.old is not None
+    ]
+    for old, new, is_checked in renamed:
+        was = _there(old, by_name, is_checked=is_checked)
+        if was is not None:
+            if was not in names:
+                raise NotUnderstood(f"column {old} is changed twice")
+            names[was] = new
+    new_names = [lower(name) for name in names.values()]
+    new_names += [
+        lower(one.definition.name) for one in alteration.changes
+        if one.old is None and not _is_left_out(one, by_name)
+    ]  # fmt: skip
+    if len({*new_names}) < len(new_names):
+        raise NotUnderstood("two columns of one name")
+    return names
+
+
+def _there(name: str, by_name: Mapping[str, str], *, is_checked: bool) -> str | None:
+    found = by_name.get(lower(name))
+    if found is None and not is_checked:
+        raise NotUnderstood(f"column {name} is not there")
+    return found
+
+
+def _is_left_out(change: Change, by_name: Mapping[str, str]) -> bool:
+    """Whether IF EXISTS or IF NOT EXISTS makes the server leave it out."""
+    if change.old is None:
+        return change.if_exists and lower(change.definition.name) in by_name
+    return lower(change.old) not in by_name

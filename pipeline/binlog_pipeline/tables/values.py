@@ -1,0 +1,544 @@
+"""Values of a column behind a change of its type, and of a new column: as servers (10.11, 11.8) make them.
+
+Only where that is certain: a value that a server may have cut, rounded by the sql_mode, or taken for another one raises
+`NotUnderstood`, with the reason. What is null stays null.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from binlog_protocol.errors import BadValue, ServerError
+from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of, encode_text
+from binlog_protocol.events.collation_names import default_collation
+from binlog_protocol.events.column_type import INTEGER_SIZES
+from binlog_protocol.events.column_type import ColumnType as T
+from binlog_protocol.events.table_map import ColumnKind, TableColumn, TableMap
+from binlog_protocol.row_columns import ColumnOptions
+from binlog_protocol.sql.token_reader import NotUnderstood
+from binlog_protocol.sql.tokens import Token, TokenKind
+from binlog_protocol.tables.ddl_types import unquoted
+from binlog_protocol.tables.definition import StoredColumn
+from binlog_protocol.tables.sql_type import SqlType
+
+from binlog_pipeline.schemas.columns import table_fields
+from binlog_pipeline.schemas.ddl_columns import DdlColumn, Definition
+from binlog_pipeline.schemas.lineage import PlacedDdl
+from binlog_pipeline.schemas.logged_statements import NO_BACKSLASH_ESCAPES
+
+_FAMILIES: Final = {
+    **dict.fromkeys(INTEGER_SIZES, "int"),
+    T.NEWDECIMAL: "decimal",
+    T.FLOAT: "float",
+    T.DOUBLE: "double",
+    T.YEAR: "year",
+    T.DATE: "date",
+    T.NEWDATE: "date",
+    T.DATETIME2: "datetime",
+    T.TIMESTAMP2: "timestamp",
+    T.ENUM: "enum",
+    **dict.fromkeys((T.VARCHAR, T.VARCHAR_COMPRESSED, T.STRING, T.BLOB, T.BLOB_COMPRESSED), "text"),
+}
+_MORE_BYTES: Final = {"tinytext": 0xFF, "text": 0xFFFF, "mediumtext": 0xFFFFFF, "longtext": 0xFFFFFFFF}  # fmt: skip
+_WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
+_EXACT: Final = re.compile(r"[-+]?(\d{1,60})(\.(\d*))?", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?", re.ASCII
+)
+_NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
+_OFFSET: Final = re.compile(r"([-+])(\d\d):(\d\d)", re.ASCII)
+_REPLACED: Final = "\ufffd"
+_MICRO_DIGITS: Final = 6
+_DIGITS_OF_DOUBLE: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column as an ALTER TABLE defines it.
+
+    logged: as a table map would have it; its collation is that of utf8mb4 where `charset` is not known.
+    charset: None for a type without one, and where that is the table's, which is not known.
+    """
+
+    definition: Definition
+    logged: TableColumn
+    charset: str | None
+    field: pa.Field
+
+    @classmethod
+    def of(cls, definition: Definition, options: ColumnOptions) -> NewColumn:
+        """Raises `NotUnderstood`."""
+        column = definition.column(None)
+        logged = _logged(column)
+        table = TableMap(0, 0, "", "", (logged,))
+        return cls(definition, logged, column.charset, table_fields(table, options)[0])
+
+    @property
+    def sql_name(self) -> str:
+        """The name of its type, in small letters."""
+        return self.definition.type.name
+
+    @property
+    def family(self) -> str:
+        return family(self.logged)
+
+    @property
+    def digits(self) -> int:
+        """Of fractions of seconds."""
+        return self.logged.layout.digits
+
+    def refuse(self, why: str) -> NotUnderstood:
+        """The error for values of this column."""
+        return NotUnderstood(f"column {self.definition.name}: {why}")
+
+
+def family(column: TableColumn) -> str:
+    """What kinds of values a column has; empty for one whose values are not converted here."""
+    if column.kind is not ColumnKind.AS_LOGGED:
+        return ""
+    found = _FAMILIES.get(column.type, "")
+    is_bytes = column.collation in (None, BINARY_COLLATION)
+    return "bytes" if found == "text" and is_bytes else found
+
+
+def _logged(column: DdlColumn) -> TableColumn:
+    try:
+        type_ = SqlType.parse(str(column.type))
+        collation = BINARY_COLLATION
+        if type_.is_text:
+            collation = default_collation(column.charset or "utf8mb4")
+        stored = StoredColumn(column.name, type_, collation=collation)
+        return replace(stored.logged(), kind=ColumnKind.AS_LOGGED)
+    except (ValueError, ServerError) as error:
+        raise NotUnderstood(f"column {column.name}: {error}") from None
+
+
+# --- values that are there ---
+
+
+def converted(values: pa.ChunkedArray, old: TableColumn | None, new: NewColumn) -> pa.ChunkedArray:
+    """The values of a column with its new definition. Raises `NotUnderstood`.
+
+    Args:
+        old: the column as the log had it; None if that is not known.
+    """
+    if old is None:
+        raise new.refuse("what type it had the log does not say")
+    if values.null_count == len(values):
+        made = pa.chunked_array([pa.nulls(len(values), new.field.type)])
+    elif _is_same(old, new):
+        made = values
+    else:
+        convert = _CONVERSIONS.get((family(old), new.family))
+        if convert is None:
+            raise new.refuse(f"its values as {new.definition.type}")
+        made = convert(values, old, new)
+    is_kept = new.definition.nullable is True or (
+        new.definition.nullable is None and not new.definition.is_primary and new.family != "timestamp"
+    )  # fmt: skip
+    if made.null_count and not is_kept:
+        raise new.refuse("it has no NULL any more")
+    if made.type != new.field.type:
+        raise new.refuse(f"{made.type} is not {new.field.type}")
+    return made
+
+
+def _is_same(old: TableColumn, new: NewColumn) -> bool:
+    """Whether values are the same in both."""
+    logged = new.logged
+    if family(old) == "text" or old.layout != logged.layout or old.unsigned != logged.unsigned:
+        return False
+    if new.sql_name in ("uuid", "inet4", "inet6", "vector") or old.kind != logged.kind:
+        return False
+    is_fixed = old.type == T.STRING and old.layout.size in (
+        4,
+        16,
+    )  # a UUID is logged like BINARY(16)
+    if family(old) == "bytes" and is_fixed:
+        return False
+    if old.type in (T.FLOAT, T.DOUBLE) and new.definition.type.numbers:
+        return False
+    return old.labels == logged.labels
+
+
+def recoded(values: pa.ChunkedArray, charset: str | None, name: str) -> pa.ChunkedArray:
+    """Texts in a column of that character set. Raises `NotUnderstood`.
+
+    None is a character set that is not known: all of them have ASCII.
+    """
+    is_plain = pc.all(pc.fill_null(pc.string_is_ascii(values), True)).as_py()
+    if is_plain:
+        return values
+    if charset is None:
+        raise NotUnderstood(f"column {name}: its character set is not known, and not all is ASCII")
+    collation = default_collation(charset)
+    for text in pc.unique(values).to_pylist():
+        if text is None:
+            continue
+        try:
+            if _REPLACED in text:
+                raise BadValue("bytes that were no text")
+            encode_text(text, collation)
+        except BadValue as error:
+            raise NotUnderstood(f"column {name}: {error}") from None
+    return values
+
+
+def _as_text(texts: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
+    """Texts as values of a column of text."""
+    if new.sql_name == "char":
+        texts = pc.utf8_rtrim(texts, characters=" ")
+    texts = recoded(texts, new.charset, new.definition.name)
+    if new.sql_name in _MORE_BYTES:
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0
+        room = _MORE_BYTES[new.sql_name]
+        is_wide = charset_of(new.logged.collation or 0) in ("ucs2", "utf16", "utf16le", "utf32")
+        longest *= 4 if is_wide else 1
+    else:
+        longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+        room = new.definition.type.numbers[0]
+    if longest > room:
+        raise new.refuse("a text is too long for it")
+    return texts
+
+
+def _text_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if not pa.types.is_string(values.type):
+        raise new.refuse("texts as bytes")
+    return _as_text(values, new)
+
+
+def _bytes_to_bytes(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    room = new.definition.type.numbers[0] if new.sql_name == "varbinary" else _room_of_blob(new)
+    if old.type == T.STRING or longest > room:
+        raise new.refuse("its bytes in another length")
+    return values
+
+
+def _room_of_blob(new: NewColumn) -> int:
+    return _MORE_BYTES.get(new.sql_name.replace("blob", "text"), 0)
+
+
+def _whole_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    return _wholes(values, new)
+
+
+def _wholes(numbers: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
+    """Whole numbers as values of an integer column. Beyond its range a server without strict mode takes the nearest."""
+    bits = 8 * INTEGER_SIZES[new.logged.type]
+    low, high = (
+        (0, (1 << bits) - 1) if new.logged.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    )
+    bounds = pc.min_max(numbers).as_py()
+    if low <= int(bounds["min"]) and int(bounds["max"]) <= high:
+        return numbers.cast(new.field.type)
+    is_decimal = pa.types.is_decimal(new.field.type)
+    made: list[Any] = []
+    for one in numbers.to_pylist():
+        near = None if one is None else min(max(int(one), low), high)
+        made.append(_decimal(near) if is_decimal else near)
+    return pa.chunked_array([pa.array(made, new.field.type)])
+
+
+def _each(convert: Callable[[Any, NewColumn], Any]) -> Callable[..., pa.ChunkedArray]:
+    """A conversion value by value."""
+
+    def made(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+        found = [None if one is None else convert(one, new) for one in values.to_pylist()]
+        try:
+            return pa.chunked_array([pa.array(found, new.field.type)])
+        except (pa.ArrowException, OverflowError, TypeError) as error:
+            raise new.refuse(str(error)) from None
+
+    return made
+
+
+def _decimal_of(number: Decimal, new: NewColumn) -> Decimal:
+    layout = new.logged.layout
+    found = number.quantize(Decimal(1).scaleb(-layout.scale), ROUND_HALF_UP)
+    if len(found.as_tuple().digits) > layout.digits:
+        raise new.refuse(f"{number} is beyond its range")
+    return found
+
+
+def _number_to_decimal(value: Any, new: NewColumn) -> Decimal:
+    return _decimal_of(Decimal(value), new)
+
+
+def _decimal_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    rounded = [
+        None if one is None else int(one.quantize(Decimal(1), ROUND_HALF_UP))
+        for one in values.to_pylist()
+    ]
+    return _wholes(pa.chunked_array([pa.array(map(_decimal, rounded), pa.decimal128(38, 0))]), new)
+
+
+def _decimal(number: int | None) -> Decimal | None:
+    return None if number is None else Decimal(number)
+
+
+def _text_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    found = []
+    for text in values.to_pylist():
+        if text is not None and not _WHOLE.fullmatch(text):
+            raise new.refuse(f"{text[:40]!r} is no whole number")
+        found.append(None if text is None else Decimal(text))
+    return _wholes(pa.chunked_array([pa.array(found, pa.decimal128(38, 0))]), new)
+
+
+def _text_to_decimal(value: str, new: NewColumn) -> Decimal:
+    if not _EXACT.fullmatch(value):
+        raise new.refuse(f"{value[:40]!r} is no decimal number")
+    return _decimal_of(Decimal(value), new)
+
+
+def _plain_float(value: Any, new: NewColumn) -> float:
+    text = str(value)
+    found = _EXACT.fullmatch(text)
+    is_exact = found is not None and len(found[1] + (found[3] or "")) <= _DIGITS_OF_DOUBLE
+    if not is_exact or new.definition.type.numbers:
+        raise new.refuse(f"{text[:40]!r} as a number with a floating point")
+    return float(text)
+
+
+def _whole_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if old.unsigned is not False:
+        raise new.refuse("whether it was ZEROFILL the log does not say")
+    return _as_text(values.cast(pa.string()), new)
+
+
+def _decimal_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if old.unsigned is not False:
+        raise new.refuse("whether it was ZEROFILL the log does not say")
+    found = [None if one is None else f"{one:f}" for one in values.to_pylist()]
+    return _as_text(pa.chunked_array([pa.array(found, pa.string())]), new)
+
+
+def _floats(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if new.definition.type.numbers or (old.type == T.DOUBLE and new.logged.type == T.FLOAT):
+        raise new.refuse(f"its values as {new.definition.type}")
+    return values.cast(new.field.type)
+
+
+def _labels(values: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
+    """Texts as labels: only those that are labels to the letter."""
+    labels = [label for label in new.logged.labels or () if isinstance(label, str)]
+    there = [text for text in pc.unique(values).to_pylist() if text is not None]
+    missing = [text for text in there if text not in labels]
+    if missing:
+        raise new.refuse(f"{missing[0][:40]!r} is no label of it")
+    return values
+
+
+def _to_labels(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    return _labels(values, new)
+
+
+def _date_to_datetime(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if not pa.types.is_date(values.type):
+        raise new.refuse("dates as texts")
+    return values.cast(new.field.type)
+
+
+def _moments(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    """DATETIME and TIMESTAMP with other digits of the second."""
+    if new.digits < old.layout.digits or not pa.types.is_timestamp(values.type):
+        raise new.refuse("its fractions of seconds are cut or rounded, by the sql_mode")
+    return values.cast(new.field.type)
+
+
+def _text_to_moment(value: str, new: NewColumn) -> dt.date:
+    if not pa.types.is_temporal(new.field.type):
+        raise new.refuse("texts as dates")
+    return moment(value, new)
+
+
+_CONVERSIONS: Final[dict[tuple[str, str], Callable[..., pa.ChunkedArray]]] = {
+    ("int", "int"): _whole_to_whole,
+    ("int", "decimal"): _each(_number_to_decimal),
+    ("int", "double"): _each(_plain_float),
+    ("int", "text"): _whole_to_text,
+    ("decimal", "decimal"): _each(_number_to_decimal),
+    ("decimal", "int"): _decimal_to_whole,
+    ("decimal", "double"): _each(_plain_float),
+    ("decimal", "text"): _decimal_to_text,
+    ("float", "double"): _floats,
+    ("double", "double"): _floats,
+    ("float", "float"): _floats,
+    ("text", "text"): _text_to_text,
+    ("text", "int"): _text_to_whole,
+    ("text", "decimal"): _each(_text_to_decimal),
+    ("text", "double"): _each(_plain_float),
+    ("text", "enum"): _to_labels,
+    ("text", "date"): _each(_text_to_moment),
+    ("text", "datetime"): _each(_text_to_moment),
+    ("enum", "enum"): _to_labels,
+    ("enum", "text"): _text_to_text,
+    ("bytes", "bytes"): _bytes_to_bytes,
+    ("date", "datetime"): _date_to_datetime,
+    ("datetime", "datetime"): _moments,
+    ("timestamp", "timestamp"): _moments,
+}
+
+
+# --- values of a new column ---
+
+
+def first_value(new: NewColumn, placed: PlacedDdl) -> Any:
+    """The value that a new column has in the rows that are there; None is NULL. Raises `NotUnderstood`."""
+    tokens = new.definition.default
+    if not tokens:
+        if new.definition.nullable is False or new.definition.is_primary:
+            return _implicit(new)
+        if new.family == "timestamp" and new.definition.nullable is None:
+            raise new.refuse("whether a TIMESTAMP is NOT NULL of itself the log does not say")
+        return None
+    words = [token.text.upper() for token in tokens]
+    if words == ["NULL"]:
+        return None
+    if tokens[0].kind is TokenKind.WORD and words[0] in _NOW:
+        return _now(words[1:], new, placed)
+    text, is_text = _literal(tokens, placed)
+    make = _LITERALS.get(new.family)
+    if make is None or (
+        new.family in ("text", "bytes", "enum", "date", "datetime") and not is_text
+    ):
+        raise new.refuse(f"DEFAULT {' '.join(words)[:40]} as {new.definition.type}")
+    return make(text, new)
+
+
+def _literal(tokens: tuple[Token, ...], placed: PlacedDdl) -> tuple[str, bool]:
+    """The text of a literal, and whether it was a string."""
+    if len(tokens) == 1 and tokens[0].kind is TokenKind.STRING:
+        escapes = not placed.said.sql_mode & NO_BACKSLASH_ESCAPES
+        return unquoted(tokens[0].text, escapes=escapes), True
+    text = "".join(token.text for token in tokens).upper()
+    text = {"TRUE": "1", "FALSE": "0"}.get(text, text)
+    if not _EXACT.fullmatch(text):
+        raise NotUnderstood(f"DEFAULT {text[:40]}")
+    return text, False
+
+
+def _implicit(new: NewColumn) -> Any:
+    """The value of a column that is NOT NULL and has no default."""
+    match new.family:
+        case "int":
+            return Decimal(0) if pa.types.is_decimal(new.field.type) else 0
+        case "decimal":
+            return _decimal_of(Decimal(0), new)
+        case "float" | "double":
+            return 0.0
+        case "text":
+            return ""
+        case "enum":
+            return (new.logged.labels or ("",))[0]
+    raise new.refuse("NOT NULL without a default")
+
+
+def _whole(text: str, new: NewColumn) -> Any:
+    if not _WHOLE.fullmatch(text):
+        raise new.refuse(f"DEFAULT {text[:40]}")
+    made = _wholes(pa.chunked_array([pa.array([Decimal(text)], pa.decimal128(38, 0))]), new)
+    if int(made[0].as_py()) != int(text):
+        raise new.refuse(f"DEFAULT {text[:40]} is beyond its range")
+    return made[0].as_py()
+
+
+def _exact(text: str, new: NewColumn) -> Decimal:
+    if not _EXACT.fullmatch(text):
+        raise new.refuse(f"DEFAULT {text[:40]}")
+    return _decimal_of(Decimal(text), new)
+
+
+def _text(text: str, new: NewColumn) -> str:
+    if not pa.types.is_string(new.field.type):
+        raise new.refuse("texts as bytes")
+    return str(_as_text(pa.chunked_array([pa.array([text])]), new)[0].as_py())
+
+
+def _octets(text: str, new: NewColumn) -> bytes:
+    if not text.isascii() or new.sql_name not in (
+        "varbinary",
+        "tinyblob",
+        "blob",
+        "mediumblob",
+        "longblob",
+    ):
+        raise new.refuse(f"DEFAULT {text[:40]!r}")
+    return text.encode()
+
+
+def _label(text: str, new: NewColumn) -> str:
+    if not pa.types.is_string(new.field.type):
+        raise new.refuse("labels as numbers")
+    return str(_labels(pa.chunked_array([pa.array([text])]), new)[0].as_py())
+
+
+_LITERALS: Final[dict[str, Callable[[str, NewColumn], Any]]] = {
+    "int": _whole,
+    "decimal": _exact,
+    "double": _plain_float,
+    "text": _text,
+    "bytes": _octets,
+    "enum": _label,
+    "date": lambda text, new: _shown(moment(text, new), new),
+    "datetime": lambda text, new: _shown(moment(text, new), new),
+}
+
+
+def moment(text: str, new: NewColumn) -> dt.date:
+    """A DATE or DATETIME of its usual text. Raises `NotUnderstood`."""
+    found = _MOMENT.fullmatch(text)
+    fraction = found[7] or "" if found else ""
+    is_date = new.family == "date"
+    if found is None or len(fraction) > new.digits or (is_date and found[4]):
+        raise new.refuse(f"{text[:40]!r} as {new.definition.type}")
+    year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
+    try:
+        if is_date:
+            return dt.date(year, month, day)
+        micros = int(fraction.ljust(_MICRO_DIGITS, "0"))
+        return dt.datetime(year, month, day, hour, minute, second, micros)
+    except ValueError:
+        raise new.refuse(f"{text[:40]!r} is no moment") from None
+
+
+def _now(words: list[str], new: NewColumn, placed: PlacedDdl) -> Any:
+    digits = int("".join(words).strip("()") or 0)
+    if new.family not in ("datetime", "timestamp") or digits != new.digits:
+        raise new.refuse("DEFAULT CURRENT_TIMESTAMP")
+    unit = 10 ** (_MICRO_DIGITS - digits)
+    micros = placed.said.microseconds // unit * unit
+    at = dt.datetime.fromtimestamp(placed.time, dt.UTC).replace(microsecond=micros)
+    if new.family == "timestamp":
+        return _shown(at, new)
+    return _shown((at + _zone(placed.said.time_zone, new)).replace(tzinfo=None), new)
+
+
+def _zone(name: str, new: NewColumn) -> dt.timedelta:
+    """The offset of a time zone that has one alone. Raises `NotUnderstood`."""
+    found = _OFFSET.fullmatch(name)
+    if name == "UTC":
+        return dt.timedelta()
+    if found is None:
+        raise new.refuse(f"the time in time zone {name or 'unknown'}")
+    offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return -offset if found[1] == "-" else offset
+
+
+def _shown(value: dt.date, new: NewColumn) -> Any:
+    """As the rows have it."""
+    if not pa.types.is_string(new.field.type):
+        return value
+    if not isinstance(value, dt.datetime):
+        return value.isoformat()
+    text = value.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{value.microsecond:06d}"[: len(text) + 1 + new.digits] if new.digits else text
