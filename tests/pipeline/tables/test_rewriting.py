@@ -47,7 +47,8 @@ def altered(clauses: str, columns: dict[str, list[Any]], zone: str = "") -> dict
     found = Rewriting.of(alteration_of(said), placed, names, logged, OPTIONS, is_empty=False)
     behind = found.rows(rows)
     assert [*found.columns] == behind.column_names
-    return behind.to_pydict()
+    made_of: dict[str, list[Any]] = behind.to_pydict()
+    return made_of
 
 
 MADE: list[tuple[str, dict[str, list[Any]], dict[str, list[Any]]]] = [
