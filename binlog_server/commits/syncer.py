@@ -30,6 +30,8 @@ from binlog_storage.defects import Defects
 from binlog_storage.engine import EngineWriter
 from binlog_storage.errors import StorageError
 
+from binlog_server.loop.earliest_call import EarliestCall
+
 log = logging.getLogger(__name__)
 
 Committed = Callable[[StorageError | None], None]
@@ -77,8 +79,7 @@ class Syncer:
         self._next: list[Committed] = []  # served by the sync that begins next
         self._current: list[Committed] = []  # served by the one under way
         self._written: list[Committed] = []  # wait for the operating system only
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer = EarliestCall()
         self._failure: StorageError | None = None
         self._defects = Defects()
         self._failed = failed
@@ -153,8 +154,7 @@ class Syncer:
 
     async def close(self) -> None:
         """Finish what was requested, and end the thread."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._timer.cancel():
             self.request()
         while self._failure is None and (
             self._syncing or self._again or self._next or self._written
@@ -183,17 +183,7 @@ class Syncer:
             self._sync_within(self.flush_log_at_timeout)
 
     def _sync_within(self, seconds: float) -> None:
-        due = self._loop.time() + seconds
-        if self._timer is not None and self._timer_due > due:  # of another setting
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer_due = due  # uvloop's handle of a call at once has no when()
-            self._timer = self._loop.call_at(due, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self.request()
+        self._timer.by(self._loop.time() + seconds, self.request)
 
     def _schedule(self) -> None:
         # At the end of this round of the loop: all clients that were heard in it share one sync.

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
 from binlog_server.loop.apart import apart
+from binlog_server.loop.earliest_call import EarliestCall
 
 # Of a buffer, at first and at most. A full one makes the next one four times as large: where little comes little memory
 # is needed, and large packets are put together from few parts.
@@ -40,8 +41,7 @@ class ByteStream(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         # One timer for all waits: it looks again when it fires, for bytes come a thousand times as often.
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer = EarliestCall()
         self._due = 0.0  # the end of the wait
         self._transport: asyncio.Transport
 
@@ -83,7 +83,8 @@ class ByteStream(asyncio.BufferedProtocol):
         if not self._filled and not self._ended:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            self._expect(loop, loop.time() + timeout_s)
+            self._due = loop.time() + timeout_s
+            self._timer.by(self._due, self._look)
             try:
                 await self._waiter
             finally:
@@ -125,35 +126,17 @@ class ByteStream(asyncio.BufferedProtocol):
         assert found is None or isinstance(found, ssl.SSLObject)
         return found
 
-    def _expect(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._due = due
-        if self._timer is not None and self._timer_due > due:
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._look_at(loop, due)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
+    def _look(self) -> None:
         if self._waiter is None or self._waiter.done():
             return
-        if loop.time() < self._due:
-            self._look_at(loop, self._due)
+        if self._waiter.get_loop().time() < self._due:
+            self._timer.by(self._due, self._look)
         else:
             self._waiter.set_exception(TimeoutError())
 
-    def _look_at(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._timer_due = due  # uvloop's handle of a call at once has no when()
-        self._timer = loop.call_at(due, self._look, loop)
-
-    def _forget_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()  # it would keep the buffers
-            self._timer = None
-
     def close(self) -> None:
         """Close the connection after sending the bytes that were written."""
-        self._forget_timer()
+        self._timer.cancel()  # it would keep the buffers
         self._transport.close()
 
     # --- what the loop says ---
@@ -182,7 +165,7 @@ class ByteStream(asyncio.BufferedProtocol):
         if exc is not None and not isinstance(exc, OSError):
             exc = ConnectionError(f"the connection is lost: {exc!r}")
         self._error = exc
-        self._forget_timer()
+        self._timer.cancel()  # it would keep the buffers
         self._wake()
 
     @contextmanager

@@ -336,6 +336,19 @@ def in_use(directory: Path) -> StoreInUse:
     )
 
 
+def locked(directory: Path, name: str, flags: int) -> int:
+    """A descriptor of the lock file, which holds the lock. Raises `StoreInUse`, `FileMissing`, `DiskError`."""
+    path = directory / name
+    with mapped("open", path):
+        fd = open_regular(path, flags)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise in_use(directory) from None
+    return fd
+
+
 class OsDisk:
     """A directory of the operating system; made if it is not there.
 
@@ -399,15 +412,7 @@ class OsDisk:
                 sync_folder(self._directory)
 
     def lock(self, name: str) -> None:
-        path = self._directory / name
-        with mapped("open", path):
-            fd = open_regular(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise in_use(self._directory) from None
-        self._lock_fd = fd
+        self._lock_fd = locked(self._directory, name, os.O_RDWR | os.O_CREAT)
         with mapped("open", self._directory):
             self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 

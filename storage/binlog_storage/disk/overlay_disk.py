@@ -6,14 +6,14 @@ this one becomes another. The file system may be one that cannot be written.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from binlog_storage.disk.disk import File, in_use, mapped, open_regular
+from binlog_storage.disk.disk import File, locked, mapped
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.patient_disk import FileImage
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -183,18 +183,8 @@ class OverlayDisk:
 
     def lock(self, name: str) -> None:
         """See `Disk`. Without a lock file no server of ours has written here, and none is made."""
-        path = self._directory / name
-        try:
-            with mapped("open", path):
-                fd = open_regular(path, os.O_RDONLY)
-        except FileMissing:
-            return
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise in_use(self._directory) from None
-        self._lock_fd = fd
+        with contextlib.suppress(FileMissing):
+            self._lock_fd = locked(self._directory, name, os.O_RDONLY)
 
     def close(self) -> None:
         with self.lock_of_changes:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_protocol.gtid import Gtid
-from binlog_storage.archive import places, publisher
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.errors import ArchiveInUse, ArchiveNotOfStore, ArchiveUnreachable
@@ -45,15 +44,6 @@ def engine(request: pytest.FixtureRequest) -> Iterator[BinlogEngine]:
     made = request.param()
     yield made
     made.close()
-
-
-@pytest.fixture
-def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
-    """That of every URL."""
-    made = MemoryObjects()
-    for module in (places, publisher):
-        monkeypatch.setattr(module, "open_objects", lambda url: made)
-    return made
 
 
 def add(engine: BinlogEngine, groups: list[Group]) -> list[bytes]:

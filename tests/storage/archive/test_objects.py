@@ -167,15 +167,6 @@ def test_the_staging_folder_goes() -> None:
 
 
 @pytest.fixture
-def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
-    """That of every URL."""
-    made = MemoryObjects()
-    for module in (places, publisher):
-        monkeypatch.setattr(module, "open_objects", lambda url: made)
-    return made
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> Path:
     grow(tmp_path / "store", simple(60, size=4000))
     return tmp_path / "store"
