@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags
-from binlog_protocol.events.header import split_events
+from binlog_protocol.events.header import FLAG_IN_USE, split_events
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.classic.writing import FLAG_AT
 from binlog_storage.disk.state import StateStore
 
 from binlog_server.testing.local import LocalMariaDB
@@ -125,11 +130,25 @@ class Ours:
 
 
 def events_of(server: LocalMariaDB) -> int:
-    """SHOW BINLOG EVENTS of all files, which reads each event and its checksum. How many there are."""
+    """SHOW BINLOG EVENTS of all files, which reads each event and its checksum. How many there are.
+
+    Each event ends where it says, each file that is followed by another says so, and checkpoints name files.
+    """
     count = 0
-    for row in server.q("SHOW BINARY LOGS"):
-        count += len(server.q(f"SHOW BINLOG EVENTS IN '{row['Log_name']}'"))
+    files = server.q("SHOW BINARY LOGS")
+    names = [row["Log_name"] for row in files]
+    for row, following in zip(files, [*names[1:], None], strict=True):
+        events = server.q(f"SHOW BINLOG EVENTS IN '{row['Log_name']}'")
+        count += len(events)
+        for event, after in itertools.pairwise(events):
+            # 11.8 writes no ends inside of groups, nor does a group of ours that was spilled.
+            assert event["End_log_pos"] in (0, after["Pos"]), event
+        assert {e["Info"] for e in events if e["Event_type"] == "Binlog_checkpoint"} <= set(names)
         path = server.datadir / row["Log_name"]
+        is_in_use = path.read_bytes()[FLAG_AT] & FLAG_IN_USE
+        last = events[-1]
+        if following and (last["Event_type"] == "Rotate" or not is_in_use):
+            assert last["Event_type"] == "Stop" or last["Info"] == f"{following};pos=4"
         assert row["File_size"] == path.stat().st_size
         said = server.run("mariadb-binlog", "--no-defaults", "--verify-binlog-checksum", str(path))
         assert "ERROR" not in said
@@ -229,3 +248,34 @@ def test_purge_and_reset_by_both(version: str, make_upstream: MakeMariaDB) -> No
     with closing(store.open()) as engine:
         assert [file.number for file in engine.files()] == [1, 2]
         assert len(engine.binlog_state()) == 1
+
+
+@pytest.mark.parametrize("files", ["the same file", "more files"])
+def test_what_a_killed_server_had_prepared(
+    version: str, files: str, make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    """Its last commit is in its binlog, and prepared in its tables: it is there again behind us, whom it finds stopped
+    in order twice.
+    """
+    server = make_upstream(
+        "--innodb-flush-log-at-trx-commit=1",
+        "--innodb-flush-log-at-timeout=2700",  # or a second later the commit is there
+        "--sync-binlog=1",
+        start=False,
+        backend=Backend("local", version),
+    )
+    assert isinstance(server, LocalMariaDB)
+    shutil.rmtree(server.dir)
+    # A redo log in /dev/shm is mapped into memory, and has the commit as well.
+    server.dir = Path(tempfile.mkdtemp(prefix="prepared-", dir=tmp_path))
+    server.start().create_account()
+    server.make_table()
+    insert(server, 3)
+    server.kill()
+    store = Ours(server, max_binlog_size=4096)
+    for _ in range(2):
+        with closing(store.open()) as engine:
+            store.write(engine, 40 if files == "more files" else 1)
+    server.start()
+    assert server.value("SELECT COUNT(*) FROM d.t") == 3
+    assert "Found 1 prepared transaction(s) in InnoDB" in server.log()

@@ -156,7 +156,7 @@ class ClassicBinlog:
         self.notes += groups.incidents
         if groups.left_out:
             self.notes.append(groups.left_out)
-        elif head.in_use:
+        elif head.in_use and groups.closed_at is None:
             self.notes.append(f"{head.path} was not closed: its server may have written more")
 
     @property

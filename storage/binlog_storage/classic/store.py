@@ -747,8 +747,11 @@ class ClassicEngine:
                 current.file.fdatasync()
             self._files.indexes.close()
             self._files.directory.forget_next()
-            clear_flag(self._log.current.file)
-            self._log.current.file.fdatasync()
+            # A MariaDB that was killed here commits what it had prepared only if it finds the flag; else it refuses to
+            # start.
+            if self._files.checkpoint is None:
+                clear_flag(self._log.current.file)
+                self._log.current.file.fdatasync()
             self._durable_end.publish()
         except DiskError as error:
             log.warning("%s", error)
