@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import os
 import secrets
+import socket
 import threading
 import time
 import uuid
@@ -78,6 +80,7 @@ from binlog_server.upstreams.password import KeyFile
 log = logging.getLogger(__name__)
 
 SERVER_UUID_KEY = "server_uuid"
+BACKLOG = 1024
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
 LEASE_ROUND_S = (
     10.0  # between two looks at deadlines and budgets of leases, and at what is archived
@@ -138,7 +141,7 @@ class Server:
         self._ending = asyncio.Event()  # the server is to end
         self._tail: Tail
         self._feed: TailFeed
-        self._listener: asyncio.Server
+        self._listeners: list[asyncio.Server] = []
         self.is_listening = False
         self.syncer: Syncer
         self.master: Master  # from `start` on
@@ -226,10 +229,12 @@ class Server:
         keys = KeyFile(self.config.key_file)
         return Relay(domains, self.state, keys, self.config.upstream, changed)
 
-    async def start(self, archive: ArchiveIntake | None = None) -> None:
+    async def start(
+        self, archive: ArchiveIntake | None = None, sockets: Sequence[socket.socket] = ()
+    ) -> None:
         """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken.
 
-        `archive`: until all of it is in the store nothing else comes in.
+        `archive`: until all of it is in the store nothing else comes in. `sockets`: listen at these.
         """
         loop = asyncio.get_running_loop()
         if archive is not None and not archive.is_whole:
@@ -238,22 +243,14 @@ class Server:
         self.publisher.as_it_lies = self.config.innodb_read_only
         self.engine.never_wait_in(threading.get_ident())
         config = self.config
-        await asyncio.to_thread(build_grammars)
-        await asyncio.to_thread(time_zones)
+        await load_ahead()
         self._tail = Tail(self.engine, loop)
         self.syncer = self._new_syncer()
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
         await self._start_endpoint()
-        self._listener = await loop.create_server(
-            lambda: new_session(self),
-            config.listen_host or None,
-            config.listen_port,
-            backlog=1024,
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
-        self.is_listening = True
+        await self._listen(sockets)
         if config.purges_by_itself:
             self._warn_of_limits()
         if config.binlog_faults:
@@ -296,6 +293,42 @@ class Server:
             },
         )
 
+    async def _listen(self, given: Sequence[socket.socket]) -> None:
+        """At the given sockets, or at new ones. Raises `OSError`."""
+        loop, host, port = (
+            asyncio.get_running_loop(),
+            self.config.listen_host,
+            self.config.listen_port,
+        )
+        new: Callable[[], asyncio.BaseProtocol] = lambda: new_session(self)  # noqa: E731
+        self._listeners = [
+            await loop.create_server(new, sock=one, backlog=BACKLOG) for one in given
+        ]
+        if not given:
+            self._listeners = [await loop.create_server(new, host or None, port, backlog=BACKLOG)]
+        self.port = self._listeners[0].sockets[0].getsockname()[1]
+        self.is_listening = True
+
+    def listening_sockets(self) -> list[socket.socket]:
+        """Those it listens at, to be kept when it does not any more: who comes meanwhile waits."""
+        return [
+            socket.socket(fileno=os.dup(one.fileno()))
+            for listener in self._listeners
+            for one in listener.sockets
+        ]
+
+    async def admit_no_more(self) -> None:
+        """Listen no more, and let those go on who are logging in: for a short time, as some never will."""
+        self._close_listeners()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self.connections.pending.none_left()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self.is_listening = False
+
     def _warn_of_limits(self) -> None:
         """Say that limits of age and size do nothing yet, where no replica is known that could make them work."""
         needed = self.config.slave_connections_needed_for_purge
@@ -336,8 +369,7 @@ class Server:
             self._archive_hold.stop()
         for rounds in self._running_rounds:
             rounds.cancel()
-        self._listener.close()
-        self.is_listening = False
+        self._close_listeners()
         if self._archive is not None:
             doing("what is taken of the archive")
             self._ending.set()
@@ -517,6 +549,12 @@ class Server:
             await asyncio.to_thread(note_server_version, self.state, version)
         except StorageError as error:  # it is told again with the next connection
             log.warning("the version of the upstream, %s, is not kept: %s", version, error)
+
+
+async def load_ahead() -> None:
+    """Load what every server of this process needs and takes long: it is there then."""
+    await asyncio.to_thread(build_grammars)
+    await asyncio.to_thread(time_zones)
 
 
 def certificate_of(config: Config) -> TlsServer:

@@ -6,11 +6,12 @@ import argparse
 import asyncio
 import dataclasses
 import logging
+import os
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,19 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_argument
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server.app.app import Server, call_soon, certificate_of
+from binlog_server.app.app import Server, call_soon, certificate_of, load_ahead
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
+from binlog_server.process.hand_over import (
+    READY,
+    SERVING,
+    Predecessor,
+    Successor,
+    given_sockets,
+    own_command,
+)
 from binlog_server.process.service_manager import ServiceManager
 from binlog_server.process.signals import Signals
 from binlog_server.settings import config as configuration
@@ -38,6 +47,7 @@ log = logging.getLogger(__name__)
 # commits; with the default of 5 ms every group commit waits that long. Measured with 64 clients: 8,000 commits/s with
 # the default, 23,000 with this; a smaller value costs more than it gains.
 SWITCH_INTERVAL_S = 0.0001
+READY_S = 60.0  # that a new process gets until it could take our place
 THREADS_S = 1.0  # that threads get to return at the end
 
 
@@ -107,9 +117,12 @@ def run(arguments: argparse.Namespace) -> int:
         found = load()
         return dataclasses.replace(found, max_connections=allow_open_files(found.max_connections))
 
+    predecessor = Predecessor.of()
     with Signals() as signals, DiskWatch(config.net_read_timeout):
         start = arguments.archive_start_position
-        return uvloop.run(_serve(read(), signals, arguments.archive, start, read))
+        return uvloop.run(
+            _serve(read(), signals, arguments.archive, start, read, None, predecessor)
+        )
 
 
 def _check(config: Config) -> int:
@@ -129,84 +142,229 @@ async def _serve(
     start: SlavePosition | None,
     read: Callable[[], Config] | None = None,
     manager: ServiceManager | None = None,
+    predecessor: Predecessor | None = None,
 ) -> int:
     """Serve until a signal comes. Returns the exit code: 1 after a failure of the store that ends the server.
 
     Args:
         read: reads the configuration again.
+        predecessor: the process whose place this one takes.
     """
-    manager = manager or ServiceManager()
-    at = partial(_at, signals, manager)
-    loop = asyncio.get_running_loop()
     threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
+    loop = asyncio.get_running_loop()
     loop.set_default_executor(threads)
-    at("opening the store")
-    directory = StoreDirectory.of(
-        config, background=False, patient=not config.innodb_read_only, to_serve=True
-    )
-    try:
-        server = Server(config, directory, read)
-    except BaseException:
-        directory.close()
-        raise
-    directory.start()  # not before the server has set its holds on files
-    stop = asyncio.Event()
-    signals.status = 1
-    intake = None if archive is None else ArchiveIntake(directory, archive, start)
-
-    def end() -> None:
-        if intake is not None:
-            intake.stop()
-        call_soon(loop, stop.set)
-
-    server.end_process = end
-    signals.hear(end, lambda: call_soon(loop, server.reload_soon))
-    watching = loop.create_task(manager.watch())
-    try:
-        if intake is not None:
-            at("taking the archive into the store")
-            await asyncio.to_thread(intake.take)
-            server.look_at_begin()
-            server.history_changed()
-        serves = not stop.is_set()
-        if serves:
-            await server.start(intake)
-            spare_what_stays()
-    except BaseException:
-        server.directory.close()
-        raise
-    if not serves:
-        directory.close()
-    else:  # also if it was told to end meanwhile: there may be clients
-        await _until_told(server, stop, signals, manager)
-    signals.status = 1 if server.failed.is_set() else 0
-    at("threads that have not returned")
+    serving = _Serving(signals, manager or ServiceManager(), read)
+    sockets: Sequence[socket.socket] = given_sockets()
+    if predecessor is not None:
+        sockets = await _wait_for_place(config, predecessor)
+    watching = loop.create_task(serving.manager.watch())
+    while True:
+        successor = await serving.serve(config, archive, start, sockets, predecessor)
+        if successor is None or await serving.is_taken_by(successor):
+            break
+        config, sockets, predecessor = serving.config_again(), successor.sockets, None
+    serving.at("threads that have not returned")
     watching.cancel()
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads(signals)
     return signals.status
 
 
-def _at(signals: Signals, manager: ServiceManager, what: str) -> None:
-    """The process is at this now."""
-    signals.doing = what
-    manager.status(what)
+async def _wait_for_place(config: Config, predecessor: Predecessor) -> Sequence[socket.socket]:
+    """Do what can be done beside the process that still serves, then wait until it does not. Returns its sockets."""
+    if config.ssl:
+        certificate_of(config)
+    await load_ahead()
+    if not await predecessor.lets_go():
+        log.warning("the process whose place this one takes is gone, and has not closed the store")
+        await asyncio.to_thread(predecessor.is_gone)
+    return predecessor.take_sockets(f"{config.listen_host}:{config.listen_port}")
 
 
-async def _until_told(
-    server: Server, stop: asyncio.Event, signals: Signals, manager: ServiceManager
-) -> None:
-    """Serve until it is told to end, or has failed; then end in order."""
-    at = partial(_at, signals, manager)
-    at("serving")
-    server.tell_of_reloads(manager.reloading, manager.ready)
-    manager.ready()
-    ended = [asyncio.create_task(event.wait()) for event in (stop, server.failed)]
-    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-    log.info("shutting down")
-    manager.stopping()
-    signals.ending()
-    await server.stop(at)
+class _Serving:
+    """What this process does: it serves a store, and again if the process that was to take its place has not."""
+
+    def __init__(
+        self, signals: Signals, manager: ServiceManager, read: Callable[[], Config] | None
+    ) -> None:
+        self._signals = signals
+        self.manager = manager
+        self._read = read
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._handing_over = asyncio.Event()
+        self._intake: ArchiveIntake | None = None
+        self._server: Server
+
+    def at(self, what: str) -> None:
+        """The process is at this now."""
+        self._signals.doing = what
+        self.manager.status(what)
+
+    def _end(self) -> None:
+        """In any thread."""
+        if self._intake is not None:
+            self._intake.stop()
+        call_soon(self._loop, self._stop.set)
+
+    async def serve(
+        self,
+        config: Config,
+        archive: str | Path | None,
+        start: SlavePosition | None,
+        sockets: Sequence[socket.socket],
+        predecessor: Predecessor | None,
+    ) -> Successor | None:
+        """Until it is told to end. Returns the process that waits for the store, if that is why."""
+        self.at("opening the store")
+        directory = StoreDirectory.of(
+            config, background=False, patient=not config.innodb_read_only, to_serve=True
+        )
+        try:
+            self._server = server = Server(config, directory, self._read)
+        except BaseException:
+            directory.close()
+            raise
+        directory.start()  # not before the server has set its holds on files
+        self._signals.status = 1
+        self._intake = intake = (
+            None if archive is None else ArchiveIntake(directory, archive, start)
+        )
+        server.end_process = self._end
+        self._signals.hear(
+            self._end,
+            lambda: call_soon(self._loop, server.reload_soon),
+            lambda: call_soon(self._loop, self._handing_over.set),
+        )
+        try:
+            if intake is not None:
+                self.at("taking the archive into the store")
+                await asyncio.to_thread(intake.take)
+                server.look_at_begin()
+                server.history_changed()
+            serves = not self._stop.is_set()
+            if serves:
+                await server.start(intake, sockets)
+                spare_what_stays()
+        except BaseException:
+            server.directory.close()
+            raise
+        if not serves:
+            directory.close()
+            self._signals.status = 0
+            return None
+        # Also if it was told to end meanwhile: there may be clients.
+        if predecessor is not None:
+            predecessor.serving()
+        return await self._until_told()
+
+    async def _until_told(self) -> Successor | None:
+        """Serve until it is told to end, or has failed, or another process is ready; then end in order."""
+        server = self._server
+        self.at("serving")
+        server.tell_of_reloads(self.manager.reloading, self.manager.ready)
+        self.manager.ready()
+        events = (self._stop, server.failed)
+        ended = [asyncio.create_task(event.wait()) for event in events]
+        following = asyncio.create_task(self._next_successor())
+        await asyncio.wait([*ended, following], return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.cancel()
+        if any(event.is_set() for event in events):
+            await self._give_up(following)
+            log.info("shutting down")
+            self.manager.stopping()
+            self._signals.ending()
+            await server.stop(self.at)
+            successor = None
+        else:
+            successor = following.result()
+            log.info("process %d takes the place of this one", successor.pid)
+            with self._signals.in_time():
+                await server.admit_no_more()
+                await server.stop(self.at)
+            successor.yours()
+        self._signals.status = 1 if server.failed.is_set() else 0
+        return successor
+
+    async def _give_up(self, following: asyncio.Task[Successor]) -> None:
+        following.cancel()
+        await asyncio.wait([following])
+        if not following.cancelled() and following.exception() is None:
+            following.result().kill()
+
+    async def _next_successor(self) -> Successor:
+        """One that is ready, as often as one is asked for."""
+        while True:
+            await self._handing_over.wait()
+            self._handing_over.clear()
+            if (found := await self._new_successor()) is not None:
+                return found
+
+    async def _new_successor(self) -> Successor | None:
+        """A process that is ready to take the place of this one."""
+        if os.getpid() == 1:
+            log.error("this is process 1, whose end ends its container: start another container")
+            return None
+        server = self._server
+        listen = f"{server.config.listen_host}:{server.config.listen_port}"
+        try:
+            successor = Successor.begin(own_command(), server.listening_sockets(), listen)
+        except OSError as error:
+            log.error("no new process could be started, this one goes on: %s", error)
+            return None
+        log.info("process %d is to take the place of this one", successor.pid)
+        self._signals.takes_along = successor.kill
+        try:
+            async with asyncio.timeout(READY_S):
+                if await successor.says(READY):
+                    return successor
+        except TimeoutError:
+            log.error("process %d is not ready in %.0f s", successor.pid, READY_S)
+            successor.kill()
+        except BaseException:
+            successor.kill()
+            raise
+        log.error(
+            "process %d has ended with status %d before it was ready: this one goes on",
+            successor.pid,
+            await successor.ended(),
+        )
+        successor.close()
+        return None
+
+    async def is_taken_by(self, successor: Successor) -> bool:
+        """Wait until another process serves in the place of this one, which is over then. False: it does not."""
+        self.at(f"process {successor.pid} opens the store")
+        word = asyncio.create_task(successor.says(SERVING))
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([word, stop], return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            successor.end()
+        stop.cancel()
+        serves = await word
+        self._signals.takes_along = lambda: None
+        if serves and not self._stop.is_set():
+            log.info("process %d serves", successor.pid)
+            self.manager.main_is(successor.pid)
+        if serves or self._stop.is_set():
+            successor.close()
+            return True
+        log.error(
+            "process %d has ended with status %d and does not serve: this one goes on",
+            successor.pid,
+            await successor.ended(),
+        )
+        successor.close(keep_sockets=True)
+        return False
+
+    def config_again(self) -> Config:
+        """As it is in the file, or as it was if it cannot be read."""
+        try:
+            return self._read() if self._read is not None else self._server.config
+        except (ConfigError, OSError) as error:
+            log.error("the configuration stays as it was: %s", error)
+            return self._server.config
 
 
 async def _leave_threads(signals: Signals) -> None:

@@ -7,6 +7,7 @@ leaves everybody as much time for a login or a request as it takes to fill the l
 
 from __future__ import annotations
 
+import asyncio
 from typing import Generic, Protocol, TypeVar
 
 
@@ -27,6 +28,8 @@ class Crowd(Generic[M]):
         # Dictionaries keep the order in which they were filled: the oldest is the first.
         self._all: dict[int, tuple[M, str]] = {}
         self._by_address: dict[str, dict[int, M]] = {}
+        self._none = asyncio.Event()
+        self._none.set()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -39,6 +42,7 @@ class Crowd(Generic[M]):
             leaves = next(iter(own.values())) if own else next(iter(self._all.values()))[0]
             self.remove(leaves)
         self._all[member.id] = member, address
+        self._none.clear()
         self._by_address.setdefault(address, {})[member.id] = member
         return leaves
 
@@ -48,3 +52,9 @@ class Crowd(Generic[M]):
         own = self._by_address.get(address, {})
         if own.pop(member.id, None) is not None and not own:
             del self._by_address[address]
+        if not self._all:
+            self._none.set()
+
+    async def none_left(self) -> None:
+        """Wait until nobody is in it."""
+        await self._none.wait()

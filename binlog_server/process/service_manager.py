@@ -4,6 +4,7 @@
     RELOADING=1                  the configuration is being read; with the time, as Type=notify-reload wants it
     STOPPING=1                   the server ends
     STATUS=...                   what it is at: `systemctl status` shows it
+    MAINPID=...                  another process is the service from now on
     WATCHDOG=1                   the event loop turns; the service is restarted where this stays away (WatchdogSec)
 
 Nothing of it may hold up the server or end it: a datagram that is not taken at once is lost. Without a service manager
@@ -56,6 +57,10 @@ class ServiceManager:
     def status(self, text: str) -> None:
         """The server is at this: one line."""
         self._tell("STATUS=" + " ".join(text.split()))
+
+    def main_is(self, pid: int) -> None:
+        """Another process has taken the place of this one, and serves. What it says was not listened to until now."""
+        self._tell(f"MAINPID={pid}", "STATUS=serving", "READY=1")
 
     async def watch(self) -> None:
         """Give signs of life until cancelled: from the loop, so that they end where it hangs."""

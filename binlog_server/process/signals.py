@@ -3,7 +3,8 @@
     SIGTERM, SIGINT, SIGQUIT   the server ends in order; the second one ends it at once
     SIGHUP                     what MariaDB's reload means here: FLUSH HOSTS, and the configuration is read again. A
                                closed terminal ends nothing
-    SIGUSR1, SIGUSR2           nothing, and a line in the log
+    SIGUSR2                    a new process takes the place of this one: see `hand_over`
+    SIGUSR1                    nothing, and a line in the log
 
 A thread of its own waits for them, so that none is missed by a loop that is blocked: a disk that has stopped answers no
 sync, and its thread cannot be ended either. Nothing here waits for the log, whose reader may hang as well. `END_S`
@@ -17,7 +18,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Self
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,9 @@ class Signals:
         self.is_ending = False
         self._stop: Callable[[], object] | None = None
         self._reload: Callable[[], object] = lambda: None
+        self._hand_over: Callable[[], object] = lambda: None
+        self.takes_along: Callable[[], object] = lambda: None
+        """Called before an end at once, where one was asked for: a process that would go on without this one."""
         self._over = False
         self._others = frozenset(threading.enumerate())
 
@@ -58,9 +63,17 @@ class Signals:
         self._thread.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def hear(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
-        """Set the calls for an orderly end and for SIGHUP, made in the thread of signals. Before, an end is at once."""
-        self._stop, self._reload = stop, reload
+    def hear(
+        self,
+        stop: Callable[[], object],
+        reload: Callable[[], object],
+        hand_over: Callable[[], object],
+    ) -> None:
+        """Set the calls for an orderly end, SIGHUP and SIGUSR2, made in the thread of signals.
+
+        Before, an end is at once.
+        """
+        self._stop, self._reload, self._hand_over = stop, reload, hand_over
         if self.is_ending:
             stop()
 
@@ -69,9 +82,22 @@ class Signals:
         if self.is_ending:
             return
         self.is_ending = True
+        self._clock()
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """The process ends if the block does not: it leaves its place, and is not to end behind that."""
+        clock = self._clock()
+        try:
+            yield
+        finally:
+            clock.cancel()
+
+    def _clock(self) -> threading.Timer:
         clock = threading.Timer(self._end_s, self._out_of_time)
         clock.daemon = True
         clock.start()
+        return clock
 
     def threads_left(self) -> list[str]:
         """Names of those that the interpreter would wait for without end."""
@@ -80,6 +106,8 @@ class Signals:
 
     def leave(self, status: int) -> None:
         """End the process now, whatever threads there are."""
+        if self.is_ending:
+            self.takes_along()
         for handler in logging.getLogger().handlers:
             _in_time(handler.flush)
         os._exit(status)
@@ -101,6 +129,9 @@ class Signals:
                 logging.INFO,
                 "SIGHUP: hosts are flushed, and the configuration is read again",
             )
+        elif number == signal.SIGUSR2:
+            _say(logging.INFO, "SIGUSR2: a new process is to take the place of this one")
+            self._hand_over()
         elif number not in ENDING:
             _say(logging.INFO, "%s means nothing here", number.name)
         elif self.is_ending:

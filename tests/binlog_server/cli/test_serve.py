@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -26,10 +27,20 @@ class HeardSignals:
     doing = ""
     status = 0
 
-    def hear(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
-        self.stop, self.reload = stop, reload
+    takes_along: Callable[[], object] = staticmethod(lambda: None)
+
+    def hear(
+        self,
+        stop: Callable[[], object],
+        reload: Callable[[], object],
+        hand_over: Callable[[], object],
+    ) -> None:
+        self.stop, self.reload, self.hand_over = stop, reload, hand_over
 
     def ending(self) -> None: ...
+
+    def in_time(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def threads_left(self) -> list[str]:
         return []

@@ -55,7 +55,7 @@ def ended(server: BinlogServer) -> int:
     return server.wait_exit(END_S)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE])
 def test_what_ends_nothing(number: signal.Signals) -> None:
     with serving() as server:
         for seen in range(1, 4):
