@@ -47,6 +47,7 @@ from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
 from binlog_server.dumps.tail_feed import TailFeed
+from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.faults.faults import Faults
 from binlog_server.loop.apart import apart
 from binlog_server.loop.rounds import Rounds
@@ -151,6 +152,7 @@ class Server:
         self.backups = Backups(self.switching)
         self.tmp_space = TmpSpace(lambda: self.config.max_tmp_total_space_usage)
         self.xa = XaBranches(self.engine)
+        self.time_places = TimePlaces()
         self.leases = Leases(self.engine, self.state, terms=self._slot_terms)
         self.slots = Slots(self.engine, self.connections, self.leases)
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
@@ -509,6 +511,7 @@ class Server:
             server_id=self.config.server_id,
             release=self.slots.left,
             why_ended=self.leases.why_ended,
+            times=self.time_places,
         )
 
     def _is_nobody_kept_waiting(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from binlog_protocol.connection.commands import RegisterSlave
+from binlog_protocol.dump.target import NamedTarget
 from binlog_protocol.errors import ServerError, UnknownThread
 from binlog_protocol.wire.results import Value
 from binlog_storage.engine import Position
@@ -42,6 +43,7 @@ class Connection:
     ending: Ending
     user: str = "unauthenticated user"
     account: str = ""  # user@host of the account; empty before the login
+    target: NamedTarget | None = None  # of a name that ends with +until=...
     command: str = "Connect"
     state: str = "login"
     since: float = field(default_factory=time.monotonic)
@@ -81,6 +83,7 @@ class Connection:
     def forget_login(self) -> None:
         """COM_CHANGE_USER: it is nobody's until the next login."""
         self.account = ""
+        self.target = None
         self.registered = None
         self.policy = ReplicaPolicy()
         self.database = lambda: None

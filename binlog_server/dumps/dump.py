@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Final, TypeVar
 
-from binlog_protocol.dump.dump_position import DumpFilter, Verdict
+from binlog_protocol.dump.dump_position import DumpFilter, Verdict, check_target
 from binlog_protocol.errors import (
     CannotOpenFile,
     FirstFileMissing,
@@ -22,14 +22,17 @@ from binlog_protocol.errors import (
     MasterFatalError,
     ProtocolError,
     ServerError,
+    TargetPurged,
+    TargetReached,
 )
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidListFlags
 from binlog_protocol.events.header import TYPE_OFFSET
 from binlog_protocol.groups.stored_group import group_gtid
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.engine import EngineReader, LargeGroup, Pin, PlacedGroup, Position
 from binlog_storage.errors import BinlogBegunAnew, StorageError, TooManyOpenFiles
+from binlog_storage.log.file_times import group_time
 
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.connections import Connection
@@ -42,6 +45,7 @@ from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.stream_events import StreamEvents
 from binlog_server.dumps.tail import Tail
 from binlog_server.dumps.tail_feed import TailFeed
+from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.loop.shielded import shielded
 from binlog_server.semi_sync.master import NOWHERE, SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
@@ -80,7 +84,9 @@ class Dump:
         server_id: int,
         release: Callable[[Connection, Pin], object],
         why_ended: Callable[[int, str], str],
+        times: TimePlaces,
     ) -> None:
+        self._times = times
         self._release = release
         self._why_ended = why_ended
         self._began: Position | None = None
@@ -146,21 +152,24 @@ class Dump:
                 raise self._with_slot(error) from None
             raise
         self._began = start.cursor
-        if request.style.registered and not request.non_block:
+        if request.style.registered and not request.non_block and request.target is None:
             self._connection.has = self._has
+        target, target_time, state = await self._target(start)
         groups_filter = DumpFilter(
             request.position,
-            state_at_start=start.state,
+            state_at_start=state,
             strict_mode=request.strict_mode,
             ignore_duplicates=request.ignore_duplicates,
             until=request.until,
             until_before_gtids=request.until_before_gtids,
             binlog_state=self._engine.binlog_state(),
+            target=target,
+            target_time=target_time,
         )
         if request.style.semi_sync:
             self._start_semi_sync(start)
         await self._open(start)
-        while not groups_filter.until_reached:
+        while not groups_filter.is_over:
             hold.move(self._place.cursor.file_no)
             self._connection.sent = self._place.cursor
             moved = self._tail.moved
@@ -185,10 +194,50 @@ class Dump:
                 await self._out.drain()
             else:
                 await self._send_filtered(groups_filter)
-        if groups_filter.until_reached:
+        if groups_filter.target_reached and not groups_filter.until_reached:
+            await self._stay(groups_filter.state.position())
+        elif groups_filter.until_reached:
             self.until = groups_filter.state.position()
             self._place.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
         self._out.end()
+
+    async def _target(
+        self, start: DumpStart
+    ) -> tuple[SlavePosition | None, float | None, BinlogState]:
+        """The end of the history for this login, as the filter takes it, and the binlog state at the start.
+
+        Raises `TargetNotInBinlog`, `TargetPurged` (1236).
+        """
+        target, state = self._request.target, start.state
+        if target is None:
+            return None, None, state
+        if self._request.file_position is not None:
+            state = await asyncio.to_thread(self._engine.state_at, start.cursor)
+        if target.position is not None:
+            check_target(self._engine.binlog_state(), target.position)
+            return target.position, None, state
+        assert target.time is not None
+        found = await self._times.find(self._engine, target.time)
+        if not found.is_certain:
+            raise TargetPurged(target)
+        # Behind the end of the search the time of each group tells it.
+        return (
+            (found.before.position(), None, state) if found.reached else (None, target.time, state)
+        )
+
+    async def _stay(self, position: SlavePosition) -> None:
+        """The history ends here for this login: heartbeats, until the replica goes. Raises `TargetReached` (1236)."""
+        request = self._request
+        assert request.target is not None
+        if request.stops:
+            raise TargetReached(request.target, position)
+        assert self._hold is not None
+        self._hold.move(self._place.cursor.file_no)
+        self._connection.sent = self._place.cursor
+        await self._out.drain()
+        if not request.non_block:
+            self._connection.state = f"Has all up to the target of its login, {request.target}"
+            await self._wait_for(asyncio.Event())
 
     @property
     def _style(self) -> FrameStyle:
@@ -246,9 +295,7 @@ class Dump:
         self._acks = ReplicaAcks(has_before, checksum=checksum, moved=self._has_more)
         self._out.follow(self._acks, self._semi_sync)
         self._connection.acknowledged = has_before
-        if (
-            self._request.until is None
-        ):  # who ends somewhere does not get what is committed behind it
+        if not self._request.ends:  # who ends somewhere does not get what is committed behind it
             self._semi_sync.add(self._acks)
 
     def take_acks(self) -> bool:
@@ -309,11 +356,11 @@ class Dump:
                 if (state := groups_filter.take_gtid_list()) is not None:
                     self._send_groups(waiting)
                     place.gtid_list(state, 0)
-                if groups_filter.until_reached:
+                if groups_filter.is_over:
                     break
         finally:
             self._send_groups(waiting)  # also what lies before a group that is refused
-        if not groups_filter.until_reached:
+        if not groups_filter.is_over:
             await self._go_to(batch.end)
         self._heartbeat_if_due()  # skipping through history may take longer than the replica waits
         await self._out.drain()
@@ -449,4 +496,4 @@ def _is_wanted(groups_filter: DumpFilter, group: bytes) -> bool:
     gtid = group_gtid(group)
     if gtid is None:
         return groups_filter.send_marker()
-    return groups_filter.decide(gtid) is Verdict.SEND
+    return groups_filter.decide(gtid, group_time(group)) is Verdict.SEND

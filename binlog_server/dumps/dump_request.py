@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
+from binlog_protocol.dump.target import NamedTarget, Target
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
@@ -36,6 +38,7 @@ class FilePosition(NamedTuple):
 class DumpRequest:
     """A replica's request. `file_position` is None with GTID; without, `position` is empty.
 
+    target, stops: the end of the history for its login, see `Target`; whether the stream ends there, with an error.
     as_in_files: it knows checksums, and so gets those of traditional files, whatever it has asked for: as from MariaDB.
     """
 
@@ -50,6 +53,8 @@ class DumpRequest:
     style: FrameStyle
     non_block: bool
     as_in_files: bool = False
+    target: Target | None = None
+    stops: bool = False
 
     @classmethod
     def of(
@@ -60,9 +65,11 @@ class DumpRequest:
         skip_marked: bool,
         coordinates: Coordinates = AS_STORED,
         registered: bool = True,
+        named: NamedTarget | None = None,
+        zone: tzinfo | None = None,
     ) -> DumpRequest:
         """`coordinates`: the session's, by which it gets its style of stream. `registered`: COM_REGISTER_SLAVE came
-        before.
+        before. `named`: the target in the name of its login, `zone`: of its time.
 
         Raises `ServerError`: 4246 without a GTID position, where only that will do; 1941 or 1943 for a malformed one;
         1236.
@@ -107,7 +114,14 @@ class DumpRequest:
             ),
             non_block=command.non_block,
             as_in_files=style.keeps_ends and variables.get("master_binlog_checksum") is not None,
+            target=None if named is None else _target(named, zone),
+            stops=named is not None and named.stop,
         )
+
+    @property
+    def ends(self) -> bool:
+        """Whether it has asked for what there is up to somewhere, and no more."""
+        return self.until is not None or self.target is not None
 
     @property
     def place_for_log(self) -> tuple[str, Mapping[str, object]]:
@@ -115,6 +129,14 @@ class DumpRequest:
         if self.file_position is None:
             return "position '%(gtid)s'", {"gtid": shortened(str(self.position))}
         return "file '%(file)s' position %(position)d", self.file_position._asdict()
+
+
+def _target(named: NamedTarget, zone: tzinfo | None) -> Target:
+    """Raises `MasterFatalError` (1236): the replica stops, and shows it."""
+    try:
+        return Target.parse(named.text, zone)
+    except ValueError as error:
+        raise MasterFatalError(f"The login ends with +until=, and {error}") from None
 
 
 def _position(text: str) -> SlavePosition:

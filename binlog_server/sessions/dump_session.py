@@ -79,6 +79,8 @@ class DumpSession:
                 skip_marked=skip_marked,
                 coordinates=sql.coordinates,
                 registered=connection.registered is not None,
+                named=connection.target,
+                zone=sql.clock().zone,
             )
         except ServerError as error:
             log.warning("dump refused: %s: %s", channel.peer, error)

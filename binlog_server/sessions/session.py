@@ -18,6 +18,7 @@ from binlog_protocol.connection.server import (
     TlsRequested,
 )
 from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.dump.target import split_name
 from binlog_protocol.errors import ProtocolError, ServerError, TooManyConnections
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
@@ -317,8 +318,12 @@ class ClientSession(asyncio.Protocol):
     # --- login ---
 
     def _begin_login(self, request: LoginRequest, *, needs_switch: bool) -> None:
+        user, target = request.user, None
+        if not self._server.users.of(user):
+            user, target = split_name(user)
         # No account has a longer name, and what is quoted of it fills no log.
-        request = replace(request, user=request.user[:_USER_CHARS_MAX])
+        request = replace(request, user=user[:_USER_CHARS_MAX])
+        self._connection.target = target
         self._user, self._request, self._has_asked = request.user, request, True
         switch = self._login.begin(
             request.user, self._address, self._machine.salt, needs_switch=needs_switch

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from binlog_protocol.errors import (
     AllowedPacketOverflowed,
     EngineBinlogUnavailable,
+    NotSupportedYet,
     ServerError,
     SqlSyntaxError,
     WrongParameterCount,
@@ -43,7 +44,7 @@ _CALLED: Final = frozenset(
         *("FOUND_ROWS", "ROW_COUNT"),
     }
 )
-_OF_POSITIONS: Final = frozenset({"BINLOG_GTID_POS", "MASTER_POS_WAIT"})
+_OF_POSITIONS: Final = frozenset({"BINLOG_GTID_AT", "BINLOG_GTID_POS", "MASTER_POS_WAIT"})
 _TIME_CHARS: Final = 19
 _BIGINT_CHARS: Final = 21
 CONCAT_CHARS_MAX: Final = 1 << 20  # one call may name a long variable many times
@@ -102,6 +103,11 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             raise WrongParameterCount(name)
         case "CONCAT", found:
             return _concat(caller, found)
+        case "BINLOG_GTID_AT", found:
+            _require_count(name, found, 1, 1)
+            raise NotSupportedYet(
+                "BINLOG_GTID_AT() beside other columns, or inside of an expression"
+            )
         case "BINLOG_GTID_POS", found:
             _require_count(name, found, 2, 2)
             raise EngineBinlogUnavailable("BINLOG_GTID_POS()")

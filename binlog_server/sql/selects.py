@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.dump.target import seconds_of, utc_text
 from binlog_protocol.errors import (
     NotSupportedYet,
+    QueryInterrupted,
     SqlSyntaxError,
     TooManyColumns,
     UnknownServerError,
+    WrongArguments,
     WrongParameterCount,
 )
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES
 from binlog_protocol.wire.results import DECIMALS_OF_TEXT, FLAG_UNSIGNED, Column
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.errors import WaitGivenUp
 from lark import v_args
 from lark.tree import Meta
 
@@ -118,7 +123,7 @@ class Select(Statement):
         return any(names_variable(item.expression, STATE_VARIABLES) for item in self.items)
 
     def answer(self, session: SqlSession) -> Result:
-        """The row; a `Wait` where the SELECT is one function that waits, `Work` for BINLOG_GTID_POS.
+        """The row; a `Wait` where the SELECT is one function that waits, `Work` for BINLOG_GTID_POS and BINLOG_GTID_AT.
 
         Raises 1105 beyond `ROW_CHARS_MAX`, `TooManyColumns` (1117), and the errors of `SqlSession.value_of`.
         """
@@ -127,6 +132,8 @@ class Select(Statement):
                 session.coordinates.has_event_positions or session.server.tables.has_any
             ):
                 return _gtid_position(session, file, position, label)
+            case (SelectItem(label, Function("BINLOG_GTID_AT", (moment,))),):
+                return _gtid_at(session, moment, label)
             case (SelectItem(label, Function("MASTER_POS_WAIT", arguments)),) if is_traditional(
                 session
             ):
@@ -163,6 +170,36 @@ def _gtid_position(session: SqlSession, file: Expression, position: Expression, 
         return ResultSet([Column.text(label, _GTIDS_CHARS, null=True)], [(found,)])
 
     return Work(run)
+
+
+def _gtid_at(session: SqlSession, moment: Expression, label: str) -> Work | ResultSet:
+    """BINLOG_GTID_AT: the GTID position in front of the first group of that time or later. It reads the binlog once, so
+    it is not for everybody.
+
+    NULL, with a warning, if the binlog of that time was purged. Raises 1210 for what is no time, and 1227.
+    """
+    session.require("BINLOG MONITOR")
+    column = Column.text(label, _GTIDS_CHARS, null=True)
+    value = session.value_of(moment)
+    if value is None:
+        return ResultSet([column], [(None,)])
+    try:
+        time = seconds_of(str(value).strip(), session.clock().zone)
+    except ValueError as error:
+        raise WrongArguments(f"BINLOG_GTID_AT: {error}") from None
+    server, warn, given_up = session.server, session.warn, threading.Event()
+
+    def run() -> ResultSet:
+        try:
+            found = server.time_places.times.find(server.engine, time, given_up.is_set)
+        except WaitGivenUp:
+            raise QueryInterrupted() from None
+        if not found.is_certain:
+            warn(UnknownServerError(f"the binlog of {utc_text(time)} has been purged"))
+        text = str(found.before.position()) if found.is_certain else None
+        return ResultSet([column], [(text,)])
+
+    return Work(run, line="binlog_gtid_at", give_up=given_up.set)
 
 
 def _master_pos_wait(session: SqlSession, arguments: list[Value], label: str) -> ResultSet:

@@ -13,6 +13,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
+from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.faults.faults import Faults
 from binlog_server.queries.terms import MustWait
 from binlog_server.relay.manager import Relay
@@ -245,6 +246,7 @@ class ServerView(Protocol):
     user_locks: UserLocks
     tmp_space: TmpSpace
     backups: Backups
+    time_places: TimePlaces
     tables: HeldTables
     xa: XaBranches
     port: int

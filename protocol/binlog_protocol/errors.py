@@ -462,6 +462,23 @@ GtidDiverged = ErrorKind(
     fatal=True,
 )
 # The position lies before the earliest file
+# A login whose name ends with +until=...: see `binlog_protocol.dump.target`
+TargetNotInBinlog = ErrorKind(
+    1236,
+    "The login ends at GTID {gtid}, which is not in this binlog: it has higher sequence numbers of that domain. Say "
+    "another target after +until=",
+    fatal=True,
+)
+TargetPurged = ErrorKind(
+    1236,
+    "The login ends at {target}, and the binlog of that time has been purged: nobody knows where that is",
+    fatal=True,
+)
+TargetReached = ErrorKind(
+    1236,
+    "The login ends at {target}, and that is reached, at GTID position '{position}'",
+    fatal=True,
+)
 GtidPurged = ErrorKind(
     1236,
     "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and "

@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from binlog_protocol.errors import GtidDiverged, GtidMissing, GtidNotInBinlog
+from binlog_protocol.errors import GtidDiverged, GtidMissing, GtidNotInBinlog, TargetNotInBinlog
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 
@@ -48,6 +48,14 @@ def _check_known_domain(state: BinlogState, gtid: Gtid, *, ignore_duplicates: bo
         raise GtidDiverged(gtid)
     if not ignore_duplicates:
         raise GtidNotInBinlog(gtid)
+
+
+def check_target(state: BinlogState, target: SlavePosition) -> None:
+    """Whether a binlog that is at `state` may reach a target. Raises `TargetNotInBinlog` (1236)."""
+    for gtid in target:
+        last = state.last(gtid.domain_id)
+        if last is not None and last.seq_no >= gtid.seq_no and not _has(state, gtid):
+            raise TargetNotInBinlog(gtid)
 
 
 def _is_until_done(state: BinlogState, until: SlavePosition | None, domain_id: int) -> bool:
@@ -92,12 +100,17 @@ class DumpFilter:
         until: SlavePosition | None = None,
         until_before_gtids: bool = False,
         binlog_state: BinlogState | None = None,
+        target: SlavePosition | None = None,
+        target_time: float | None = None,
     ) -> None:
         """`state_at_start`: the state just before the first group that will be decided.
 
         `binlog_state`: the live state of the whole binlog, only read. With it, a requested domain
         that the binlog does not know now is checked when its first group shows up; and an UNTIL
         that lies before the requested position counts as reached.
+
+        `target`, `target_time`: the point up to which there is a history for this replica, whatever it asks for: GTIDs
+        as of UNTIL, or in front of the first group of that time (seconds since 1970) or a later one.
         """
         self._strict_mode = strict_mode
         self._ignore_duplicates = ignore_duplicates
@@ -114,6 +127,8 @@ class DumpFilter:
         if binlog_state is not None:
             self._unseen = {domain for domain in self._skip if binlog_state.last(domain) is None}
         self._until = None if until is None else self._open_until(until)
+        self._target = None if target is None else self._open_until(target)
+        self._target_time = target_time
 
     def _open_until(self, until: SlavePosition) -> dict[int, Gtid]:
         """The UNTIL domains that are not reached at the start."""
@@ -131,18 +146,38 @@ class DumpFilter:
             return False
         return _has(live, until) and not _has(live, requested)
 
-    def decide(self, gtid: Gtid) -> Verdict:
-        """The next group of the binlog.
+    def decide(self, gtid: Gtid, timestamp: int = 0) -> Verdict:
+        """The next group of the binlog; `timestamp`: its time, in seconds since 1970.
 
         Raises `GtidMissing` (1236) for a hole in strict mode, as `check_position` for a domain that turns out
-        to have another history than the replica's.
+        to have another history than the replica's; `TargetNotInBinlog` if the target cannot come any more.
         """
         if self.transparent:
             return _SEND
+        if self._target_time is not None and timestamp >= self._target_time:
+            self._target = {}
+            return _SKIP
+        self._check_target(gtid)
         self._state.update(gtid)
         start = self._start_verdict(gtid)
-        until = self._until_verdict(gtid)
-        return _SEND if start is until is _SEND else _SKIP
+        until = _end_verdict(self._until, gtid, before=self._until_before_gtids)
+        target = _end_verdict(self._target, gtid)
+        return _SEND if start is until is target is _SEND else _SKIP
+
+    def _check_target(self, gtid: Gtid) -> None:
+        """A later number of another server came: unless the target was in between, it will not come any more."""
+        target = (self._target or {}).get(gtid.domain_id)
+        if (
+            target is not None
+            and gtid.server_id != target.server_id
+            and gtid.seq_no >= target.seq_no
+            and not self._will_come(target)
+        ):
+            raise TargetNotInBinlog(target)
+
+    def _will_come(self, target: Gtid) -> bool:
+        """Whether it is in the binlog, so that it stands further behind: numbers may go back."""
+        return self._binlog_state is not None and _has(self._binlog_state, target)
 
     def _start_verdict(self, gtid: Gtid) -> Verdict:
         """The verdict by the requested position; takes the domain off the skip set when it is reached."""
@@ -167,26 +202,13 @@ class DumpFilter:
             state.overlay(self._binlog_state.of_domain(requested.domain_id).entries())
         _check_known_domain(state, requested, ignore_duplicates=self._ignore_duplicates)
 
-    def _until_verdict(self, gtid: Gtid) -> Verdict:
-        """The verdict by the UNTIL list; takes the domain off the list when its end is reached."""
-        if self._until is None:
-            return _SEND
-        until = self._until.get(gtid.domain_id)
-        if until is None:
-            return _SKIP
-        if gtid.server_id != until.server_id or gtid.seq_no < until.seq_no:
-            return _SEND
-        del self._until[gtid.domain_id]
-        # A group beyond UNTIL (whose own is missing) is not what the replica asked for.
-        return _SKIP if gtid.seq_no > until.seq_no or self._until_before_gtids else _SEND
-
     def send_marker(self) -> bool:
         """Whether a stored start marker at this place is sent.
 
         It makes a replica drop its temporary tables, so it must not come before the position. A
         domain without any history cannot hold the position back.
         """
-        return self._skip.keys() <= self._unseen and not self.until_reached
+        return self._skip.keys() <= self._unseen and not self.is_over
 
     def take_gtid_list(self) -> BinlogState | None:
         """The state for a fake GTID_LIST that is due now, after a requested position was reached.
@@ -212,6 +234,34 @@ class DumpFilter:
         return self._until is not None and not self._until
 
     @property
+    def target_reached(self) -> bool:
+        """Whether, in front of the group decided last or behind it, the history of this replica ends."""
+        return self._target is not None and not self._target
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is sent."""
+        return self.until_reached or self.target_reached
+
+    @property
     def transparent(self) -> bool:
         """Whether every later group and marker will be sent."""
-        return not self._skip and self._until is None and not self._gtid_list_due
+        is_open = self._until is None and self._target is None and self._target_time is None
+        return is_open and not self._skip and not self._gtid_list_due
+
+
+def _end_verdict(ends: dict[int, Gtid] | None, gtid: Gtid, *, before: bool = False) -> Verdict:
+    """The verdict by an UNTIL list or a target; takes the domain off it when its end is reached.
+
+    `before`: the end itself is left out.
+    """
+    if ends is None:
+        return _SEND
+    end = ends.get(gtid.domain_id)
+    if end is None:
+        return _SKIP
+    if gtid.server_id != end.server_id or gtid.seq_no < end.seq_no:
+        return _SEND
+    del ends[gtid.domain_id]
+    # A group beyond the end (whose own is missing) is not what the replica asked for.
+    return _SKIP if gtid.seq_no > end.seq_no or before else _SEND
