@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
-from binlog_protocol.dump.target import NamedTarget, Target
+from binlog_protocol.dump.target import NamedTarget, HistoryEnd
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
@@ -38,7 +38,7 @@ class FilePosition(NamedTuple):
 class DumpRequest:
     """A replica's request. `file_position` is None with GTID; without, `position` is empty.
 
-    target, stops: the end of the history for its login, see `Target`; whether the stream ends there, with an error.
+    target, stops: the end of the history for its login, see `HistoryEnd`; whether the stream ends there, with an error.
     as_in_files: it knows checksums, and so gets those of traditional files, whatever it has asked for: as from MariaDB.
     """
 
@@ -53,7 +53,7 @@ class DumpRequest:
     style: FrameStyle
     non_block: bool
     as_in_files: bool = False
-    target: Target | None = None
+    target: HistoryEnd | None = None
     stops: bool = False
 
     @classmethod
@@ -131,10 +131,10 @@ class DumpRequest:
         return "file '%(file)s' position %(position)d", self.file_position._asdict()
 
 
-def _target(named: NamedTarget, zone: tzinfo | None) -> Target:
+def _target(named: NamedTarget, zone: tzinfo | None) -> HistoryEnd:
     """Raises `MasterFatalError` (1236): the replica stops, and shows it."""
     try:
-        return Target.parse(named.text, zone)
+        return HistoryEnd.parse(named.text, zone)
     except ValueError as error:
         raise MasterFatalError(f"The login ends with +until=, and {error}") from None
 

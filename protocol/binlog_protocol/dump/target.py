@@ -31,7 +31,7 @@ _SUFFIX: Final = re.compile(r"(.*)\+until=(.+?)(\+stop)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HistoryEnd:
     """A point in a history. One of `position` and `time` (seconds since 1970) is not None; `text` as it was given."""
 
     text: str
@@ -39,7 +39,7 @@ class Target:
     time: float | None = None
 
     @classmethod
-    def parse(cls, text: str, zone: datetime.tzinfo | None) -> Target:
+    def parse(cls, text: str, zone: datetime.tzinfo | None) -> HistoryEnd:
         """`zone`: of times that do not say theirs; None is the machine's. Raises `ValueError`, for people."""
         text = text.strip()
         if len(text) > TARGET_CHARS_MAX:
@@ -115,6 +115,6 @@ def _local_seconds(text: str, local: datetime.datetime, zone: datetime.tzinfo | 
 
 
 def utc_text(seconds: float) -> str:
-    """A time in UTC, as `Target` takes it."""
+    """A time in UTC, as `HistoryEnd` takes it."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return moment.replace(tzinfo=None).isoformat(timespec="auto") + "Z"

@@ -6,7 +6,7 @@ from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from binlog_protocol.dump.target import NamedTarget, Target, seconds_of, split_name
+from binlog_protocol.dump.target import NamedTarget, HistoryEnd, seconds_of, split_name
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = 1_795_172_400.0  # 2026-11-20 11:00:00 UTC
@@ -46,13 +46,13 @@ NO_TIMES = {
 @pytest.mark.parametrize("text", NO_TIMES, ids=range(len(NO_TIMES)))
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=NO_TIMES[text]):
-        Target.parse(text, BERLIN)
+        HistoryEnd.parse(text, BERLIN)
 
 
 def test_targets_say_what_they_are() -> None:
-    assert str(Target.parse("0-1-5, 1-2-7", UTC)) == "0-1-5,1-2-7"
-    assert str(Target.parse("2026-11-20T11:00:00Z", None)) == "2026-11-20T11:00:00Z"
-    told = Target.parse("2026-11-20 12:00:00", timezone(timedelta(hours=1)))
+    assert str(HistoryEnd.parse("0-1-5, 1-2-7", UTC)) == "0-1-5,1-2-7"
+    assert str(HistoryEnd.parse("2026-11-20T11:00:00Z", None)) == "2026-11-20T11:00:00Z"
+    told = HistoryEnd.parse("2026-11-20 12:00:00", timezone(timedelta(hours=1)))
     assert str(told) == "2026-11-20 12:00:00 (2026-11-20T11:00:00Z)"
 
 
