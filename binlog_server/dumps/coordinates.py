@@ -64,7 +64,7 @@ class Coordinates:
         """The file that the client means, which need not exist. Raises `UnknownBinlog` if it is no name of a file."""
         number = self._number(name)
         if number is None:
-            raise UnknownBinlog(f"HistoryEnd log not found in binlog index: {name!r}")
+            raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return number
 
     def _number(self, name: str) -> int | None:

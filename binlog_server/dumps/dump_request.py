@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
-from binlog_protocol.dump.target import NamedTarget, HistoryEnd
+from binlog_protocol.dump.target import HistoryEnd, NamedTarget
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError
 from binlog_protocol.events.checksum import ChecksumAlgorithm

@@ -6,7 +6,7 @@ from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from binlog_protocol.dump.target import NamedTarget, HistoryEnd, seconds_of, split_name
+from binlog_protocol.dump.target import HistoryEnd, NamedTarget, seconds_of, split_name
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = 1_795_172_400.0  # 2026-11-20 11:00:00 UTC
