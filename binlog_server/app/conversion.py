@@ -31,6 +31,7 @@ from binlog_protocol.errors import (
     UnknownServerError,
 )
 from binlog_storage.binlog.stored_tables import TableEngine
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.convert.stores import store_source, take_rest
 from binlog_storage.convert.tables import copy_tables, require_convertible
 from binlog_storage.engine.switching import SwitchingEngine
@@ -125,13 +126,21 @@ class FormatChange:
                 "the archive is that of this store. Take it out of the configuration file, restart, and archive the "
                 "new store into another directory",
             )
+        if config.encrypt_binlog and isinstance(server.directory.engine, ClassicEngine):
+            raise OptionPreventsBecause(
+                "--encrypt-binlog",
+                "the new store has no encryption. Turn it off, restart, and see that what the store lies on is "
+                "encrypted",
+            )
         if (tables := server.directory.table_engine) is not None:
             require_convertible(tables.tables, ended=False)
 
     def _config(self, target: Path, log_bin: str | None) -> Config:
         """That of the new store, which purges nothing before it is served."""
         server = self._server
-        with contextlib.closing(store_source(server.directory.path, running=True)) as source:
+        with contextlib.closing(
+            store_source(server.directory.path, running=True, keys=server.config.binlog_keys())
+        ) as source:
             options = wanted_of(source, target, log_bin)
         version = server.state.get(UPSTREAM_VERSION_KEY, server.config.server_version)
         return without_limits(server.config, server_version=version, **options)
@@ -140,7 +149,7 @@ class FormatChange:
         self, path: Path, directory: StoreDirectory, given_up: Callable[[], bool]
     ) -> None:
         """Step 1."""
-        old = self._server.directory.engine
+        old, keys = self._server.directory.engine, self._server.config.binlog_keys()
 
         def progress(_: object) -> None:
             if given_up():
@@ -150,7 +159,7 @@ class FormatChange:
             # An intake begins with a file: what is to be read again in the next round is short then.
             old.flush((), given_up)
             began = time.monotonic()
-            with contextlib.closing(store_source(path, running=True)) as source:
+            with contextlib.closing(store_source(path, running=True, keys=keys)) as source:
                 taken = Intake(directory.engine, source, progress).run()
             if (rows := self._rows(directory)) is not None:
                 with contextlib.suppress(UnknownTable):  # it was dropped; the next round sees it
@@ -182,7 +191,7 @@ class FormatChange:
                 raise LockWaitExceeded()
 
         old.flush()
-        with contextlib.closing(store_source(path)) as source:
+        with contextlib.closing(store_source(path, keys=config.binlog_keys())) as source:
             Intake(new, source, in_time).run()
             take_rest(new, source, self._rows(directory), in_time)
         if new.binlog_state() != old.binlog_state() or new.prepared() != old.prepared():

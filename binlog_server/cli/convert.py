@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.convert.compare import Compared, compare
 from binlog_storage.convert.for_mariadb import copy_files
 from binlog_storage.convert.stores import store_source, take_rest
@@ -27,6 +28,7 @@ from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.verify.verify import Finding, Verifier
 
 from binlog_server.cli.import_files import ImportProgress, taken_summary
+from binlog_server.cli.keys import binlog_keys
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
@@ -65,7 +67,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         "--config",
         type=path_argument,
         metavar="FILE.toml",
-        help="of the server of TARGET: sizes of its files, server_id",
+        help="of the server of TARGET: sizes of its files, server_id; key file of encrypted binlog files, of both",
     )
     parser.add_argument(
         "--online",
@@ -96,18 +98,22 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (source_path, target_path):
         if (moved := gone_on_in(path)) != path:
             raise NotAStore(f"the store of {path} has gone on in {moved}: give that")
+    keys = binlog_keys(arguments.config, target_path)
     if arguments.online:
         if arguments.verify_only or arguments.for_mariadb:
             raise ConfigError("--online is for the first runs of a conversion")
-        with contextlib.closing(store_source(source_path, running=True)) as source:
+        with contextlib.closing(store_source(source_path, running=True, keys=keys)) as source:
             _convert(source, None, arguments)
         return 0
-    with _held(source_path) as facts, contextlib.closing(store_source(source_path)) as source:
+    with (
+        _held(source_path, keys) as facts,
+        contextlib.closing(store_source(source_path, keys=keys)) as source,
+    ):
         _require_closed(source_path)
         if arguments.verify_only:
-            with _held(target_path) as there:
+            with _held(target_path, keys) as there:
                 _require_closed(target_path)
-                with contextlib.closing(store_source(target_path)) as target:
+                with contextlib.closing(store_source(target_path, keys=keys)) as target:
                     is_same = _verify(source, target)
                 if facts is None or there is None or arguments.without_tables or not is_same:
                     return 0 if is_same else 1
@@ -127,13 +133,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[OfflineFacts | None]:
+def _held(path: Path, keys: Keys | None) -> Iterator[OfflineFacts | None]:
     """The facts of a store of ours, and its lock; None for a MariaDB's, where nothing is locked or made."""
     directory = path.parent if path.is_file() else path
     if {STATE_NAME, LOCK_NAME}.isdisjoint(ReadOnlyDisk(directory).names()):
         yield None
         return
-    facts, disk = open_state(directory)
+    facts, disk = open_state(directory, keys)
     with contextlib.closing(disk):
         yield facts
 

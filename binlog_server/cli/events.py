@@ -17,6 +17,7 @@ from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.event_text import Choice, JsonForm, SqlForm
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.classic.directory import bases
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
@@ -27,6 +28,7 @@ from binlog_storage.errors import NotAStore, PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
+from binlog_server.cli.keys import add_key_options, binlog_keys
 from binlog_server.settings.config import ConfigError
 
 _EXAMPLES = """
@@ -113,6 +115,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="DIR",
         help="where the files of LOAD DATA statements are put",
     )
+    add_key_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -123,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ValueError, ServerError) as error:
         raise ConfigError(str(error)) from None
     with contextlib.ExitStack() as stack:
-        source = _Source(arguments.paths, selection.position)
+        source = _Source(arguments.paths, selection.position, binlog_keys(arguments.config, "."))
         stack.callback(source.close)
         try:
             _write(arguments, selection, source)
@@ -205,13 +208,15 @@ def _traditional_files(paths: list[Path]) -> list[Path]:
 class _Source:
     """The groups of binlog files, from the file on in which the start position lies."""
 
-    def __init__(self, paths: list[Path], position: SlavePosition | None) -> None:
+    def __init__(
+        self, paths: list[Path], position: SlavePosition | None, keys: Keys | None
+    ) -> None:
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
         self.state = BinlogState()
         paths = _traditional_files(paths)
         if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
-            self.groups = classic_groups(paths, self._notes)
+            self.groups = classic_groups(paths, self._notes, keys)
             return
         for path in paths:
             if not path.exists():

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from binlog_storage.archive.places import Where, archive_argument
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
 
+from binlog_server.cli.keys import binlog_keys
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.settings.config import ConfigError
@@ -52,7 +54,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
-    source = _source(arguments.index, arguments.paths)
+    keys = binlog_keys(arguments.config, arguments.binlog_directory)
+    source = _source(arguments.index, arguments.paths, keys)
     try:
         directory = open_store(arguments)
         try:
@@ -75,13 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _source(index: Path | None, paths: list[Where]) -> IntakeSource:
+def _source(index: Path | None, paths: list[Where], keys: Keys | None) -> IntakeSource:
     """The source of groups that the arguments name. Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
         raise ConfigError(
             "give either binlog files, or a directory of .ibb files, an archive, or --index"
         )
-    return source_of(paths, index)
+    return source_of(paths, index, keys)
 
 
 def taken_summary(taken: Taken, seconds: float) -> str:

@@ -59,7 +59,7 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=path_argument,
         metavar="FILE.toml",
-        help="the server's: sizes of the store's files",
+        help="the server's: sizes of the store's files, key file of encrypted ones",
     )
 
 

@@ -15,6 +15,7 @@ from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
 from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamStyle
 from binlog_server.accounts.users import Users
+from binlog_server.cli.keys import add_key_options, binlog_keys
 from binlog_server.settings.config import ConfigError
 from binlog_server.store.store_directory import open_state
 
@@ -54,6 +55,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         if name in ("add", "set"):
             _add_replica_options(action)
         action.add_argument("--directory", required=True, type=path_argument)
+        add_key_options(action)
     parser.set_defaults(run=run)
 
 
@@ -81,7 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     if arguments.action != "add" and not arguments.directory.is_dir():
         raise ConfigError(f"there is no directory {arguments.directory}")
-    state, disk = open_state(arguments.directory)
+    state, disk = open_state(
+        arguments.directory, binlog_keys(arguments.config, arguments.directory)
+    )
     try:
         users = Users(state)
         if arguments.action == "list":

@@ -43,7 +43,7 @@ from binlog_storage.binlog.options import (
     StoreOptions,
 )
 from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
-from binlog_storage.classic.encryption import ALGORITHMS
+from binlog_storage.classic.encryption import ALGORITHMS, Keys
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
 from binlog_storage.disk.given_files import read_given_text
@@ -306,6 +306,10 @@ class Config:
             self.file_key_management_filekey,
             self.file_key_management_encryption_algorithm,
         )
+
+    def binlog_keys(self) -> Keys | None:
+        """The keys for encrypted traditional files; None without any. Reads the key file. Raises `NoBinlogKey`."""
+        return self.traditional_options(self.log_bin or LOG_BIN).keys()
 
     @property
     def expire_s(self) -> int:

@@ -9,6 +9,7 @@ from binlog_storage.archive.archive import is_archive
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.file_list import in_order, of_index
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
@@ -18,13 +19,17 @@ from binlog_storage.intake.source import IntakeSource
 from binlog_storage.log.groups import IBB_MAGIC
 
 
-def source_of(given: Sequence[Where], index: Path | None = None) -> IntakeSource:
+def source_of(
+    given: Sequence[Where], index: Path | None = None, keys: Keys | None = None
+) -> IntakeSource:
     """An archive, a directory of .ibb files, or traditional binlog files, or those that an index names.
+
+    keys: for traditional files that are encrypted.
 
     Raises `StorageError`, `OSError`.
     """
     if index is not None:
-        return ClassicBinlog(of_index(index))
+        return ClassicBinlog(of_index(index), keys)
     if len(given) == 1 and is_archive(given[0]):
         return ArchiveFiles(given[0])
     paths = [local_path(path) for path in given]
@@ -35,7 +40,7 @@ def source_of(given: Sequence[Where], index: Path | None = None) -> IntakeSource
             raise NotAStore(f"{path} is a directory: give it alone, or give files")
         if is_ibb(path):
             raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
-    return ClassicBinlog(in_order(paths))
+    return ClassicBinlog(in_order(paths), keys)
 
 
 def is_ibb(path: Path) -> bool:

@@ -14,6 +14,7 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.directory import bases, belongs
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
@@ -389,14 +390,17 @@ def require_new(path: Path) -> None:
             )
 
 
-def open_state(path: Path) -> tuple[OfflineFacts, Disk]:
-    """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`."""
+def open_state(path: Path, keys: Keys | None = None) -> tuple[OfflineFacts, Disk]:
+    """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`.
+
+    keys: of an encrypted binlog, whose end says which rows count.
+    """
     path = gone_on_in(path)
     disk = _locked(path)
     try:
         becomes_a_store(disk, str(path))
         found = bases(disk.names())
-        reaches = reaching_as_it_is(disk, found[0]) if len(found) == 1 else None
+        reaches = reaching_as_it_is(disk, found[0], keys) if len(found) == 1 else None
         return OfflineFacts(disk, reaches), disk
     except BaseException:
         disk.close()

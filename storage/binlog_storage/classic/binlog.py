@@ -15,6 +15,7 @@ from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OFFSET, TYPE_OFFSET
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
+from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, EventReader
 from binlog_storage.classic.groups import FileGroups, no_gtids, refuse_kind
@@ -116,11 +117,15 @@ def _checkpoints(reader: EventReader) -> list[bytes]:
 class ClassicBinlog:
     """See `binlog_storage.intake.source.IntakeSource`. All heads are read at once, the files one after the other."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """`paths`: files in their order, at least one. Raises `UnreadableBinlog`, `DamagedBinlog`, `OSError`."""
+    def __init__(self, paths: Sequence[Path], keys: Keys | None = None) -> None:
+        """`paths`: files in their order, at least one; `keys`: for those that are encrypted.
+
+        Raises `UnreadableBinlog`, `DamagedBinlog`, `NoBinlogKey`, `OSError`.
+        """
         if not paths:
             raise NotAStore("there are no binlog files")
-        self.heads = [read_head(path) for path in paths]
+        self.keys = keys
+        self.heads = [read_head(path, given_to_read(keys, path)) for path in paths]
         self.end: int | None = None
         """The last file ends there for this reader; None: where it does."""
         self.notes: list[str] = []
@@ -144,7 +149,9 @@ class ClassicBinlog:
         for head in self.heads[number:]:
             yield FileStart(str(head.path), head.state)
             size = self.end if head is self.heads[-1] else None
-            groups = self._open = FileGroups(head.path, size=size)
+            groups = self._open = FileGroups(
+                head.path, file=given_to_read(self.keys, head.path), size=size
+            )
             try:
                 yield from groups.items()
                 self._note_end(head, groups)

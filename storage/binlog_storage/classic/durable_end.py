@@ -18,6 +18,7 @@ from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.classic.binlog import FileHead, read_head
+from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.stored_files import Extent
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
@@ -47,8 +48,8 @@ def durable_end(disk: ReadableDisk, heads: Sequence[FileHead]) -> tuple[int, int
     return None
 
 
-def durable_sizes(paths: Iterable[Path]) -> dict[Path, int]:
-    """By file in which its directory says that the durable end lies, the offset of that."""
+def durable_sizes(paths: Iterable[Path], keys: Keys | None = None) -> dict[Path, int]:
+    """By file in which its directory says that the durable end lies, the offset of that. `keys`: for encrypted ones."""
     found: dict[Path, int] = {}
     published: dict[Path, Published | None] = {}
     for path in paths:
@@ -59,7 +60,7 @@ def durable_sizes(paths: Iterable[Path]) -> dict[Path, int]:
             end = published[path.parent]
             if end is None or end.end.file_no != _number(path):
                 continue
-            if _mark(read_head(path)) == end.uuid:
+            if _mark(read_head(path, given_to_read(keys, path))) == end.uuid:
                 found[path] = end.end.offset
     return found
 

@@ -36,7 +36,7 @@ from binlog_protocol.events.header import (
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from binlog_storage.classic.errors import NoBinlogKey
-from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, GivenFile
 from binlog_storage.classic.key_file import SYSTEM_KEY
 from binlog_storage.disk.disk import File
 
@@ -277,6 +277,11 @@ def opened_to_read(keys: Keys | None, path: Path, file: Bytes) -> Bytes:
     except BaseException:
         file.close()
         raise
+
+
+def given_to_read(keys: Keys | None, path: Path) -> Bytes:
+    """The same of a file that a user names. Raises `OSError` also."""
+    return opened_to_read(keys, path, GivenFile(path))
 
 
 class PlainFile:

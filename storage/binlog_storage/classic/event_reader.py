@@ -48,8 +48,8 @@ class Bytes(Protocol):
         """Further use is an error."""
 
 
-class _GivenFile:
-    """See `Bytes`. Raises `OSError`."""
+class GivenFile:
+    """One that a user names. Raises `OSError`."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_given(path).detach()
@@ -83,7 +83,7 @@ class EventReader:
             size: the file ends there for this reader, at the latest.
         """
         self.path: Final = path
-        self._file = _GivenFile(path) if file is None else file
+        self._file = GivenFile(path) if file is None else file
         self._buffer = bytearray()
         self._at = 0
         self._begin = offset  # of the buffer, in the file

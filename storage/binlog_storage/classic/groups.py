@@ -52,8 +52,8 @@ def refuse_kind(path: Path, event: bytes) -> None:
     if type_ == EventType.START_ENCRYPTION and not event[FLAGS_OFFSET] & FLAG_IGNORABLE:
         # With the flag it comes from a master, which has decrypted what follows.
         raise UnreadableBinlog(
-            f"{path} is encrypted: only a store with its file_key_management_filename can read it, or the server that "
-            "wrote it. Fetch it from there: "
+            f"{path} is encrypted: it is read with the key file of the server that wrote it "
+            "(file_key_management_filename). Or fetch it from there: "
             f"mariadb-binlog --read-from-remote-server --raw --host=HOST --user=USER --password {path.name}"
         )
     if type_ == EventType.FORMAT_DESCRIPTION and event[FLAGS_OFFSET] & _FLAG_RELAY_LOG:

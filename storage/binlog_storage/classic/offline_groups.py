@@ -1,7 +1,7 @@
 """Groups of traditional binlog files: the same items as `groups` gives, from the other format.
 
-Relay logs and encrypted files are refused; a group that is not whole at the end of its file is left out, and so is what
-the server of the directory has not made durable yet.
+Relay logs are refused, and encrypted files without their keys; a group that is not whole at the end of its file is left
+out, and so is what the server of the directory has not made durable yet.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from pathlib import Path
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 
 from binlog_storage.classic.durable_end import durable_sizes
+from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 from binlog_storage.log.groups import OfflineGroup
 
 
-def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Iterator[OfflineGroup]:
+def classic_groups(
+    paths: Sequence[Path], notes: list[str] | None = None, keys: Keys | None = None
+) -> Iterator[OfflineGroup]:
     """Groups in the order of the paths; `place` counts the files from 0. `notes`: parts left out, and incidents.
 
-    Raises `UnreadableBinlog`, `DamagedBinlog` for what cannot be read.
+    Raises `UnreadableBinlog`, `DamagedBinlog`, `NoBinlogKey` for what cannot be read.
     """
-    ends = durable_sizes(paths)
+    ends = durable_sizes(paths, keys)
     for number, path in enumerate(paths):
-        groups = FileGroups(path, size=ends.get(path))
+        groups = FileGroups(path, file=given_to_read(keys, path), size=ends.get(path))
         try:
             for group in groups.items(runs=False, incidents=True):
                 assert isinstance(group, SourceGroup)
@@ -39,7 +42,7 @@ def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Ite
                             pass
                     except UnfinishedGroup:
                         break
-                    pieces = _pieces(path, group.offset, groups.checksum_algorithm)
+                    pieces = _pieces(path, keys, group.offset, groups.checksum_algorithm)
                 yield OfflineGroup(
                     path.name,
                     Position(number, group.offset),
@@ -55,9 +58,10 @@ def classic_groups(paths: Sequence[Path], notes: list[str] | None = None) -> Ite
             groups.close()
 
 
-def _pieces(path: Path, offset: int, checksum_algorithm: int) -> Iterator[bytes]:
+def _pieces(path: Path, keys: Keys | None, offset: int, checksum_algorithm: int) -> Iterator[bytes]:
+    file = given_to_read(keys, path)
     with contextlib.closing(
-        FileGroups(path, offset=offset, checksum_algorithm=checksum_algorithm)
+        FileGroups(path, offset=offset, checksum_algorithm=checksum_algorithm, file=file)
     ) as groups:
         group = next(groups.items(runs=False))
         assert isinstance(group, SourceGroup)

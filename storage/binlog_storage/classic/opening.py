@@ -315,9 +315,10 @@ def reaching(directory: BinlogDirectory, opened: Surveyed) -> Reaches:
     return reaches
 
 
-def reaching_as_it_is(disk: Disk, base: str) -> Reaches:
+def reaching_as_it_is(disk: Disk, base: str, keys: Keys | None = None) -> Reaches:
     """The same of a store that nobody has open. Raises `StorageError`."""
     directory = BinlogDirectory(disk, base)
+    directory.keys = keys
     index = directory.read_index()
     options = ClassicOptions(base)
     return reaching(directory, survey(directory, index, options)) if index else lambda _: False

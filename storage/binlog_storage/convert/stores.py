@@ -10,6 +10,7 @@ from typing import Final
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.durable_end import durable_end
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.errors import UnreadableBinlog
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.opening import has_group
@@ -34,8 +35,10 @@ class ClassicStore(ClassicBinlog):
     `running`: as for `store_source`: no more is read than what is durable, as its server has published.
     """
 
-    def __init__(self, paths: Sequence[Path], *, running: bool = False) -> None:
-        super().__init__(paths)
+    def __init__(
+        self, paths: Sequence[Path], *, running: bool = False, keys: Keys | None = None
+    ) -> None:
+        super().__init__(paths, keys)
         end = durable_end(ReadOnlyDisk(paths[-1].parent), self.heads) if running else None
         if end is not None:
             last, self.end = end
@@ -50,10 +53,12 @@ class ClassicStore(ClassicBinlog):
             number, offset = commitment.place
             if number < min(names):
                 return True
-            return number in names and has_group(disk, names[number], offset, commitment.gtid)
+            return number in names and has_group(
+                disk, names[number], offset, commitment.gtid, self.keys
+            )
 
         return [
-            PreparedTransaction(found.xid, partial(pieces_of, disk, found))
+            PreparedTransaction(found.xid, partial(pieces_of, disk, found, self.keys))
             for found in waiting(disk, has)
         ]
 
@@ -80,13 +85,15 @@ def index_in(directory: Path, names: Iterable[str]) -> Path | None:
     return found[0] if found else None
 
 
-def store_source(path: Path, *, running: bool = False) -> StoreSource:
+def store_source(path: Path, *, running: bool = False, keys: Keys | None = None) -> StoreSource:
     """The store in a directory, or of the index of a traditional binlog. Raises `StorageError`, `OSError`.
 
-    `running`: a server of ours may be writing it.
+    Args:
+        running: a server of ours may be writing it.
+        keys: for encrypted files.
     """
     if path.name.endswith(_INDEX) and path.is_file():
-        return ClassicStore(of_index(path), running=running)
+        return ClassicStore(of_index(path), running=running, keys=keys)
     names = ReadOnlyDisk(path).names()
     index = index_in(path, names)
     has_ibb = any(file_number(name) is not None for name in names)
@@ -95,7 +102,7 @@ def store_source(path: Path, *, running: bool = False) -> StoreSource:
             f"{path} has .ibb files and a traditional binlog: give {index} for the latter, or a copy of the .ibb files"
         )
     if index is not None:
-        return ClassicStore(of_index(index), running=running)
+        return ClassicStore(of_index(index), running=running, keys=keys)
     if not has_ibb:
         raise NotAStore(f"{path} has neither .ibb files nor the index of a traditional binlog")
     return IbbFiles(path, running=running)

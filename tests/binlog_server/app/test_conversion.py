@@ -236,6 +236,23 @@ def test_what_fails_leaves_the_server_as_it_was(
     assert state_in(tmp_path / "a")[:2] == (position, tmp_path / "b")
 
 
+def test_files_that_were_encrypted(tmp_path: Path) -> None:
+    """They are read; with the option on there would be new events in clear, which it does not allow."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"1;{bytes(range(32)).hex()}")
+    options = {"file_key_management_filename": str(keys), "engine": "", "local_tables": True}
+    with serving(tmp_path, encrypt_binlog=True, **options) as place:
+        place.q("CREATE DATABASE d")
+        place.q("CREATE TABLE d.t (a INT PRIMARY KEY)")
+        place.fails("b", "1290.*--encrypt-binlog")
+    with serving(tmp_path, **options) as place:
+        place.q("INSERT INTO d.t VALUES (1)")
+        position = place.position
+        place.convert("b")
+        assert place.q("SELECT a FROM d.t") == [(1,)]
+    assert state_in(tmp_path / "b")[0] == position
+
+
 def test_a_slot_is_kept(tmp_path: Path) -> None:
     """Of a replica that is away: in the files of the new store."""
     with serving(tmp_path, replica_slot_seconds=1000, replica_slot_bytes=1 << 30) as place:

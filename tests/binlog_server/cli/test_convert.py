@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from binlog_storage.ibb.xa import Xid
 from binlog_storage.intake import intake
 from binlog_storage.tables.rows import ELSEWHERE
 
+from binlog_server.accounts.users import Users
 from binlog_server.settings import config as configuration
 from binlog_server.store.leases import Leases
 from binlog_server.store.store_directory import CONVERTING_NAME, StoreDirectory
@@ -31,6 +33,7 @@ from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
 from tests.storage.groups import settle
 
+KEY_FILE = "file_key_management_filename"
 PARTS = [binlog_files.simple(8), binlog_files.simple(9, first=9)]
 
 
@@ -75,6 +78,65 @@ def test_both_ways(config: Path, mariadb: Path, tmp_path: Path) -> None:
     assert ClassicBinlog([back / "x.000001"]).base(0) == BinlogState()
     assert {path: path.read_bytes() for path in mariadb.iterdir()} == before
     assert not (back / CONVERTING_NAME).exists()
+
+
+@pytest.fixture
+def encrypted(config: Path, tmp_path: Path) -> Path:
+    """The configuration of a server whose traditional files are encrypted."""
+    keys, path = tmp_path / "keys", tmp_path / "encrypted.toml"
+    keys.write_text(f"1;{bytes(range(32)).hex()}")
+    sealed = f'binlog_storage_engine = ""\nencrypt_binlog = true\n{KEY_FILE} = "{keys}"\n'
+    path.write_text(config.read_text() + sealed)
+    # That of a server which has the key, and is asked to encrypt nothing.
+    config.write_text(config.read_text() + f'{KEY_FILE} = "{keys}"\n')
+    return path
+
+
+def test_encrypted_files(config: Path, encrypted: Path, tmp_path: Path) -> None:
+    """A store of them is read by each command that is given the keys; by none without them."""
+    ours, there, again, third = (tmp_path / name for name in ("ours", "there", "again", "third"))
+    store = opened(encrypted, ours)
+    for group in (*PARTS[0], *PARTS[1]):
+        store.engine.append(*group)
+    writer = store.engine.begin()
+    writer.spill(PARTS[0][0][0])
+    writer.prepare(Xid(1, b"waits"))
+    Users(store.state).add("a", "p", [])
+    store.close()
+    last = ours / "binlog.000001"
+    assert b"INSERT" not in last.read_bytes()
+    lacking = config.with_name("lacking.toml")
+    lacking.write_text("server_id = 5\n")
+
+    listed = ("user", "list", "--directory", ours)
+    ran = run(*listed, "--config", encrypted)
+    assert (ran.code, ran.lines[0].split()[0]) == (0, "a@%")
+    for target, source, made_by in ((there, ours, config), (again, there, encrypted)):
+        ran = convert(made_by, source, target)
+        assert (ran.code, ran.err) == (0, "")
+        assert f"1 prepared XA transactions wait, as in {source}" in ran.lines
+        assert convert(made_by, "--verify-only", source, target).code == 0
+    moved = opened(encrypted, again)
+    assert moved.engine.prepared() == [Xid(1, b"waits")]
+    moved.close()
+    ran = run("events", "--json", last, "--config", config)
+    assert (
+        ran.code,
+        len({line["gtid"] for line in map(json.loads, ran.lines) if "gtid" in line}),
+    ) == (0, 17)
+    ran = run("import", "--directory", third, "--config", config, last)
+    assert (ran.code, ran.lines[-1]) == (0, "the store ends at '0-1-17'")
+    assert convert(config, "--online", ours, tmp_path / "online").code == 0
+
+    for command in (
+        listed,
+        ("events", last),
+        ("convert", "--config", lacking, ours, tmp_path / "none"),
+        ("import", "--directory", tmp_path / "none", "--config", lacking, last),
+    ):
+        ran = run(*command)
+        assert ran.code != 0
+        assert "file_key_management_filename" in ran.err
 
 
 def test_what_goes_along(config: Path, tmp_path: Path) -> None:
