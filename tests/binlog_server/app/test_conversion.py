@@ -240,7 +240,11 @@ def test_files_that_were_encrypted(tmp_path: Path) -> None:
     """They are read; with the option on there would be new events in clear, which it does not allow."""
     keys = tmp_path / "keys"
     keys.write_text(f"1;{bytes(range(32)).hex()}")
-    options = {"file_key_management_filename": str(keys), "engine": "", "local_tables": True}
+    options: dict[str, Any] = {
+        "file_key_management_filename": str(keys),
+        "engine": "",
+        "local_tables": True,
+    }
     with serving(tmp_path, encrypt_binlog=True, **options) as place:
         place.q("CREATE DATABASE d")
         place.q("CREATE TABLE d.t (a INT PRIMARY KEY)")
