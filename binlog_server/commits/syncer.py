@@ -28,13 +28,14 @@ from collections.abc import Callable, Iterable
 
 from binlog_storage.defects import Defects
 from binlog_storage.engine import EngineWriter
-from binlog_storage.errors import StorageError
+from binlog_storage.errors import StorageError, WaitGivenUp
 
 from binlog_server.loop.earliest_call import EarliestCall
 
 log = logging.getLogger(__name__)
 
 Committed = Callable[[StorageError | None], None]
+_Work = Callable[[], Exception | None]
 
 _WRITTEN = 2
 _APPENDED = 0
@@ -70,7 +71,7 @@ class Syncer:
         self.flush_log_at_timeout = flush_log_at_timeout
         self.sync_binlog = sync_binlog
         self._groups = 0  # of commits that were handed to the operating system together
-        self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False ends the thread
+        self._wanted: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # None ends the thread
         self._thread: threading.Thread | None = None  # from the first sync on
         self._syncing = False
         self._began = 0.0  # the sync that is under way, or is tried again
@@ -79,6 +80,7 @@ class Syncer:
         self._next: list[Committed] = []  # served by the sync that begins next
         self._current: list[Committed] = []  # served by the one under way
         self._written: list[Committed] = []  # wait for the operating system only
+        self._behind: list[Committed] = []  # the same, where that cannot be done on the loop
         self._timer = EarliestCall()
         self._failure: StorageError | None = None
         self._defects = Defects()
@@ -157,11 +159,11 @@ class Syncer:
         if self._timer.cancel():
             self.request()
         while self._failure is None and (
-            self._syncing or self._again or self._next or self._written
+            self._syncing or self._again or self._next or self._written or self._behind
         ):
             await self._wait(self.on_durable, quietly=True)
         if self._thread is not None:
-            self._wanted.put(False)
+            self._wanted.put(None)
             await asyncio.to_thread(self._thread.join)
 
     async def _wait(self, register: Callable[[Committed], None], *, quietly: bool = False) -> None:
@@ -195,18 +197,24 @@ class Syncer:
         self._scheduled = False
         if self._written:
             self._write()
-        if not self._syncing and (self._next or self._again):
-            self._syncing = True
-            self._began = self._began or time.monotonic()
-            self._again = False
-            self._current, self._next = self._next, []
-            if self._sync_s < _SHORT_SYNC_S and self._alone():
-                self._done(self._sync())
+        is_sync = self._again or bool(self._next)
+        if self._syncing or not (is_sync or self._behind):
+            return
+        self._syncing = True
+        self._began = self._began or time.monotonic()
+        self._again = False
+        self._current = [*self._behind, *self._next]
+        self._behind, self._next = [], []
+        if is_sync and self._sync_s < _SHORT_SYNC_S and self._alone():
+            error = self._sync()
+            if not isinstance(error, WaitGivenUp):
+                self._done(error)
                 return
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
-                self._thread.start()
-            self._wanted.put(True)
+            self._sync_s = 1.0  # not on the loop
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
+            self._thread.start()
+        self._wanted.put(self._sync if is_sync else self._hand_over)
 
     def _write(self) -> None:
         written, self._written = self._written, []
@@ -217,6 +225,9 @@ class Syncer:
             return
         try:
             self._engine.write_log()
+        except WaitGivenUp:  # a full disk, a new file that begins: the thread may wait
+            self._behind += written
+            return
         except StorageError as error:
             self.fail(error)
         except Exception as error:  # noqa: BLE001 - told there
@@ -234,8 +245,8 @@ class Syncer:
 
     def _run(self) -> None:
         """The thread."""
-        while self._wanted.get():
-            error = self._sync()
+        while (work := self._wanted.get()) is not None:
+            error = work()
             try:
                 self._loop.call_soon_threadsafe(self._done, error)
             except RuntimeError:
@@ -250,6 +261,13 @@ class Syncer:
         self._sync_s += (time.monotonic() - began - self._sync_s) / _SYNCS_OF_LATE
         return None
 
+    def _hand_over(self) -> Exception | None:
+        try:
+            self._engine.write_log()
+        except Exception as failure:  # noqa: BLE001 - told by the loop
+            return failure
+        return None
+
     def _done(self, error: Exception | None) -> None:
         if error is not None and not isinstance(error, StorageError):
             self._defect(error, self._try_again)
@@ -262,11 +280,11 @@ class Syncer:
             self.fail(error)
         finished, self._current = self._current, []
         if self._failure is None:
-            if self._next or self._again:
+            if self._next or self._again or self._behind:
                 self._schedule()
         else:
-            finished += self._next + self._written
-            self._next, self._written, self._again = [], [], False
+            finished += self._next + self._written + self._behind
+            self._next, self._written, self._behind, self._again = [], [], [], False
         self._tell(finished)
 
     def _tell(self, finished: Iterable[Committed]) -> None:

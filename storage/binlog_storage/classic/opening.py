@@ -19,6 +19,7 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.events.header import FLAG_IN_USE
@@ -44,6 +45,9 @@ from binlog_storage.redo.reader import Reaches
 
 log = logging.getLogger(__name__)
 
+KEPT_BYTES_MAX: Final = 16 << 20
+"""Of the beginning of a group: a large one was being copied, and its other bytes are lost for certain."""
+
 
 @dataclass(slots=True)
 class Surveyed:
@@ -57,6 +61,7 @@ class Surveyed:
     closed_by_mariadb: it is to be left as it is.
     last_marker: the start marker with which the binlog ends, if it does.
     torn: bytes behind `end` were never complete.
+    unfinished: the group of which all these bytes are the beginning.
     checkpoint: the file where a recovery of a MariaDB would begin, if it is another one or its server was killed.
     index: the GTID index of what stays in it.
     """
@@ -70,6 +75,7 @@ class Surveyed:
     closed_by_mariadb: bool
     last_marker: bytes | None
     torn: bool
+    unfinished: Gtid | None
     checkpoint: int | None
     index: GrowingIndex
 
@@ -103,6 +109,7 @@ def survey(directory: BinlogDirectory, numbers: list[int], options: ClassicOptio
         by_mariadb,
         marker,
         walk.torn,
+        walk.unfinished,
         _checkpoint(directory, numbers, walk),
         walk.index,
     )
@@ -156,6 +163,7 @@ class _Walk:
     marker: bytes | None = None
     is_empty: bool = True
     torn: bool = False
+    unfinished: Gtid | None = None
     checkpoint: str = ""
 
 
@@ -183,8 +191,9 @@ def _walk(directory: BinlogDirectory, number: int, file: Bytes, options: Classic
                 walk.index.add(found.offset, item.gtid)
                 walk.marker = None
             walk.logical_end = 0
+        walk.unfinished = found.unfinished
     except UnfinishedGroup:
-        pass
+        walk.unfinished = found.unfinished
     except (DamagedBinlog, UnreadableBinlog) as error:
         if not head.in_use:
             raise
@@ -229,7 +238,15 @@ def take(directory: BinlogDirectory, opened: Surveyed) -> File:
     file = disk.open(name)
     try:
         size = file.size()
-        if opened.torn:
+        if opened.torn and opened.unfinished is not None and size - opened.end > KEPT_BYTES_MAX:
+            log.warning(
+                "cut a torn tail: %d bytes from offset %d of %s, the beginning of group %s, which was being written",
+                size - opened.end,
+                opened.end,
+                name,
+                opened.unfinished,
+            )
+        elif opened.torn:
             _keep_aside(disk, name, file, opened.end, size)
         flag = file.pread(1, FLAG_AT)[0]
         if not flag & FLAG_IN_USE:

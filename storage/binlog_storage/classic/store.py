@@ -326,7 +326,10 @@ class ClassicEngine:
         return self._xa.turn_of(xid)
 
     def write_log(self) -> None:
-        self._patience.until_done(self._log.write_once)
+        if self._patience.waits_long:
+            self._patience.until_done(self._log.write_once)
+        else:
+            self._log.write_at_once()
 
     def sync(self) -> None:
         self._rotation.sync()

@@ -214,6 +214,23 @@ class WrittenLog:
         with self.writing:
             self.write_out()
 
+    def write_at_once(self) -> None:
+        """The same in a thread that must not wait: not for room, nor for a sync. Raises `WaitGivenUp`."""
+        if not self.writing.acquire(blocking=False):
+            raise WaitGivenUp("another thread writes, or a new file begins")
+        tries = self.patience.full.tries
+        try:
+            rows = self.rows
+            if rows is not None and self.buffer and rows.group_lsn > rows.redo.durable_lsn:
+                raise WaitGivenUp("the redo log is synced in front of groups with rows")
+            self.patience.full.require_time()
+            self.write_out()
+        except DiskFull as error:
+            self.patience.note_full(error, tries)
+            raise WaitGivenUp(str(error)) from None
+        finally:
+            self.writing.release()
+
     def write_out(self, *, sync_rows: bool = False) -> tuple[CurrentFile, Position, int]:
         """Hand what is in memory to the operating system. Returns the file, the end of what was handed over, and the
         LSN of the redo log there. Under the lock of writes.

@@ -264,7 +264,10 @@ class EngineWriter(OpenBinlog, Protocol):
         """The start marker, if the binlog ends with one; else None."""
 
     def write_log(self) -> None:
-        """Hand everything appended so far to the operating system: a crash of this process alone loses none of it."""
+        """Hand everything appended so far to the operating system: a crash of this process alone loses none of it.
+
+        Raises `WaitGivenUp`, at once, in a thread that must not wait, where it would have to: see `never_wait_in`.
+        """
 
     @property
     def has_room(self) -> bool:

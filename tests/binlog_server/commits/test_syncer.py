@@ -8,7 +8,7 @@ import time
 
 import pytest
 from binlog_protocol.gtid import Gtid
-from binlog_storage.errors import DiskError, StorageError
+from binlog_storage.errors import DiskError, StorageError, WaitGivenUp
 from binlog_storage.testing.memory_engine import MemoryEngine
 
 from binlog_server.commits import syncer as syncer_module
@@ -362,6 +362,38 @@ async def test_a_defect_keeps_nobody_waiting_for_ever(
     await within(syncer.synced())
     assert engine.durable_end == engine.written_end
     assert syncer.waiting_s == 0
+    await within(syncer.close())
+
+
+async def test_what_cannot_be_written_at_once_is_written_by_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk, or a new file that begins: no commit is answered before, and nothing has failed."""
+    engine = SlowEngine()
+    syncer = Syncer(engine, flush_log_at_trx_commit=2, flush_log_at_timeout=3600.0)
+    here, callers, written = threading.get_ident(), list[int](), threading.Event()
+    original = engine.write_log
+
+    def write() -> None:
+        callers.append(threading.get_ident())
+        if callers[-1] == here:
+            raise WaitGivenUp("a new file begins")
+        written.wait(20)
+        original()
+
+    monkeypatch.setattr(engine, "write_log", write)
+    append(engine, 1)
+    first = asyncio.ensure_future(syncer.committed())
+    await until(lambda: len(callers) == 2)
+    append(engine, 2)
+    second = asyncio.ensure_future(syncer.committed())
+    await until(lambda: len(callers) == 3)
+    assert not first.done()
+    written.set()
+    await within(asyncio.gather(first, second))
+    assert [caller == here for caller in callers] == [True, False, True, False]
+    assert engine.syncs == 0
+    assert syncer.failure is None
     await within(syncer.close())
 
 

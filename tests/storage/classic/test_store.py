@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +15,7 @@ from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_IN_USE, build_event, split_events
 from binlog_protocol.groups import group_runs
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.classic import opening
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.errors import DamagedBinlog
 from binlog_storage.classic.event_reader import EventReader
@@ -23,6 +26,7 @@ from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
 from binlog_storage.errors import (
     DiskError,
@@ -242,6 +246,28 @@ def test_a_torn_tail_is_cut_and_kept(caplog: pytest.LogCaptureFixture) -> None:
         with closing(opened(torn)) as engine:
             assert engine.binlog_state() == state_after(simple(whole + 1))
     assert "cut a torn tail" in caplog.text
+
+
+def test_the_beginning_of_a_large_group_is_cut_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kill within its copy leaves gigabytes; what is damaged is kept, whatever its size."""
+    monkeypatch.setattr(opening, "KEPT_BYTES_MAX", 300)
+    disk = MemoryDisk()
+    engine = opened(disk)
+    ends = [engine.append(*one).offset for one in simple(2, size=1000)]
+    engine.sync()
+    data = disk.contents()["binlog.000001"]
+    disk.kill()
+    damaged = bytearray(data)
+    damaged[ends[0] + 30] ^= 1
+    cases = ((data[: ends[0] + 200], True), (data[:-9], False), (bytes(damaged), True))
+    for torn, is_kept in cases:
+        left = MemoryDisk({"binlog.000001": torn, INDEX: b"./binlog.000001\n"})
+        with closing(opened(left)) as engine:
+            assert read_all(engine) == payloads(simple(1, size=1000))
+        assert ("binlog.000001.broken" in left.contents()) is is_kept
+    assert "the beginning of group 0-1-2, which was being written" in caplog.text
 
 
 @pytest.mark.parametrize("garbage", [bytes(3000), b"\xff" * 700, bytes(512) + b"x" * 512])
@@ -489,6 +515,54 @@ def test_a_full_disk_is_waited_for() -> None:
     assert engine.has_room
     assert read_all(engine) == payloads(simple(3, size=400))
     engine.close()
+
+
+@pytest.mark.parametrize("why", ["full disk", "a new file begins", "rows"])
+def test_a_thread_that_must_not_wait_does_not_write_the_log(why: str) -> None:
+    """It is told so at once; another one does it."""
+    disk = MemoryDisk()
+
+    def waits(seconds: float) -> None:
+        assert threading.get_ident() != here, "it has waited"
+        disk.capacity = 1 << 40
+
+    here = threading.get_ident()
+    facts = StateStore(disk) if why == "rows" else None
+    with closing(ClassicEngine(disk, SMALL, wait_for_room=waits, facts=facts)) as engine:
+        engine.never_wait_in(here)
+        append_all(engine, simple(3, size=400))
+        engine.write_log()
+        written = disk.contents()["binlog.000001"]
+        append_all(engine, simple(3, first=4, size=400))
+        with contextlib.ExitStack() as stack:
+            if why == "full disk":
+                disk.capacity = disk.used() + 100
+            elif why == "rows":
+                trx = engine.tables.begin()
+                trx.create_table(1, b"")
+                (seventh,) = simple(1, first=7)
+                assert seventh.gtid is not None
+                engine.append_with(seventh.payload, seventh.gtid, trx)
+            else:
+                held, ends = threading.Event(), threading.Event()
+
+                def hold() -> None:
+                    with engine._log.writing:
+                        held.set()
+                        ends.wait(20)
+
+                holding = threading.Thread(target=hold)
+                holding.start()
+                stack.callback(holding.join)
+                stack.callback(ends.set)
+                held.wait(20)
+            with pytest.raises(WaitGivenUp):
+                engine.write_log()
+        assert disk.contents()["binlog.000001"] == written
+        writing = threading.Thread(target=engine.write_log)
+        writing.start()
+        writing.join(20)
+        assert disk.contents()["binlog.000001"] > written
 
 
 @pytest.mark.parametrize("what", ["flush", "reset", "marker"])
