@@ -59,7 +59,7 @@ test-others: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(SPARK) $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup
-	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version or any_version" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
+	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version or any_version or by_turns" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 # In an environment of its own: the oldest version that is supported, unless another one is named.
 test-spark: setup

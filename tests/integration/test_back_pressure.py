@@ -45,6 +45,7 @@ def is_held_back(upstream: MariaDB) -> bool:
     return {row["State"] for row in rows if row["Command"] == "Binlog Dump"} == {SENDING}
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("version", "one_group", "patience_s"),
     [("10.11", False, 60), ("11.8", True, 60), ("11.8", False, 1)],

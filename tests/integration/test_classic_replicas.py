@@ -31,6 +31,7 @@ def place(replica: MariaDB) -> tuple[Any, Any]:
     return status["Master_Log_File"], status["Read_Master_Log_Pos"]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("classic style", "classic by file", "checksum CRC32", "checksum NONE")
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
 def test_by_gtid_and_by_file(
@@ -68,6 +69,7 @@ def test_by_gtid_and_by_file(
         assert replica.replica_status()["Last_IO_Errno"] == 0
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("cut in a group", "classic by file")
 @pytest.mark.parametrize("gtid", ["slave_pos", "no"])
 def test_cuts_inside_a_group(

@@ -155,6 +155,7 @@ def events_of(server: LocalMariaDB) -> int:
     return count
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_to_and_fro(
     version: str, end: str, make_upstream: MakeMariaDB, make_replica: MakeMariaDB

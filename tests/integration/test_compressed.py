@@ -15,6 +15,7 @@ LIMIT = 5_000_000
 COMPRESSED = "--slave-compressed-protocol=1"
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 @pytest.mark.proves("compressed", "large events")
 @pytest.mark.parametrize("ssl", [0, 1], ids=["plain", "tls"])

@@ -86,6 +86,7 @@ def restarted(
     server.stop()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("call", "file"), CALLS, ids=[f"{call}-{file[1:]}" for call, file in CALLS]
 )

@@ -14,6 +14,7 @@ MIB = 1 << 20
 WIRE_PACKET = 0xFFFFFF
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("large events")
 def test_row_of_20_mb(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     upstream, server = make_relay(table="")

@@ -45,6 +45,7 @@ def rss_mib(server: BinlogServer, name: str) -> float:
     return int(kilobytes) / 1024
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.any_version
 @pytest.mark.parametrize("style", ["engine", "classic"])
 def test_30_mb_cut_in_the_middle(

@@ -16,6 +16,7 @@ LEFT_OUT = [{"a": 2}]
 THREE = [{"a": 1}, {"a": 2}, {"a": 3}]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("fault", "stopped"),
     [

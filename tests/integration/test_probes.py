@@ -58,6 +58,7 @@ def both(
     ]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("user", [b"haproxy", b"unknown"])
 @pytest.mark.parametrize("kind", LOGINS)
 def test_haproxy(kind: str, user: bytes, both: list[MariaDB | BinlogServer]) -> None:

@@ -38,6 +38,7 @@ def test_shortest_heartbeat_period_and_none(
     assert server.log().count("dump starts") == 2
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("parallel")
 def test_parallel_modes(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     """Groups that were committed together upstream: their commit ids have to arrive."""
@@ -60,6 +61,7 @@ def test_parallel_modes(backend: object, make_relay: MakeRelay, make_replica: Ma
     assert int(together) < int(commits)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("ignore duplicates", "several domains")
 def test_the_same_groups_from_two_servers(
     backend: object,
@@ -98,6 +100,7 @@ def test_the_same_groups_from_two_servers(
         assert (status["Last_IO_Errno"], status["Last_SQL_Errno"]) == (0, 0)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("cut in a group", "reconnect")
 def test_cuts_inside_a_group(
     backend: object,

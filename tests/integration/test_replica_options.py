@@ -57,6 +57,7 @@ def test_until(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
     assert_equal(upstream, replica, newest)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("heartbeats")
 def test_heartbeats(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     upstream, server = make_relay()

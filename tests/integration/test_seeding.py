@@ -91,6 +91,7 @@ def follow_upstream(server: BinlogServer, upstream: MariaDB) -> None:
     server.q("START SLAVE")
 
 
+@pytest.mark.by_turns(2)
 def test_import_serve_and_follow(
     version: str,
     make_upstream: MakeMariaDB,
@@ -196,6 +197,7 @@ def dump(upstream: LocalMariaDB, path: Path, *options: str) -> Path:
     return path
 
 
+@pytest.mark.by_turns(2)
 def test_seed_from_a_dump(
     version: str,
     make_upstream: MakeMariaDB,
@@ -244,6 +246,7 @@ def test_seed_from_a_dump(
     assert late.wait_stopped()["Last_IO_Errno"] == 1236
 
 
+@pytest.mark.by_turns(2)
 def test_seed_from_a_backup(
     version: str,
     make_upstream: MakeMariaDB,

@@ -71,6 +71,7 @@ def wait_for_clients(master: BinlogServer, witness: MariaDB, count: int) -> None
 TABLE = ("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY) ENGINE=InnoDB")
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 @pytest.mark.proves("semi-sync")
 @pytest.mark.parametrize("style", ["engine", "classic"])

@@ -139,6 +139,7 @@ def test_compressed_events(
     assert types >= ROWS_COMPRESSED
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 def test_xa(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     def prepare(name: str) -> None:

@@ -108,6 +108,7 @@ def domains(position: str | None) -> list[str]:
     return sorted((position or "NULL").split(","))
 
 
+@pytest.mark.by_turns(2)
 def test_by_gtid(pair: Pair) -> None:
     """From each position that a replica may have."""
     positions = [""]

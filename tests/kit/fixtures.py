@@ -22,7 +22,7 @@ import pytest
 from binlog_server.pytest_plugin import Logged, servers_of
 from binlog_server.testing import containers, rundir
 from binlog_server.testing.mariadb import UPSTREAM, MariaDB
-from tests.kit import backends, mounts, unit
+from tests.kit import backends, mounts, turns, unit
 from tests.kit.backends import Backend
 from tests.kit.bad_disk import FailingDisk, SmallDisk, ThinDisk
 from tests.kit.chaosproxy import ChaosProxy
@@ -130,13 +130,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if only_units and not unit.may_have_units(collection_path) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def keep_those_in_turn(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of families marked `by_turns` the part whose turn it is (tests/kit/turns.py)."""
+    if backends.full_matrix() or any("::" in argument for argument in config.args):
+        return
+    marked = [(item, item.get_closest_marker("by_turns")) for item in items]
+    kept = turns.in_turn(
+        [(item, mark.args[0] if mark else 1) for item, mark in marked], os.environ[SEED]
+    )
+    left = set(items).difference(kept)
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
     real = {"backend", "make_replica", "make_upstream", "make_mariadb_replica"}
     for item in items:
         if real & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.replica)
         if unit.is_unit(item):
             item.add_marker(pytest.mark.unit)
+    yield  # -m chooses here: what is left of a family takes turns
+    keep_those_in_turn(config, items)
 
 
 def pytest_collection_finish() -> None:

@@ -50,6 +50,7 @@ LONG: Final = {
     "storage": "engines",
     "storage/archive": "archiver part_reader s3",
     "storage/backup": "backup power_cuts",
+    "storage/convert": "roads",
     "storage/binlog": "ages fill_page open_files opening page_store properties refused_starts threads",
     "storage/classic": "crash cuts files rename store tables",
     "storage/crash": "crash crash_steps enumerated planted tables tables_planted",

@@ -191,6 +191,7 @@ def test_a_resolver_that_does_not_answer() -> None:
         assert "shutdown complete" in server.log()
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("call", "file", "status"),
     [

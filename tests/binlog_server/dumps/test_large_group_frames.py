@@ -95,6 +95,7 @@ def test_as_in_memory(style: FrameStyle, seed: int) -> None:
         assert found == whole.at_sequence(sequence)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("style", [style for style in COSTLY if style.by_files])
 def test_the_rest_of_a_group(style: FrameStyle) -> None:
     rng = Random(13861)  # a short one of nearly every kind of event: each of its bytes is asked for

@@ -90,6 +90,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terms, "TEXT_CHARS_MAX", TEXT)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_is_bounded(name: str) -> None:
@@ -99,6 +100,7 @@ def test_time_is_bounded(name: str) -> None:
     assert error is None or (error.errno in (1105, 1235, 1969) and not error.fatal)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_is_bounded(name: str) -> None:

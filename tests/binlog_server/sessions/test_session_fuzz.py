@@ -221,6 +221,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("what", STATEMENTS)
 async def test_statements_take_linear_time(what: str, server: Server) -> None:
     held = Held(server)

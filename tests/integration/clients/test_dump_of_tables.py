@@ -64,6 +64,7 @@ class Movers:
                 self.moved[which] += 1
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("how", ["--master-data=2", "--master-data --gtid"])
 def test_a_replica_of_a_dump(
     how: str,

@@ -60,6 +60,7 @@ def stored(server: BinlogServer, upstream: MariaDB) -> Path:
     return server.directory
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("binlog_format", FORMATS)
 def test_gives_the_same_tables_and_gtids(
     backend: Backend,

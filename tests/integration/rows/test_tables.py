@@ -361,6 +361,7 @@ ORDERED = (
 SPECIAL = " \t\x01\x1f!0aAbB~\x7f"
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("collation", ORDERED)
 def test_order_of_random_text(backend: Backend, make_upstream: MakeMariaDB, collation: str) -> None:
     """Random pairs: equal, smaller or greater as the server says."""

@@ -105,6 +105,7 @@ def run(upstream: MariaDB, *statements: str) -> None:
     assert not failed, "\n".join(failed)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 @pytest.mark.parametrize("metadata", [NO_LOG, FULL])
 def test_a_seed_says_what_the_server_says(
@@ -161,6 +162,7 @@ KNOWN = (
 """Three layouts of one table, behind everything else."""
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 def test_any_statements_that_a_server_takes(
     backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random

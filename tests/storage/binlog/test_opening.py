@@ -172,6 +172,7 @@ def test_the_state_store_is_lost() -> None:
     holds(disk, GROUPS)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("way", ["kill", "cut", "torn"])
 @pytest.mark.parametrize("what", ["new", "adopted", "forced", "recovered", "resized"])
 def test_crash_at_every_operation_of_opening(what: str, way: str) -> None:

@@ -396,6 +396,7 @@ def check_all(scene: Scene, limits: Limits, rng: random.Random) -> int:
     return count
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts(name: str, rng: random.Random) -> None:
     count = check_all(play(SCRIPTS[name]), FEW, rng)

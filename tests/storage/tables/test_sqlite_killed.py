@@ -96,6 +96,7 @@ def xa_life(path: Path, kill_at: int) -> None:
     tell("end", 0)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.long
 @pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
 def test_a_kill_at_each_step(tmp_path: Path, is_ibb: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +131,7 @@ def test_a_kill_at_each_step(tmp_path: Path, is_ibb: bool, monkeypatch: pytest.M
     raise AssertionError("it never ended")
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.long
 @pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
 def test_a_kill_at_each_step_of_xa(
