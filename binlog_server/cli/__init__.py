@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
@@ -33,19 +33,10 @@ EXIT_FAILED = 1
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"binlog-server {version('binlog-server')}"
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    families = (serve, user, demo, events, verify, ls, seed, import_files, convert, backup)
-    for command in (*families, monitoring, doctor):
-        command.add_to(commands)
-    arguments, left = parser.parse_known_args(argv)
+    whole, commands = parser()
+    arguments, left = whole.parse_known_args(argv)
     if left:
-        _refuse(commands.choices[arguments.command], left)
+        _refuse(commands[arguments.command], left)
     try:
         return int(arguments.run(arguments))
     except ConfigError as error:
@@ -59,6 +50,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_FAILED
+
+
+def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The command line, and that of each command."""
+    parser = argparse.ArgumentParser(
+        prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"binlog-server {version('binlog-server')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    families = (serve, user, demo, events, verify, ls, seed, import_files, convert, backup)
+    for command in (*families, monitoring, doctor):
+        command.add_to(commands)
+    return parser, commands.choices
 
 
 def _refuse(parser: argparse.ArgumentParser, left: Sequence[str]) -> NoReturn:

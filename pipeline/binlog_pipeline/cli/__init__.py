@@ -38,7 +38,7 @@ COMMANDS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. 0 done, 1 failed, 2 wrong usage."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except BadOption as error:
@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="binlog-spark",
         description="MariaDB's binlog as data: statistics, typed Parquet, archives, state tables.",
