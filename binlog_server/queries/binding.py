@@ -47,7 +47,7 @@ from binlog_protocol.tables.collation import folded, folded_like, is_by_several,
 from binlog_protocol.wire.results import FLAG_BINARY
 from sqlglot import exp
 
-from binlog_server.queries import functions, moments, types, values
+from binlog_server.queries import functions, moments, operands, types, values
 from binlog_server.queries.aggregates import AGGREGATES, OF_NUMBERS, Aggregate, group_concat
 from binlog_server.queries.catalog import TableDefinition
 from binlog_server.queries.constant_rows import Constant, ConstantRows
@@ -233,16 +233,35 @@ def bind_checks(
     place: str = "CHECK",
 ) -> Checks:
     """Expressions of a table, each a name and as it is printed, over rows of it. Raises `ServerError`."""
-    scope = Names()
-    names = [column.name for column in table.definitions]
-    scope.sources.append(Source(table.name, table.schema, names, list(table.columns), lambda: ()))
-    scope.current.append([None] * len(names))
+    scope = _rows_of_one(table)
     found = Checks(scope.current)
     for name, text in checks:
         tree = kept_tree(text)
         binder = _Binder(question_of(tree, text), session, _no_table)
         found.terms.append((name, binder._term(tree, scope, place)))
     return found
+
+
+def kinds_in(tree: Any, text: str, table: TableDefinition, session: Asker) -> Callable[[Any], Type]:
+    """What gives the types of the parts of an expression over rows of a table."""
+    scope = _rows_of_one(table)
+    binder = _Binder(question_of(tree, text), session, _no_table)
+    known: dict[int, Type] = {}
+
+    def kind(node: Any) -> Type:
+        if id(node) not in known:
+            known[id(node)] = binder._term(node, scope, "GENERATED ALWAYS AS").kind
+        return known[id(node)]
+
+    return kind
+
+
+def _rows_of_one(table: TableDefinition) -> Names:
+    scope = Names()
+    names = [column.name for column in table.definitions]
+    scope.sources.append(Source(table.name, table.schema, names, list(table.columns), lambda: ()))
+    scope.current.append([None] * len(names))
+    return scope
 
 
 def _no_table(schema: str | None, name: str) -> Any:
@@ -461,8 +480,11 @@ class _Binder:
             )
             for i, first in enumerate(plans[0].outputs)
         ]
+        operation = operators[0][0] if operators else "UNION"
+        for parts in zip(*(plan.outputs for plan in plans), strict=True):
+            operands.require_union([part.kind for part in parts], operation)
         if any(output.kind.collation == types.MIXED for output in outputs):
-            raise IllegalMixOfMany(operators[0][0] if operators else "UNION")
+            raise IllegalMixOfMany(operation)
         return UnionPlan(plans, operators, outputs, self._session, current)
 
     def _ordered(self, union: UnionPlan, node: Any) -> Plan:
@@ -928,7 +950,11 @@ class _Binder:
     # --- operators ---
 
     def _conjunction(self, node: Any, scope: Names, place: str) -> Term:
-        parts = self._tests(_flat(node, type(node)), scope, place)
+        nodes = _flat(node, type(node))
+        parts = self._tests(nodes, scope, place)
+        for one, part in zip(nodes, parts, strict=True):
+            if isinstance(one, exp.Column):  # which MariaDB compares with 0
+                operands.require_alike((part.kind, _ZERO), "<>")
         return _joined(parts, is_and=isinstance(node, exp.And))
 
     def _exclusive(self, node: Any, scope: Names, place: str) -> Term:
@@ -944,6 +970,8 @@ class _Binder:
 
     def _not(self, node: Any, scope: Names, place: str) -> Term:
         (term,) = self._tests((node.this,), scope, place)
+        if isinstance(node.this, exp.Column):
+            operands.require_alike((term.kind, _ZERO), "=")
 
         def value() -> Any:
             found = term.value()
@@ -959,8 +987,13 @@ class _Binder:
         if _is_row(node.this) or _is_row(node.expression):
             return self._row_comparison(node, scope, place)
         left, right = self._terms((node.this, node.expression), scope, place)
-        self._require_one_collation((left, right), _SIGNS[type(node)])
+        self._require_comparable((left, right), _SIGNS[type(node)])
         return compared(self._beside(left, right), self._beside(right, left), test)
+
+    def _require_comparable(self, terms: Sequence[Term], operation: str) -> None:
+        """Raises 4078, and 1267, 1270, 1271."""
+        operands.require_alike([term.kind for term in terms], operation)
+        self._require_one_collation(terms, operation)
 
     def _require_one_collation(self, terms: Sequence[Term], operation: str) -> None:
         kinds = [term.kind for term in terms]
@@ -998,6 +1031,7 @@ class _Binder:
         rows, plan, _ = self._rows_of(node.expression.this, scope)
         if len(plan.outputs) != 1:
             raise OperandColumns(1)
+        operands.require_alike((left.kind, plan.outputs[0].kind), _SIGNS[type(node)])
         mine, theirs = values.comparable(left.kind, plan.outputs[0].kind)
         decides = isinstance(node.expression, exp.Any)  # whether a true one does, or a false one
         budget = self._session.budget
@@ -1031,7 +1065,7 @@ class _Binder:
 
     def _same(self, node: Any, scope: Names, place: str) -> Term:
         left, right = self._terms((node.this, node.expression), scope, place)
-        self._require_one_collation((left, right), "<=>")
+        self._require_comparable((left, right), "<=>")
         left, right = self._beside(left, right), self._beside(right, left)
         mine, theirs = values.comparable(left.kind, right.kind)
 
@@ -1063,8 +1097,9 @@ class _Binder:
         term, low, high = self._terms(
             (node.this, node.args["low"], node.args["high"]), scope, place
         )
-        term, low, high = self._of_one_collation((term, low, high), "between")
         given = [term.kind, low.kind, high.kind]
+        operands.require_alike(given, "between")
+        term, low, high = self._of_one_collation((term, low, high), "between")
         looked_at, low, high = (
             self._beside(term, high if low.kind.form in (term.kind.form, ValueForm.NULL) else low),
             self._beside(low, term),
@@ -1091,6 +1126,9 @@ class _Binder:
         term, *others = self._of_one_collation(
             self._terms((node.this, *node.expressions), scope, place), "in"
         )
+        alone = "<>" if isinstance(node.parent, exp.Not) else "="
+        operation = "in" if len(others) > 1 else alone
+        operands.require_one_alike(term.kind, [other.kind for other in others], operation)
         others = [self._beside(one, term) for one in others]
         if others:
             term = self._beside(term, others[0])
@@ -1128,7 +1166,7 @@ class _Binder:
         if len(plan.outputs) != len(mine):
             raise OperandColumns(len(mine))
         for term, output in zip(mine, plan.outputs, strict=True):
-            self._require_one_collation((term, output.term), "=")
+            self._require_comparable((term, output.term), "=")
         keys = [
             values.comparable(term.kind, output.kind)
             for term, output in zip(mine, plan.outputs, strict=True)
@@ -1246,6 +1284,8 @@ class _Binder:
         kind, steps = first.kind, []
         for (operator, _), right in zip(chain[1:], rights, strict=True):
             infer, run = _ARITHMETIC[operator]
+            if operator in _WORDS:
+                operands.require_numbers(kind, right.kind, _WORDS[operator])
             left, kind = kind, infer(kind, right.kind)
             may_be_null = kind.may_be_null or left.may_be_null or right.kind.may_be_null
             kind = replace(kind, may_be_null=may_be_null)
@@ -1272,6 +1312,7 @@ class _Binder:
         if name not in moments.UNITS:
             raise _refused(f"INTERVAL ... {name}")
         at = self._term(source, scope, place)
+        operands.require_moment(at.kind)
         amount = interval.this
         count = (
             _number_or_text(amount)
@@ -1284,6 +1325,7 @@ class _Binder:
 
     def _negative(self, node: Any, scope: Names, place: str) -> Term:
         term = self._term(node.this, scope, place)
+        operands.require_number(term.kind, "-")
         kind = types.numeric(term.kind)
 
         def negated(number: Any) -> Any:
@@ -1307,8 +1349,11 @@ class _Binder:
         def calculate(*numbers: Decimal) -> int:
             return run(*map(_bits_of, numbers)) & values.U64_MAX
 
+        terms = self._terms(nodes, scope, place)
+        for term in terms:
+            operands.require_number(term.kind, _BIT_SIGNS[type(node)])
         plain = Plain("e*", lambda kinds: types.UNSIGNED_BIGINT, calculate)
-        return self._called(plain, nodes, scope, place)
+        return called(plain, terms, self._session)
 
     def _called(self, plain: Plain, nodes: Iterable[Any], scope: Names, place: str) -> Term:
         return called(plain, self._terms(nodes, scope, place), self._session)
@@ -1373,6 +1418,8 @@ class _Binder:
         scope.may_aggregate = False
         terms = [] if is_star else self._terms(nodes, scope, place)
         if name in OF_NUMBERS:
+            for term in terms:
+                operands.require_number(term.kind, f"{name.lower()}({'distinct ' * is_distinct}")
             terms = [watched(term, self._session, "DOUBLE") for term in terms]
         scope.may_aggregate = True
         made = AGGREGATES[name](name, terms, is_distinct, self._session)
@@ -1413,6 +1460,8 @@ class _Binder:
         tests, results = [], []
         for branch in node.args["ifs"]:
             test = self._term(branch.this, scope, place)
+            if base is not None:
+                operands.require_alike((base.kind, test.kind), "case..when")
             tests.append(
                 watched_test(test, self._session) if base is None else compared(base, test, _EQ)
             )
@@ -1422,6 +1471,7 @@ class _Binder:
             constant(types.NULL, None) if default is None else self._term(default, scope, place)
         )
         results.append(otherwise)
+        operands.require_union([result.kind for result in results], "case")
         kind = types.common([result.kind for result in results])
         kind = kind.nullable(base is not None and base.kind.may_be_null)
 
@@ -1631,6 +1681,7 @@ def cast(term: Term, target: Any, session: Asker, sizes: list[int] | None = None
     if found is None:
         raise _refused(f"CAST(... AS {name})")
     kind, convert = found(term.kind, sizes)
+    operands.require_cast(term.kind, kind)
     if kind.unsigned and isinstance(term.constant, str) and term.constant.isdecimal():
         kind = types.integer(min(_BIGINT_DIGITS, len(term.constant)), unsigned=True)
     source = term.kind
@@ -1922,6 +1973,15 @@ _COMPARISONS: Final[dict[Any, Callable[[Any, Any], bool]]] = {
 _SIGNS: Final[dict[Any, str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=",
 }  # fmt: skip
+_WORDS: Final[dict[Any, str]] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "MOD",
+}  # fmt: skip
+"""Of arithmetic, but DIV, which takes all."""
+_BIT_SIGNS: Final[dict[Any, str]] = {
+    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^", exp.BitwiseNot: "~", exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}  # fmt: skip
+_ZERO: Final = types.integer(1)
 _BARE: Final[dict[Any, str]] = {
     exp.CurrentTimestamp: "NOW",
     exp.Localtimestamp: "NOW",

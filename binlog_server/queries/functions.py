@@ -41,7 +41,7 @@ from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.collation import is_by_several
 
-from binlog_server.queries import document_changes, documents, moments, types, values
+from binlog_server.queries import document_changes, documents, moments, operands, types, values
 from binlog_server.queries.like import escaped, like_matches
 from binlog_server.queries.plain import Plain, Types, called
 from binlog_server.queries.regular import Span, regular
@@ -60,6 +60,7 @@ from binlog_server.queries.types import Type, ValueForm
 def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     """A function's term. Raises `UnknownRoutine` (1305), `WrongParameterCount` (1582)."""
     kinds = [term.kind for term in terms]
+    operands.require_arguments(name, kinds)
     if name in _COMPARING:
         values.require_one_collation(kinds, name.lower(), session.collation)
     made = _made(name, terms, session)
@@ -507,6 +508,8 @@ def _extreme(is_greatest: bool) -> Make:
                 if one is None:
                     return None
                 found.append(values.converted(one, term.kind, kind))
+            if None in found:  # a text that is no UUID
+                return None
             return max(found, key=key) if is_greatest else min(found, key=key)
 
         return Term(kind, value)

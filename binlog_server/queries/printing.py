@@ -281,6 +281,8 @@ class _Printer:
             )
         if name == "INSTR" and len(given) == 2:
             return self._call("locate", given[::-1])
+        if name == "ROUND" and len(given) == 1:
+            return self._call("round", [*given, exp.Literal.number(0)])
         if name not in self._functions:
             raise self._refused(f"{name}()")
         return self._call(self._functions[name], given)

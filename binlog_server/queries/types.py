@@ -90,7 +90,7 @@ class Type:
             collation; 0 for any other text, `MIXED` where several meet.
         is_collated: COLLATE says so, which wins over others.
         column: the table's column that the expression is, with its flags; None for what is computed.
-        is_json: a text that a JSON function has made, and that stands in others as it is.
+        is_json: a text that a JSON function has made, or a JSON column has, and that stands in others as it is.
     """
 
     form: ValueForm
@@ -439,6 +439,11 @@ def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
             is_exact=any(kind.is_exact or kind.form is ValueForm.BYTES for kind in given),
         )
         found = collated_as(found, given)
+        natives = {kind.code for kind in given if kind.code in NATIVE}
+        if natives:  # of an INET4 and an INET6 an INET6
+            is_whole = all(kind.code in NATIVE for kind in given)
+            found = replace(found, code=min(natives))
+            null = null or not is_whole  # what is none of these is NULL
     return replace(found, may_be_null=null)
 
 

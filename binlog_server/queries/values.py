@@ -284,6 +284,8 @@ _KEPT_CHARS_MAX: Final = 64  # of a text that is folded once for many rows: what
 
 def converted(value: Any, kind: Type, target: Type) -> Any:
     """A value of one type as one of another: where CASE, COALESCE or UNION have several."""
+    if value is not None and target.code in NATIVE and kind.code != target.code:
+        return native_in(target.code, value)
     if value is None or kind.form is target.form:
         if target.form is ValueForm.DECIMAL and value is not None:
             return rounded(value, target.decimals)

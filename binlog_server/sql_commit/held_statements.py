@@ -91,7 +91,12 @@ from binlog_server.tables.definitions import (
     read_table,
     reader_of,
 )
-from binlog_server.tables.generated import CHANGING, require_defaults
+from binlog_server.tables.generated import (
+    CHANGING,
+    require_defaults,
+    require_generated,
+    require_one_kind_of_address,
+)
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import KeyTaken, insert_row, row_of
 from binlog_server.tables.paths import path_of
@@ -1350,7 +1355,9 @@ def _require_computable(made: StoredTable, asker: Asker) -> None:
     for column in made.columns:
         require_on_update(column)
     table = HeldTable(0, made)
+    require_one_kind_of_address(made)
     checks_of(table, asker)
+    require_generated(table, asker)
     require_defaults(table, asker)
 
 

@@ -60,7 +60,7 @@ from binlog_protocol.tables.collation import collation_key
 from binlog_protocol.tables.ddl_types import unquoted
 from binlog_protocol.tables.definition import StoredColumn, StoredTable
 
-from binlog_server.queries import documents, types, values
+from binlog_server.queries import documents, operands, types, values
 from binlog_server.queries.catalog import ColumnDefinition
 from binlog_server.queries.terms import Asker
 from binlog_server.queries.types import Type, ValueForm
@@ -79,7 +79,6 @@ _NATIVE_OF: Final[dict[str, Callable[[str], Any]]] = {
     "inet4": ipaddress.IPv4Address,
     "inet6": ipaddress.IPv6Address,
 }
-_ADDRESSES: Final = (types.INET4, types.INET6)
 _NO_NATIVE: Final = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
 _NUMBER: Final = re.compile(
     r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)\s*", re.ASCII
@@ -112,7 +111,6 @@ _LAST_SECOND: Final = re.compile(r"838:59:59|8385959|34 22:59:59", re.ASCII)
 _FLOAT_MAX: Final = float.fromhex("0x1.fffffep+127")
 _DOUBLE_MAX: Final = float.fromhex("0x1.fffffffffffffp+1023")
 _YEARS: Final = range(1901, 2156)
-_CASTS: Final = {ValueForm.INT: "int", ValueForm.DECIMAL: "decimal", ValueForm.DOUBLE: "double"}
 
 
 # --- from rows ---
@@ -234,6 +232,9 @@ class Cells:
                 return self.unfit(error, instead)
             return None
         name = column.type.name
+        if (kind.code in types.NATIVE or name in NATIVE) and not _is_assignable(column, kind):
+            instead = None if column.nullable else implicit_default(column)
+            return self.unfit(self._not_assignable(column, kind), instead)
         if name in _INTEGER_BYTES:
             return self._integer(column, given, kind, row)
         if name in _TIMES:
@@ -247,6 +248,17 @@ class Cells:
                 f"{self.table.name}.{column.name}", self.table.database, self.table.name
             )
         return found
+
+    def require_assignable(self, number: int, kind: Type) -> None:
+        """Raises `CannotCastInAssignment` (4078) for a type that the column never takes."""
+        column = self.table.columns[number]
+        if not _is_assignable(column, kind):
+            raise self._not_assignable(column, kind)
+
+    def _not_assignable(self, column: StoredColumn, kind: Type) -> ServerError:
+        name = column.type.name
+        target = f"{name} unsigned" if column.type.unsigned and name in _INTEGER_BYTES else name
+        return CannotCastInAssignment(operands.type_name(kind), target, self._where(column))
 
     def default(self, number: int, row: int, *, is_needed: bool = True) -> Value:
         """The default of a column. Raises `ColumnWithoutDefault` (1364) if one is needed, and there is none."""
@@ -442,10 +454,6 @@ class Cells:
         name = column.type.name
         code = NATIVE[name]
         instead = None if column.nullable else implicit_default(column)
-        source = types.NATIVE.get(kind.code) or _CASTS.get(kind.form, "")
-        is_address = kind.code in _ADDRESSES and code in _ADDRESSES
-        if source and not (is_address or kind.code == code):
-            return self.unfit(CannotCastInAssignment(source, name, self._where(column)), instead)
         found = None
         if kind.form is ValueForm.BYTES and len(given) == column.layout.size:
             if name == "uuid":
@@ -643,6 +651,19 @@ def literal_value(text: str) -> tuple[Any, Type]:
     else:
         raw = int(found[2] or "0", 2).to_bytes(max(1, (len(found[2]) + 7) // 8), "big")
     return raw, replace(types.octets(len(raw)), code=types.HYBRID)
+
+
+def _is_assignable(column: StoredColumn, kind: Type) -> bool:
+    """Whether a column takes values of a type: a UUID or address only its own kind, texts and bytes."""
+    if column.type.name in NATIVE:
+        code = NATIVE[column.type.name]
+        return operands.are_alike(kind, replace(types.text(0), code=code))
+    return kind.code not in types.NATIVE or not _is_number_or_time(column)
+
+
+def _is_number_or_time(column: StoredColumn) -> bool:
+    given = column.type
+    return not (given.is_text or given.is_binary or given.labels is not None)
 
 
 def _printed(given: Any, kind: Type) -> str:

@@ -9,11 +9,18 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.errors import ColumnWithoutDefault, InvalidDefault, ServerError
+from binlog_protocol.errors import (
+    ColumnWithoutDefault,
+    FunctionNotAllowed,
+    InvalidDefault,
+    NotSupportedYet,
+    ServerError,
+)
 from binlog_protocol.events.rows import Value
 from binlog_protocol.tables.definition import Generation, StoredTable
 
 from binlog_server.queries.terms import Asker
+from binlog_server.queries.types import Type
 from binlog_server.tables.cells import Cells
 from binlog_server.tables.held import HeldTable
 from binlog_server.tables.rows import Shown
@@ -39,6 +46,11 @@ class Generated:
 
             said = [(columns[number].name, columns[number].expression) for number in self.numbers]
             self._bound = bind_checks(said, table.declared, session)
+
+    @property
+    def kinds(self) -> list[Type]:
+        """The types of their expressions."""
+        return [] if self._bound is None else [term.kind for _, term in self._bound.terms]
 
     def values(self, shown: list[Any], row: int) -> Iterator[tuple[int, Value]]:
         """Their numbers and values, of a row with these values, as expressions have them; each sees those in front of
@@ -124,6 +136,44 @@ def default_of(table: HeldTable, session: Asker, number: int) -> Callable[[Seque
     return value
 
 
+def require_one_kind_of_address(table: StoredTable) -> None:
+    """Raises `NotSupportedYet` (1235) for an expression over an INET4 and an INET6: a 10.11 refuses what an 11.8 does
+    with both."""
+    columns = {one.name.replace("`", "``"): one.type.name for one in table.columns}
+    if not {"inet4", "inet6"} <= set(columns.values()):
+        return
+    said = [text for _, text in table.checks]
+    for column in table.columns:
+        said += [column.expression, (column.default or "") * column.is_default_computed]
+    for text in said:
+        named = {columns.get(found[1]) for found in _COLUMN.finditer(text)}
+        if {"inet4", "inet6"} <= named:
+            raise NotSupportedYet(
+                "INET4 beside INET6 in a definition, which replicas of 10.11 refuse"
+            )
+
+
+def require_generated(table: HeldTable, session: Asker) -> None:
+    """Raises `ServerError` for generated columns that MariaDB refuses: 4078, 4079 for operands and values of types
+    that do not go together, 1901 for what it would keep, and hangs on sql_mode."""
+    definition, declared = table.definition, table.declared
+    cells = Cells(definition, session)
+    generated = Generated(table, session, cells, Shown(table, session.local))
+    keyed = {part.column for key in definition.keys for part in key.parts}
+    for number, kind in zip(generated.numbers, generated.kinds, strict=True):
+        column = definition.columns[number]
+        cells.require_assignable(number, kind)
+        if column.generation is Generation.STORED or number in keyed:
+            from binlog_server.queries.binding import kinds_in  # with sqlglot
+            from binlog_server.queries.mode_dependence import mode_needed
+            from binlog_server.queries.printing import GENERATED, kept_tree
+
+            tree = kept_tree(column.expression)
+            kinds = kinds_in(tree, column.expression, declared, session)
+            if mode_needed(tree, kinds, column) is not None:
+                raise FunctionNotAllowed(column.expression, GENERATED, column.name)
+
+
 def require_defaults(table: HeldTable, session: Asker) -> None:
     """Raises `InvalidDefault` (1067) for a constant expression that its column does not hold, and `ServerError` for
     what cannot be computed."""
@@ -158,6 +208,7 @@ def functions_in(text: str) -> set[str]:
     return {found[1].upper() for found in _CALL.finditer(text) if found[1]}
 
 
+_COLUMN: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
 _CALL: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`(?:[^`]|``)+`|(\w+)\(", re.DOTALL)
 CHANGING: Final = frozenset(
     {

@@ -102,7 +102,8 @@ class HeldDefinition(TableDefinition):
             collation = column.collation if column.type.is_text else 0
             code = types.LABEL if column.type.labels is not None else kind.code
             code = _NATIVE.get(column.type.name, code)
-            found.append(replace(kind, collation=collation, code=code))
+            is_json = self.table.definition.is_json(column)
+            found.append(replace(kind, collation=collation, code=code, is_json=is_json))
         return found
 
 

@@ -878,7 +878,15 @@ JsonPathNotAllowed = ErrorKind(
 DuplicateServerId = ErrorKind(
     4052, "A slave with the same server_id is already connected", fatal=True
 )
-# ER_CAST_ERROR: in the text of 11.8 for an assignment
+# ER_ILLEGAL_PARAMETER_DATA_TYPES2_FOR_OPERATION
+IllegalParameterTypes = ErrorKind(
+    4078, "Illegal parameter data types {one} and {other} for operation '{operation}'"
+)
+# ER_ILLEGAL_PARAMETER_DATA_TYPE_FOR_OPERATION
+IllegalParameterType = ErrorKind(
+    4079, "Illegal parameter data type {given} for operation '{operation}'"
+)
+# The same number, in the text of 11.8 for an assignment
 CannotCastInAssignment = ErrorKind(
     4078, "Cannot cast '{source}' as '{target}' in assignment of {column}"
 )
