@@ -47,7 +47,7 @@ ROOMS = {
         "wire": ". events",
         "dump": ". events",
         "event_text": ". events events.rows",
-        "groups": ". events events.rows wire",
+        "groups": ". sql events events.rows wire",
         "connection": ". events groups wire",
         "tables": ". sql events events.rows groups",
         "row_columns": ". events events.rows event_text",

@@ -17,6 +17,7 @@ from binlog_server.cli import (
     demo,
     doctor,
     events,
+    find,
     import_files,
     ls,
     monitoring,
@@ -61,7 +62,7 @@ def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPar
         "--version", action="version", version=f"binlog-server {version('binlog-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    families = (serve, user, demo, events, verify, ls, seed, import_files, convert, backup)
+    families = (serve, user, demo, events, find, verify, ls, seed, import_files, convert, backup)
     for command in (*families, monitoring, doctor):
         command.add_to(commands)
     return parser, commands.choices

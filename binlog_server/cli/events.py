@@ -8,7 +8,7 @@ import datetime
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ class _LoadFiles:
         return os.fsencode(path)
 
 
-def _traditional_files(paths: list[Path]) -> list[Path]:
+def traditional_files(paths: list[Path]) -> list[Path]:
     """The files of a directory that has a traditional binlog; else the same paths."""
     if len(paths) == 1 and paths[0].is_dir():
         names = ReadOnlyDisk(paths[0]).names()
@@ -214,15 +214,12 @@ class _Source:
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
         self.state = BinlogState()
-        paths = _traditional_files(paths)
-        if all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths):
+        paths = traditional_files(paths)
+        if are_traditional(paths):
             self.groups = classic_groups(paths, self._notes, keys)
             return
         for path in paths:
-            if not path.exists():
-                raise NotAStore(f"there is no {path}")
-            if path.is_file():
-                _check_ibb(path)
+            require_ibb(path)
         self._binlog = OfflineBinlog.of_paths(paths)
         try:
             self._begin(self._binlog, position)
@@ -260,7 +257,17 @@ def _magic(path: Path) -> bytes:
         return file.read(4)
 
 
-def _check_ibb(path: Path) -> None:
+def are_traditional(paths: Sequence[Path]) -> bool:
+    """Whether all of them are traditional binlog files. Raises `OSError`."""
+    return all(path.is_file() and _magic(path) == CLASSIC_MAGIC for path in paths)
+
+
+def require_ibb(path: Path) -> None:
+    """Raises `NotAStore` for a file that is no `.ibb` file, and for what is not there."""
+    if not path.exists():
+        raise NotAStore(f"there is no {path}")
+    if not path.is_file():
+        return
     magic = _magic(path)
     if not magic:
         raise NotAStore(f"{path} is empty")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, RowDecoder
+from binlog_protocol.sql.statements import TableName
 from binlog_storage.disk.durable_files import sync_folder
 from binlog_storage.disk.local_path import local_path
 
@@ -32,7 +33,6 @@ from binlog_pipeline.jobs.typed_files import Layout, TypedFiles, WrittenFile
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.seed import Seed
-from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import LogSource, Slice

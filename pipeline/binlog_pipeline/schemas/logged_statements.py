@@ -17,11 +17,11 @@ from binlog_protocol.events.load_data import ExecuteLoadQuery
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.row_columns import event_runs
+from binlog_protocol.sql.statements import StatementMeaning, parse_statement
 from binlog_protocol.sql.tokens import Token, tokens
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.groups import Groups
-from binlog_pipeline.schemas.statements import StatementMeaning, parse_statement
 
 STATEMENT_TYPES: Final = (
     EventType.QUERY,

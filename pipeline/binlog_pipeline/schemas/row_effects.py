@@ -19,12 +19,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from binlog_protocol.sql.statements import ALL, TableName
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
 
 from binlog_pipeline.schemas.ddl_columns import INDEX, ColumnReader
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.statements import ALL, TableName
 
 SAME, TOLD, UNKNOWN = "same", "told", "unknown"
 """Knowledge of the columns' definitions behind a statement: as before it, all told by the statement, none."""

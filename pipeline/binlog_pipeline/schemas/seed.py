@@ -25,13 +25,13 @@ from typing import Any, Final
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.collation_names import charset_named, default_collation
 from binlog_protocol.events.table_map import KeyPart, TableColumn, TableMap
+from binlog_protocol.sql.statements import TableName
 from binlog_protocol.tables.sql_type import SqlType
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.schemas.columns import is_named, table_name
-from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import Subscription
 
 SEED_VERSION: Final = 1

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.sql.statements import ALL, StatementMeaning, TableName
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_of, may_be_ddl
-from binlog_pipeline.schemas.statements import ALL, StatementMeaning, TableName
 
 _WILD = frozenset("*?[")
 

@@ -27,12 +27,12 @@ from itertools import chain
 
 import pyarrow as pa
 from binlog_protocol.row_columns import RowDecoder, column_names
+from binlog_protocol.sql.statements import TableName
 
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.columns import table_name
 from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.seed import Seed
-from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
 from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes_gathering import GatheredRows, gathered

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from binlog_protocol.row_columns import column_names
+from binlog_protocol.sql.statements import ALL, TableName
 from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import IncompatibleSchema, NonRowChange
@@ -22,7 +23,6 @@ from binlog_pipeline.schemas.ddl_alter import (
 from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, note_numbered, row_effect
 from binlog_pipeline.schemas.search import FoundTable
-from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.telling import shown, tell
 from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement

@@ -17,11 +17,11 @@ from typing import Final
 
 import pyarrow as pa
 from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
+from binlog_protocol.sql.statements import ALL, TableName
 
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.columns import key_names, schema_id, table_name
 from binlog_pipeline.schemas.seed import Seed
-from binlog_pipeline.schemas.statements import ALL, TableName
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
 from binlog_pipeline.sources.admission import Barrier
 from binlog_pipeline.views.changes import in_order

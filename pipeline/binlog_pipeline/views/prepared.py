@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.sql.statements import TableName
 
 from binlog_pipeline.schemas.columns import table_name
-from binlog_pipeline.schemas.statements import TableName
 from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 
 PREPARED, COMMITTED, ROLLED_BACK = "END", "COMMIT", "ROLLBACK"

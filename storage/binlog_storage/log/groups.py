@@ -157,6 +157,11 @@ class OfflineBinlog:
                 return number
         return None
 
+    @property
+    def files(self) -> list[int]:
+        """The files that have data, in their order."""
+        return [number for number in self._numbers if self.pages.has_data(number)]
+
     def groups(self, first_file: int | None = None) -> Iterator[OfflineGroup]:
         """Groups and markers whose commit record begins in the files. Raises `CorruptBinlog`."""
         behind = None

@@ -10,7 +10,7 @@ from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_history import apply
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 from binlog_pipeline.schemas.seed import Seed
-from binlog_pipeline.schemas.statements import parse_statement
+from binlog_protocol.sql.statements import parse_statement
 from binlog_protocol.sql.token_reader import TableName
 from hypothesis import given, settings
 from hypothesis import strategies as st

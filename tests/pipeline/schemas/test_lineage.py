@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from binlog_pipeline.schemas.lineage import PlacedDdl, lineage
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.statements import TableName, parse_statement
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.sql.statements import TableName, parse_statement
 
 NAME = TableName("d", "t")
 

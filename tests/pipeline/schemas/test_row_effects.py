@@ -15,7 +15,7 @@ from binlog_pipeline.schemas.row_effects import (
     is_numbered,
     row_effect,
 )
-from binlog_pipeline.schemas.statements import TableName, parse_statement
+from binlog_protocol.sql.statements import TableName, parse_statement
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from binlog_pipeline.schemas.statements import parse_statement
 from binlog_pipeline.schemas.subscription import Subscription
+from binlog_protocol.sql.statements import parse_statement
 from binlog_protocol.sql.tokens import tokens
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

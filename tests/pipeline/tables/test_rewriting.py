@@ -15,11 +15,11 @@ from binlog_pipeline.schemas.ddl_alter import alteration_of
 from binlog_pipeline.schemas.ddl_columns import ColumnReader
 from binlog_pipeline.schemas.lineage import PlacedDdl
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
-from binlog_pipeline.schemas.statements import parse_statement
 from binlog_pipeline.tables.rewriting import Rewriting
 from binlog_pipeline.tables.values import NewColumn
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions
+from binlog_protocol.sql.statements import parse_statement
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import tokens
 

@@ -12,7 +12,7 @@ from typing import Final
 from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName, TokenReader
 from binlog_protocol.sql.tokens import tokens
 
-__all__ = ["ALL", "StatementMeaning", "TableName", "parse_statement"]
+__all__ = ["ALL", "StatementMeaning", "TableName", "parse_statement", "written_tables"]
 
 _DDL: Final = {
     "CREATE": "create",
@@ -81,6 +81,57 @@ def parse_statement(
     if found[-1].is_unended:  # in another mode it may end, and names be behind it
         return replace(statement, is_certain=False)
     return statement
+
+
+_OPERATIONS: Final = {
+    "INSERT": "insert", "REPLACE": "insert", "LOAD": "insert", "UPDATE": "update", "DELETE": "delete",
+}  # fmt: skip
+_BEFORE_NAMES: Final = {
+    "insert": frozenset(("INSERT", "REPLACE", "INTO", "TABLE")),
+    "update": frozenset(("UPDATE", "JOIN")),
+    "delete": frozenset(("DELETE", "FROM", "JOIN", "USING")),
+}
+_BEHIND_NAMES: Final = {"insert": "(", "update": "SET", "delete": "WHERE"}
+_PRIORITY: Final = frozenset((
+    "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "QUICK", "HISTORY", "INTO", "FROM", "TABLE", "STRAIGHT_JOIN",
+))  # fmt: skip
+_NAMED_TOKENS: Final = 256
+
+
+def written_tables(sql: str, database: str) -> tuple[str, tuple[TableName, ...] | None]:
+    """The operation of a statement that writes rows (insert, update, delete, other), and the tables that it may write;
+    None: any. Never raises.
+    """
+    reader = _Written([*islice(tokens(sql), _NAMED_TOKENS)], database)
+    try:
+        if reader.accept("SET", "STATEMENT"):
+            reader.skip_to("FOR")
+        operation = _OPERATIONS.get(reader.word(), "other")
+        return operation, reader.names(operation) if operation in _BEFORE_NAMES else None
+    except NotUnderstood:
+        return "other", None
+
+
+class _Written(TokenReader):
+    """The names in front of which a statement says that they are those of tables that it writes."""
+
+    def names(self, operation: str) -> tuple[TableName, ...] | None:
+        found: list[TableName] = []
+        before, behind = _BEFORE_NAMES[operation], _BEHIND_NAMES[operation]
+        while not (self.is_at_end() or self.word() == behind or self.is_sign(behind)):
+            word = self.word()
+            is_list = bool(found) and self.is_sign(",")
+            self.at += 1
+            if word not in before and not is_list:
+                continue
+            while self.word() in _PRIORITY:
+                self.at += 1
+            if self.is_sign("("):
+                return None
+            found.append(self.name())
+            if operation == "insert":
+                break
+        return tuple(found) or None
 
 
 class _Parser(TokenReader):

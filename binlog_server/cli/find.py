@@ -1,0 +1,291 @@
+"""`binlog-server find`: the GTIDs in front of and behind a time, a GTID, or what was done to a table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from binlog_protocol.dump.target import seconds_of, utc_text
+from binlog_protocol.errors import ProtocolError, ServerError
+from binlog_protocol.groups.group_facts import OPERATIONS, GroupFacts, is_about, read_facts
+from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_protocol.sql.statements import TableName
+from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.group_files import (
+    FileFacts,
+    GroupFile,
+    RememberedFacts,
+    archive_files,
+    ibb_files,
+    key_of,
+)
+from binlog_storage.archive.places import Where, archive_argument
+from binlog_storage.classic.binlog import read_head
+from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.disk.local_path import local_path, path_argument
+from binlog_storage.errors import StorageError
+from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
+
+from binlog_server.cli.events import are_traditional, require_ibb, traditional_files
+from binlog_server.settings.config import ConfigError
+from binlog_server.settings.option_kinds import U64_MAX, Number
+
+_EPILOG: Final = """
+examples:
+  binlog-server find /var/lib/binlog --at '2026-11-20T09:00:00Z'
+      where that time is: the GTID position in front of it, and the first group of then or later
+  binlog-server find /var/lib/binlog --table shop.orders --op drop
+      who dropped the table; "before" is the position to recover to
+  binlog-server find s3://bucket/main --larger-than 1G --json
+  binlog-server find DIR --gtid 0-1-4711
+
+A STORE is a directory of either format, binlog files, or an archive; a server may be writing it. Times are local, as
+those of mariadb-binlog; with Z they are UTC. --index keeps in a folder what was seen in files that are closed: later
+calls read only files that may have what is wanted. It may be deleted at any time. docs/point-in-time.md has more.
+"""
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "find",
+        help="find groups by time, GTID, table, statement or size",
+        description="Find groups in binlog files, and the GTID positions in front of and behind each.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("paths", nargs="+", type=archive_argument, metavar="STORE")
+    add("--at", metavar="TIME", help="the first group of then or later, as the log has them")
+    add("--gtid", metavar="GTID", help="the group with this GTID")
+    add("--table", metavar="[DB.]TABLE", help="groups about this table")
+    add("--op", choices=OPERATIONS, help="groups that do this; with --table to that table")
+    add("--larger-than", metavar="SIZE", help="groups of more bytes, such as 100M")
+    add("--limit", type=int, metavar="N", help="no more than so many")
+    add("--json", action="store_true", help="one object a group")
+    add("--index", type=path_argument, metavar="DIR", help="a folder of this store's own")
+    parser.set_defaults(run=run)
+
+
+class FoundGroup(NamedTuple):
+    """A group, and the GTID positions in front of it and behind it."""
+
+    group: OfflineGroup
+    facts: GroupFacts
+    before: str
+    behind: str
+
+    def as_json(self) -> dict[str, Any]:
+        tables: dict[str, list[str]] = {}
+        for name, done in sorted(self.facts.tables):
+            tables.setdefault(str(name), []).append(done)
+        return {
+            "file": self.group.file,
+            "offset": self.group.place.offset,
+            "gtid": str(self.group.gtid),
+            "before": self.before,
+            "behind": self.behind,
+            "time": utc_text(self.group.timestamp),
+            "size": self.facts.size,
+            "statement": self.facts.statement,
+            "tables": tables,
+        }
+
+    def as_text(self) -> str:
+        return (
+            f"{utc_text(self.group.timestamp)}  {self.group.gtid}  {self.facts.size} bytes, in {self.group.where}\n"
+            f"    {self.facts.statement or 'no statement'}\n"
+            f"    before: '{self.before}'\n    behind: '{self.behind}'"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for: all that is not None."""
+
+    time: float | None = None
+    gtid: Gtid | None = None
+    table: TableName | None = None
+    operation: str | None = None
+    larger_than: int | None = None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Wanted:
+        """Raises `ConfigError`."""
+        others = (arguments.table, arguments.op, arguments.larger_than)
+        modes = [arguments.at is not None, arguments.gtid is not None, others != (None,) * 3]
+        if sum(modes) != 1:
+            raise ConfigError("give --at, or --gtid, or some of --table, --op and --larger-than")
+        try:
+            return cls(
+                None if arguments.at is None else seconds_of(arguments.at.strip(), None),
+                None if arguments.gtid is None else Gtid.parse(arguments.gtid),
+                None if arguments.table is None else _table(arguments.table),
+                arguments.op,
+                None if arguments.larger_than is None else _size(arguments.larger_than),
+            )
+        except (ValueError, ServerError) as error:
+            raise ConfigError(str(error)) from None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the first that is found is the only one."""
+        return self.time is not None or self.gtid is not None
+
+    def may_be_in(self, facts: FileFacts) -> bool:
+        if self.time is not None:
+            return facts.latest >= self.time
+        if self.larger_than is not None and facts.largest <= self.larger_than:
+            return False
+        return self.gtid is not None or facts.may_have(self.table, self.operation)
+
+    def is_it(self, group: OfflineGroup, facts: GroupFacts) -> bool:
+        if self.time is not None:
+            return group.timestamp >= self.time
+        if self.gtid is not None:
+            return group.gtid == self.gtid
+        if self.larger_than is not None and facts.size <= self.larger_than:
+            return False
+        if self.table is None and self.operation is None:
+            return True
+        return facts.is_cut or is_about(facts.tables, self.table, self.operation)
+
+
+class Search:
+    """Looks through files, in their order. `state` is the binlog state at the end of what was looked at."""
+
+    def __init__(self, files: list[GroupFile], remembered: RememberedFacts) -> None:
+        self._files = files
+        self._remembered = remembered
+        self.state = BinlogState()
+        self.passed_over = 0
+        """Files of which it was known that nothing wanted is in them."""
+
+    @property
+    def begins_at(self) -> BinlogState:
+        """The binlog state in front of all files: what was purged, or never here."""
+        return (self._files[0].base or BinlogState()) if self._files else BinlogState()
+
+    def of(self, wanted: Wanted) -> Iterator[FoundGroup]:
+        """Raises `StorageError`, `ProtocolError`."""
+        self._remembered.keep_only(self._files)
+        for file in self._files if wanted.gtid is None else self._likely_first(wanted.gtid):
+            if file.base is not None:
+                self.state = file.base.copy()
+            known = self._remembered.get(file)
+            has_state_behind = file is not self._files[-1]
+            if known is not None and not wanted.may_be_in(known) and has_state_behind:
+                self.passed_over += 1
+                continue
+            yield from self._in_file(file, wanted, known)
+
+    def _likely_first(self, gtid: Gtid) -> list[GroupFile]:
+        """First the file in which it is by the states between files; it may be in another where numbers went back."""
+
+        def has(base: BinlogState | None) -> bool:
+            seq_no = None if base is None else base.get(gtid.domain_id, gtid.server_id)
+            return seq_no is not None and seq_no >= gtid.seq_no
+
+        bases = [file.base for file in self._files]
+        ends = [has(base) for base in bases[1:]] + [True]
+        likely = [not has(base) and end for base, end in zip(bases, ends, strict=True)]
+        order = sorted(range(len(bases)), key=lambda i: not likely[i])
+        return [self._files[i] for i in order]
+
+    def _in_file(
+        self, file: GroupFile, wanted: Wanted, known: FileFacts | None
+    ) -> Iterator[FoundGroup]:
+        seen = FileFacts()
+        for group in file.groups():
+            if group.gtid is None:
+                continue
+            facts = read_facts(group.events())
+            seen.add(group.timestamp, facts)
+            before = None
+            if wanted.is_it(group, facts):
+                before = str(self.state.position())
+            self.state.update(group.gtid)
+            if before is not None:
+                yield FoundGroup(group, facts, before, str(self.state.position()))
+        if known is None:
+            self._remembered.put(file, seen)
+
+
+def group_files(paths: list[Where], stack: contextlib.ExitStack) -> list[GroupFile]:
+    """The files that paths name. What they need stays open as long as the stack. Raises `StorageError`, `OSError`."""
+    if len(paths) == 1 and is_archive(paths[0]):
+        return archive_files(paths[0])
+    local = traditional_files([local_path(path) for path in paths])
+    if are_traditional(local):
+        last = local[-1]
+        return [_traditional(path, closed=path != last) for path in local]
+    for path in local:
+        require_ibb(path)
+    binlog = OfflineBinlog.of_paths(local)
+    stack.callback(binlog.close)
+    folder = local[0] if local[0].is_dir() else local[0].parent
+    return ibb_files(binlog, folder)
+
+
+def _traditional(path: Path, *, closed: bool) -> GroupFile:
+    base = read_head(path).state
+    key = key_of(path, base) if closed else ""
+    return GroupFile(path.name, base, key, lambda: classic_groups([path]))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Returns the exit code: 1 if nothing was found. Raises `ConfigError`, `StorageError`."""
+    wanted = Wanted.of(arguments)
+    with contextlib.ExitStack() as stack:
+        search = Search(group_files(arguments.paths, stack), RememberedFacts(arguments.index))
+        count = 0
+        try:
+            for found in search.of(wanted):
+                _require_certain(wanted, found, search)
+                print(json.dumps(found.as_json()) if arguments.json else found.as_text())
+                count += 1
+                if wanted.is_one or count == arguments.limit:
+                    break
+        except ProtocolError as error:
+            raise StorageError(str(error)) from None
+        if not count:
+            print(f"binlog-server: {_nothing(wanted, search)}", file=sys.stderr)
+        return 0 if count else 1
+
+
+def _require_certain(wanted: Wanted, found: FoundGroup, search: Search) -> None:
+    """The first group that is left need not have been the first of that time."""
+    base = search.begins_at
+    if wanted.time is not None and len(base) and found.before == str(base.position()):
+        raise StorageError(
+            f"the files begin behind '{base.position()}', with {found.group.gtid} of "
+            f"{utc_text(found.group.timestamp)}: nobody knows what was purged of {utc_text(wanted.time)}"
+        )
+
+
+def _nothing(wanted: Wanted, search: Search) -> str:
+    end = f"the files end at '{search.state.position()}'"
+    if wanted.time is not None:
+        return f"there is no group of {utc_text(wanted.time)} or later: {end}"
+    return "there is no such group" if wanted.gtid is not None else f"there is no such group; {end}"
+
+
+def _size(text: str) -> int:
+    """Raises `ValueError`."""
+    size = Number(0, U64_MAX)
+    try:
+        number = int(size.written(text))
+        size.check(number)
+    except ValueError:
+        raise ValueError(f"--larger-than {text}: that is no size such as 100M") from None
+    return number
+
+
+def _table(text: str) -> TableName:
+    database, _, table = text.rpartition(".")
+    return TableName(database, table)

@@ -1,0 +1,194 @@
+"""Files of groups, whichever store has them, to be looked through one by one; and what was found in each, remembered.
+
+A *group file* is a file of a store or a part of an archive. What is remembered of one that is closed (`FileFacts`) is
+in a file of its own in a folder that the caller names. It can be made again: one that is missing, damaged or of a file
+that has changed since costs the time to read that file, no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.groups.group_facts import FACTS_MAX, GroupFacts, TableFact, is_about
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState
+from binlog_protocol.sql.statements import TableName
+
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.files import ArchiveFiles
+from binlog_storage.archive.places import Where
+from binlog_storage.disk.durable_files import replace_file
+from binlog_storage.disk.given_files import read_given
+from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.intake.source import FileStart, SourceGroup
+from binlog_storage.log.file_times import group_time
+from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
+
+_FORMAT: Final = 1
+_FACTS_BYTES_MAX: Final = 16 << 20
+_SUFFIX: Final = ".facts.json"
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What is known of all groups of a file: how many, the latest time, the largest size; tables, None for any."""
+
+    groups: int = 0
+    latest: int = 0
+    largest: int = 0
+    tables: set[TableFact] | None = field(default_factory=set)
+
+    def add(self, time: int, facts: GroupFacts) -> None:
+        """A group."""
+        self.groups += 1
+        self.latest = max(self.latest, time)
+        self.largest = max(self.largest, facts.size)
+        if self.tables is not None:
+            self.tables |= facts.tables
+        if self.tables is not None and (facts.is_cut or len(self.tables) > FACTS_MAX):
+            self.tables = None
+
+    def may_have(self, table: TableName | None, operation: str | None) -> bool:
+        """Whether a group of it may be about them."""
+        return self.tables is None or is_about(self.tables, table, operation)
+
+    def build(self, key: str) -> bytes:
+        """As it is kept. `key`: of the file."""
+        tables = (
+            None if self.tables is None else sorted([*name, done] for name, done in self.tables)
+        )
+        body = [_FORMAT, key, self.groups, self.latest, self.largest, tables]
+        return json.dumps(body).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, key: str) -> FileFacts | None:
+        """None: it is damaged, or of another file."""
+        try:
+            found, of, groups, latest, largest, tables = json.loads(data)
+            if found != _FORMAT or of != key:
+                return None
+            named = None if tables is None else {(TableName(a, b), done) for a, b, done in tables}
+            return cls(int(groups), int(latest), int(largest), named)
+        except (ValueError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFile:
+    """One file: its name, the binlog state in front of it (None: that behind the file before), its groups.
+
+    key: changes with its content; empty for the file that is being written.
+    """
+
+    name: str
+    base: BinlogState | None
+    key: str
+    groups: Callable[[], Iterator[OfflineGroup]]
+
+
+class RememberedFacts:
+    """Facts of files, in a folder. Without one nothing is remembered."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, file: GroupFile) -> FileFacts | None:
+        """None: it must be read."""
+        if self._folder is None or not file.key:
+            return None
+        try:
+            data = read_given(self._path(self._folder, file), _FACTS_BYTES_MAX)
+        except OSError:
+            return None
+        return FileFacts.parse(data, file.key)
+
+    def put(self, file: GroupFile, facts: FileFacts) -> None:
+        """Remember it. A folder that cannot be written costs the next one time."""
+        if self._folder is not None and file.key:
+            with contextlib.suppress(OSError):
+                replace_file(self._path(self._folder, file), facts.build(file.key))
+
+    def keep_only(self, files: Sequence[GroupFile]) -> None:
+        """Forget files that are there no more."""
+        if self._folder is not None:
+            kept = {self._path(self._folder, file).name for file in files if file.key}
+            for path in self._folder.glob(f"*{_SUFFIX}"):
+                if path.name not in kept:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
+    @staticmethod
+    def _path(folder: Path, file: GroupFile) -> Path:
+        return folder / f"{hashlib.sha256(file.key.encode()).hexdigest()[:32]}{_SUFFIX}"
+
+
+def ibb_files(binlog: OfflineBinlog, folder: Path) -> list[GroupFile]:
+    """Those of an `.ibb` store, which stays open."""
+
+    def groups(number: int) -> Iterator[OfflineGroup]:
+        for group in binlog.groups(number):
+            if group.place.file_no != number:
+                return
+            yield group
+
+    found = []
+    for number in binlog.files:
+        base = binlog.base_state(number)
+        path = folder / file_name(number)
+        key = "" if number == binlog.files[-1] else key_of(path, base)
+        found.append(GroupFile(path.name, base, key, partial(groups, number)))
+    return found
+
+
+def key_of(path: Path, base: BinlogState | None) -> str:
+    """The key of a file that is closed."""
+    stat = path.stat()
+    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns} {base}"
+
+
+def archive_files(where: Where) -> list[GroupFile]:
+    """The parts of an archive. None of them changes."""
+    archive, files = Archive.open(where), ArchiveFiles(where)
+    return [
+        GroupFile(
+            one.part.name,
+            one.before.copy(),
+            f"{one.part.sha256} {one.before}",
+            partial(_part_groups, files, number, one.part.name),
+        )
+        for number, one in enumerate(archive.parts())
+    ]
+
+
+def _part_groups(files: ArchiveFiles, number: int, name: str) -> Iterator[OfflineGroup]:
+    begun = False
+    for item in files.items(number):
+        if isinstance(item, FileStart):
+            if begun:
+                return
+            begun = True
+        elif isinstance(item, GroupRun):
+            for i in range(len(item)):
+                payload = item.payload(i)
+                place = Position(number, 0)
+                yield OfflineGroup(name, place, item.gtid(i), group_time(payload), [payload])
+        else:
+            yield from _single(item, Position(number, item.offset), name)
+
+
+def _single(item: SourceGroup, place: Position, name: str) -> Iterator[OfflineGroup]:
+    rest = item.rest if item.rest is not None else iter(())
+    pieces = (piece for part in ((item.payload,), rest) for piece in part)
+    yield OfflineGroup(name, place, item.gtid, group_time(item.payload), pieces)
+    for _ in pieces:  # what nobody has looked at comes before the next group
+        pass
