@@ -18,9 +18,9 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_protocol.sql.statements import TableName
 from binlog_storage.archive.archive import is_archive
 from binlog_storage.archive.group_files import (
-    FileFacts,
     GroupFile,
     RememberedFacts,
+    SeenInFile,
     archive_files,
     ibb_files,
     key_of,
@@ -72,7 +72,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.set_defaults(run=run)
 
 
-class FoundGroup(NamedTuple):
+class GroupFound(NamedTuple):
     """A group, and the GTID positions in front of it and behind it."""
 
     group: OfflineGroup
@@ -105,7 +105,7 @@ class FoundGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FindOptions:
     """What is looked for: all that is not None."""
 
     time: float | None = None
@@ -115,7 +115,7 @@ class Wanted:
     larger_than: int | None = None
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Wanted:
+    def of(cls, arguments: argparse.Namespace) -> FindOptions:
         """Raises `ConfigError`."""
         others = (arguments.table, arguments.op, arguments.larger_than)
         modes = [arguments.at is not None, arguments.gtid is not None, others != (None,) * 3]
@@ -137,7 +137,7 @@ class Wanted:
         """Whether the first that is found is the only one."""
         return self.time is not None or self.gtid is not None
 
-    def may_be_in(self, facts: FileFacts) -> bool:
+    def may_be_in(self, facts: SeenInFile) -> bool:
         if self.time is not None:
             return facts.latest >= self.time
         if self.larger_than is not None and facts.largest <= self.larger_than:
@@ -171,7 +171,7 @@ class Search:
         """The binlog state in front of all files: what was purged, or never here."""
         return (self._files[0].base or BinlogState()) if self._files else BinlogState()
 
-    def of(self, wanted: Wanted) -> Iterator[FoundGroup]:
+    def of(self, wanted: FindOptions) -> Iterator[GroupFound]:
         """Raises `StorageError`, `ProtocolError`."""
         self._remembered.keep_only(self._files)
         for file in self._files if wanted.gtid is None else self._likely_first(wanted.gtid):
@@ -198,9 +198,9 @@ class Search:
         return [self._files[i] for i in order]
 
     def _in_file(
-        self, file: GroupFile, wanted: Wanted, known: FileFacts | None
-    ) -> Iterator[FoundGroup]:
-        seen = FileFacts()
+        self, file: GroupFile, wanted: FindOptions, known: SeenInFile | None
+    ) -> Iterator[GroupFound]:
+        seen = SeenInFile()
         for group in file.groups():
             if group.gtid is None:
                 continue
@@ -211,7 +211,7 @@ class Search:
                 before = str(self.state.position())
             self.state.update(group.gtid)
             if before is not None:
-                yield FoundGroup(group, facts, before, str(self.state.position()))
+                yield GroupFound(group, facts, before, str(self.state.position()))
         if known is None:
             self._remembered.put(file, seen)
 
@@ -240,7 +240,7 @@ def _traditional(path: Path, *, closed: bool) -> GroupFile:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if nothing was found. Raises `ConfigError`, `StorageError`."""
-    wanted = Wanted.of(arguments)
+    wanted = FindOptions.of(arguments)
     with contextlib.ExitStack() as stack:
         search = Search(group_files(arguments.paths, stack), RememberedFacts(arguments.index))
         count = 0
@@ -258,7 +258,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if count else 1
 
 
-def _require_certain(wanted: Wanted, found: FoundGroup, search: Search) -> None:
+def _require_certain(wanted: FindOptions, found: GroupFound, search: Search) -> None:
     """The first group that is left need not have been the first of that time."""
     base = search.begins_at
     if wanted.time is not None and len(base) and found.before == str(base.position()):
@@ -268,7 +268,7 @@ def _require_certain(wanted: Wanted, found: FoundGroup, search: Search) -> None:
         )
 
 
-def _nothing(wanted: Wanted, search: Search) -> str:
+def _nothing(wanted: FindOptions, search: Search) -> str:
     end = f"the files end at '{search.state.position()}'"
     if wanted.time is not None:
         return f"there is no group of {utc_text(wanted.time)} or later: {end}"

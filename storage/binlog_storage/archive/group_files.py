@@ -1,6 +1,6 @@
 """Files of groups, whichever store has them, to be looked through one by one; and what was found in each, remembered.
 
-A *group file* is a file of a store or a part of an archive. What is remembered of one that is closed (`FileFacts`) is
+A *group file* is a file of a store or a part of an archive. What is remembered of one that is closed (`SeenInFile`) is
 in a file of its own in a folder that the caller names. It can be made again: one that is missing, damaged or of a file
 that has changed since costs the time to read that file, no more.
 """
@@ -38,7 +38,7 @@ _SUFFIX: Final = ".facts.json"
 
 
 @dataclass(slots=True)
-class FileFacts:
+class SeenInFile:
     """What is known of all groups of a file: how many, the latest time, the largest size; tables, None for any."""
 
     groups: int = 0
@@ -69,7 +69,7 @@ class FileFacts:
         return json.dumps(body).encode()
 
     @classmethod
-    def parse(cls, data: bytes, key: str) -> FileFacts | None:
+    def parse(cls, data: bytes, key: str) -> SeenInFile | None:
         """None: it is damaged, or of another file."""
         try:
             found, of, groups, latest, largest, tables = json.loads(data)
@@ -102,7 +102,7 @@ class RememberedFacts:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def get(self, file: GroupFile) -> FileFacts | None:
+    def get(self, file: GroupFile) -> SeenInFile | None:
         """None: it must be read."""
         if self._folder is None or not file.key:
             return None
@@ -110,9 +110,9 @@ class RememberedFacts:
             data = read_given(self._path(self._folder, file), _FACTS_BYTES_MAX)
         except OSError:
             return None
-        return FileFacts.parse(data, file.key)
+        return SeenInFile.parse(data, file.key)
 
-    def put(self, file: GroupFile, facts: FileFacts) -> None:
+    def put(self, file: GroupFile, facts: SeenInFile) -> None:
         """Remember it. A folder that cannot be written costs the next one time."""
         if self._folder is not None and file.key:
             with contextlib.suppress(OSError):
