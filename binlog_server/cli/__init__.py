@@ -21,6 +21,7 @@ from binlog_server.cli import (
     import_files,
     ls,
     monitoring,
+    recover,
     seed,
     serve,
     user,
@@ -63,7 +64,7 @@ def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPar
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     families = (serve, user, demo, events, find, verify, ls, seed, import_files, convert, backup)
-    for command in (*families, monitoring, doctor):
+    for command in (*families, recover, monitoring, doctor):
         command.add_to(commands)
     return parser, commands.choices
 

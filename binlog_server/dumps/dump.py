@@ -122,7 +122,10 @@ class Dump:
         try:
             await self._stream()
         except ServerError as error:
-            self._refuse(error)
+            if error.kind is TargetReached:
+                self._out.fail(error)  # as it was asked for
+            else:
+                self._refuse(error)
         except TooManyOpenFiles as error:
             self._refuse(CannotOpenFile(str(error)))
         except (StorageError, ProtocolError) as error:
@@ -229,6 +232,7 @@ class Dump:
         """The history ends here for this login: heartbeats, until the replica goes. Raises `TargetReached` (1236)."""
         request = self._request
         assert request.target is not None
+        self.until = position
         if request.stops:
             raise TargetReached(request.target, position)
         assert self._hold is not None
