@@ -117,7 +117,7 @@ def _password(arguments: argparse.Namespace, source: MasterInfo) -> str:
 
 _HEAD: Final = """\
 #!/bin/bash
-# The backup, which is at the position, is brought to the point UNTIL, in the data directory; all of them are named below.
+# The backup, which is at the position, is brought to the point, in the data directory: all of them stand below.
 # MASTER_PASSWORD is the password of the user at the source. Run this as the user of your mariadbd.
 set -euo pipefail
 : "${MASTER_PASSWORD?}" "${MARIADB_BACKUP:=mariadb-backup}" "${MARIADBD:=mariadbd}" "${MARIADB:=mariadb}"
