@@ -24,7 +24,13 @@ from binlog_protocol.groups.statement_group import Origin, QuickGroup
 from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
 from binlog_protocol.tables.row_group import QuickRows
 from binlog_storage.binlog.decision import Decision
-from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE, GroupSink, Space, Transaction
+from binlog_storage.binlog.transaction import (
+    BINLOG_CACHE_SIZE,
+    CacheUse,
+    GroupSink,
+    Space,
+    Transaction,
+)
 from binlog_storage.engine import EngineWriter, Xid
 from binlog_storage.errors import BinlogBegunAnew
 
@@ -88,6 +94,8 @@ class Publisher:
         self._server_id = server_id
         self._domain_id = domain_id
         self._cache_sizes = binlog_cache_size, binlog_stmt_cache_size
+        self._cache_use = CacheUse()
+        self._quick = 0  # commits that have used it, and are not counted there
         self._announced = _NEVER  # the age in which it has
         self._follows = follows
         self.strict = strict
@@ -241,7 +249,11 @@ class Publisher:
         cache, stmt_cache = (min(size, most) for size in self._cache_sizes)
         sink = self._engine if writer is None else writer
         return Transaction(
-            sink, binlog_cache_size=cache, binlog_stmt_cache_size=stmt_cache, space=space
+            sink,
+            binlog_cache_size=cache,
+            binlog_stmt_cache_size=stmt_cache,
+            space=space,
+            uses=self._cache_use,
         )
 
     def commit(
@@ -285,6 +297,7 @@ class Publisher:
                 head = origin.standalone_head(gtid, now)
             else:
                 head = origin.begin(gtid, now, commit_id)
+            on_disk = transaction.is_large
             try:
                 if decision is None:
                     transaction.commit(head, gtid, domain.age)
@@ -294,6 +307,8 @@ class Publisher:
                 gtid = self._next_of(domain, origin, seq_no)
             else:
                 self._committed(domain, gtid)
+                if with_rows or not standalone:  # DDL is written without a cache
+                    self._cache_use.count(on_disk=on_disk, is_direct=is_direct)
                 return gtid
 
     def commit_prepared(
@@ -386,7 +401,18 @@ class Publisher:
                 continue  # under a number of the new binlog
         domain.last = gtid
         domain.seq_no = seq_no
+        self._quick += 1
         return True
+
+    def cache_use(self) -> dict[str, int]:
+        """Status variables: how often a cache of a transaction was used."""
+        uses = self._cache_use
+        return {
+            "Binlog_cache_disk_use": uses.cache_disk,
+            "Binlog_cache_use": uses.cache + self._quick,
+            "Binlog_stmt_cache_disk_use": uses.stmt_cache_disk,
+            "Binlog_stmt_cache_use": uses.stmt_cache,
+        }
 
     def announce(self) -> None:
         """Put the start marker in front of the first group."""

@@ -96,6 +96,7 @@ def _flushable(view: ServerView) -> dict[str, int]:
         "Bytes_received": traffic.received,
         "Bytes_sent": traffic.sent,
         "Slave_connections": connections.registered,
+        **view.publisher.cache_use(),
     }
 
 

@@ -66,6 +66,26 @@ class Space(Protocol):
         """They are a transaction's no longer."""
 
 
+class CacheUse:
+    """How often transactions have used a cache to their end, also to a rollback, and how often it was too small for
+    them. `stmt_`: those of tables without transactions. Any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.cache = self.cache_disk = self.stmt_cache = self.stmt_cache_disk = 0
+
+    def count(self, *, on_disk: bool, is_direct: bool = False) -> None:
+        """One more."""
+        with self._lock:
+            if is_direct:
+                self.stmt_cache += 1
+                self.stmt_cache_disk += on_disk
+            else:
+                self.cache += 1
+                self.cache_disk += on_disk
+
+
 class Transaction:
     """One transaction on an engine. One owner; no use after `commit`, `prepare` or `rollback`.
 
@@ -73,6 +93,7 @@ class Transaction:
         binlog_cache_size, binlog_stmt_cache_size: bytes of the two caches.
         space: counts what is spilled, garbage included, up to the end. A statement may be refused by it, a commit is
             not: its rest may go over.
+        uses: counts a rollback and a `prepare` of what has events; a commit is counted by who knows its kind.
     """
 
     def __init__(
@@ -82,6 +103,7 @@ class Transaction:
         binlog_cache_size: int = BINLOG_CACHE_SIZE,
         binlog_stmt_cache_size: int = BINLOG_CACHE_SIZE,
         space: Space | None = None,
+        uses: CacheUse | None = None,
     ) -> None:
         self._engine = engine
         self._group = engine.begin()
@@ -92,6 +114,7 @@ class Transaction:
         self._savepoints: list[Savepoint] = []
         self._marked = 0  # of them, the first ones: what stands before them is spilled
         self._space = space
+        self._uses = uses
         self._taken = 0  # of it
         self._lock = threading.Lock()  # of the two below
         self._is_busy = self._has_ended = False
@@ -158,11 +181,13 @@ class Transaction:
         `age`: see `BinlogEngine.append`. After `BinlogBegunAnew` it can be committed under another number.
         """
         if self._fits(gtid_event):
+            self._uses = None
             self._group.rollback()
             return self._engine.append(gtid_event + self._statement_cache + self._cache, gtid, age)
         with self._busy():
             self._spill_all()
             end = self._group.commit(gtid_event, gtid, age)
+            self._uses = None
             self._give_back()
         return end
 
@@ -182,6 +207,7 @@ class Transaction:
                 "a transaction without rows has no part elsewhere"
             )
             end = self._group.decide(decision, gtid_event, gtid, age)
+            self._uses = None
             self._give_back()
         return end
 
@@ -191,6 +217,7 @@ class Transaction:
         In a thread, if it is large; it may be rolled back meanwhile, as in `settle`. `engines`: how many have a part of
         it.
         """
+        self._count()
         with self._busy():
             self._spill_all()
             end = self._group.prepare(xid, engines)
@@ -226,12 +253,18 @@ class Transaction:
             if self._is_busy:
                 self._group.give_up()
                 return
+        self._count()
         try:
             self._group.rollback()
         finally:
             self._give_back()
         self._cache.clear()
         self._statement_cache.clear()
+
+    def _count(self) -> None:
+        uses, self._uses = self._uses, None
+        if uses is not None and (self._cache or self.is_large):
+            uses.count(on_disk=self.is_large)
 
     def _fits(self, gtid_event: bytes) -> bool:
         size = len(gtid_event) + self.memory_bytes
