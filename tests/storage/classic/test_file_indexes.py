@@ -294,7 +294,7 @@ def test_made_again_on_a_real_disk_in_the_background(tmp_path: Path, rng: random
             (folder / name).write_bytes(data)
     (folder / "binlog.000001.idx.new").write_bytes(b"half")
     engine = ClassicEngine(OsDisk(folder), OPTIONS, background=True)
-    assert not list(folder.glob("*.new"))
+    assert not (folder / "binlog.000001.idx.new").exists()
     starts(engine, groups)
     engine.close()
     engine = ClassicEngine(OsDisk(folder), OPTIONS)
