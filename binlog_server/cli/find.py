@@ -144,6 +144,12 @@ class FindOptions:
             return False
         return self.gtid is not None or facts.may_have(self.table, self.operation)
 
+    def is_candidate(self, group: OfflineGroup) -> bool:
+        """Whether more than its head must be read to tell."""
+        if self.time is not None:
+            return group.timestamp >= self.time
+        return self.gtid is None or group.gtid == self.gtid
+
     def is_it(self, group: OfflineGroup, facts: GroupFacts) -> bool:
         if self.time is not None:
             return group.timestamp >= self.time
@@ -201,18 +207,20 @@ class Search:
         self, file: GroupFile, wanted: FindOptions, known: SeenInFile | None
     ) -> Iterator[GroupFound]:
         seen = SeenInFile()
+        reads_all = known is None and self._remembered.takes(file)
         for group in file.groups():
             if group.gtid is None:
                 continue
-            facts = read_facts(group.events())
-            seen.add(group.timestamp, facts)
-            before = None
-            if wanted.is_it(group, facts):
-                before = str(self.state.position())
+            if reads_all or wanted.is_candidate(group):
+                facts = read_facts(group.events())
+                seen.add(group.timestamp, facts)
+                if wanted.is_it(group, facts):
+                    before = str(self.state.position())
+                    self.state.update(group.gtid)
+                    yield GroupFound(group, facts, before, str(self.state.position()))
+                    continue
             self.state.update(group.gtid)
-            if before is not None:
-                yield GroupFound(group, facts, before, str(self.state.position()))
-        if known is None:
+        if reads_all:
             self._remembered.put(file, seen)
 
 

@@ -19,7 +19,13 @@ from binlog_protocol.events.load_data import ExecuteLoadQuery
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows.rows_event import RowsHead
 from binlog_protocol.events.table_map import TableMapHead
-from binlog_protocol.sql.statements import ALL, TableName, parse_statement, written_tables
+from binlog_protocol.sql.statements import (
+    ALL,
+    StatementMeaning,
+    TableName,
+    parse_statement,
+    written_tables,
+)
 
 OPERATIONS: Final = (
     "insert", "update", "delete", "create", "alter", "drop", "truncate", "rename", "other",
@@ -33,6 +39,7 @@ _ROWS: Final = frozenset(
     {EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1}
     | (COMPRESSED_TYPES - {EventType.QUERY_COMPRESSED})
 )
+_PLAIN: Final = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
 _SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.IGNORECASE | re.DOTALL)
 
 TableFact = tuple[TableName, str]
@@ -77,7 +84,8 @@ class GroupFacts:
             return
         self._say(event.text)
         sql, database = _text(event.text), _text(event.database)
-        meaning = parse_statement(sql, database)
+        is_plain = _PLAIN.match(sql) is not None
+        meaning = StatementMeaning("dml") if is_plain else parse_statement(sql, database)
         if meaning.kind == "dml":
             operation, names = written_tables(sql, database)
             for name in (_ANY,) if names is None else names:

@@ -95,7 +95,7 @@ _BEHIND_NAMES: Final = {"insert": "(", "update": "SET", "delete": "WHERE"}
 _PRIORITY: Final = frozenset((
     "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "QUICK", "HISTORY", "INTO", "FROM", "TABLE", "STRAIGHT_JOIN",
 ))  # fmt: skip
-_NAMED_TOKENS: Final = 256
+_NAMED_TOKENS: Final = 64
 
 
 def written_tables(sql: str, database: str) -> tuple[str, tuple[TableName, ...] | None]:
@@ -131,6 +131,8 @@ class _Written(TokenReader):
             found.append(self.name())
             if operation == "insert":
                 break
+        if self.at >= _NAMED_TOKENS:
+            return None  # there is more
         return tuple(found) or None
 
 

@@ -112,6 +112,10 @@ class RememberedFacts:
             return None
         return SeenInFile.parse(data, file.key)
 
+    def takes(self, file: GroupFile) -> bool:
+        """Whether what is found in that file would be remembered."""
+        return self._folder is not None and bool(file.key)
+
     def put(self, file: GroupFile, facts: SeenInFile) -> None:
         """Remember it. A folder that cannot be written costs the next one time."""
         if self._folder is not None and file.key:

@@ -30,6 +30,7 @@ STATEMENTS = {
     "CALL everything()": {"*.* other"},
     "UPDATE (SELECT 1) x SET y=1": {"*.* update"},
     "DROP nonsense": {"*.* drop"},
+    f"UPDATE {', '.join(f't{n}' for n in range(40))} SET a = 1": {"*.* update"},
 }
 
 
