@@ -38,6 +38,7 @@ def frame(spark: SparkSession, store: Path, **options: str) -> DataFrame:
     return spark.read.format("binlog").options(view="changes", **options).load(str(store))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.each_version
 def test_every_type(
     spark: SparkSession, backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path
@@ -69,6 +70,7 @@ def in_utc(table: pa.Table) -> pa.Table:
     return table.cast(table.schema)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("layout", ["struct", "flat", "cdf", "debezium", "tables"])
 def test_every_layout(spark: SparkSession, make_logged_store: MakeLoggedStore, layout: str) -> None:
     store = make_logged_store(

@@ -43,6 +43,7 @@ def run(argv: list[str], tmp_path: Path, **environment: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_submitted_to_a_cluster(store: Path, tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_submitted_to_a_cluster(store: Path, tmp_path: Path) -> None:
     assert found["pipeline"].startswith(str(package)), "the installed package was used"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_spark_connect(store: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def loaded(spark: SparkSession, store: Path, view: str, **options: str) -> DataF
     return spark.read.format("binlog").options(view=view, **options).load(str(store))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("view", ["events", "transactions"])
 def test_the_same_rows_as_without_spark(spark: SparkSession, store: Path, view: str) -> None:
     made = EventsView() if view == "events" else TransactionsView()
@@ -67,6 +68,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("where", FILTERS)
 def test_filters_change_nothing(spark: SparkSession, store: Path, where: str) -> None:
     events = loaded(spark, store, "events", partitionBytes="64k")
