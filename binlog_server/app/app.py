@@ -41,6 +41,7 @@ from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.connections.tmp_space import TmpSpace
+from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.dump import Dump
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
@@ -157,7 +158,7 @@ class Server:
         self.slots = Slots(self.engine, self.connections, self.leases)
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
-        self._archive_hold = self._make_archive_hold()
+        self._archive_hold, self.archive_parts = self._open_archive()
         self._make_rounds()
         self.gtid_begin = ""
         self.look_at_begin()
@@ -210,11 +211,14 @@ class Server:
             failure = "nothing is archived" if self.config.binlog_archive_url else failure
             self.rounds.append(Rounds("archive", hold.round, failure=failure, hanging=hanging))
 
-    def _make_archive_hold(self) -> ArchiveHold | None:
+    def _open_archive(self) -> tuple[ArchiveHold | None, ArchiveParts | None]:
         where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
-        if url:
-            return ArchiveHold(self.engine, url, StoreArchiver(self.engine, url))
-        return ArchiveHold(self.engine, where) if where else None
+        if not where and not url:
+            return None, None
+        archiver = StoreArchiver(self.engine, url) if url else None
+        hold = ArchiveHold(self.engine, url or where, archiver)
+        size = self.config.binlog_archive_cache_size
+        return hold, ArchiveParts(lambda: hold.archive, hold.refresh, size)
 
     def _pause_of(self, rounds: Rounds) -> float:
         if rounds.what == "archive" and self.config.binlog_archive_url:
@@ -512,6 +516,7 @@ class Server:
             release=self.slots.left,
             why_ended=self.leases.why_ended,
             times=self.time_places,
+            archive=self.archive_parts,
         )
 
     def _is_nobody_kept_waiting(self) -> bool:

@@ -28,6 +28,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid_list import GtidListFlags
 from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.engine import EngineReader, LargeGroup, Pin, PlacedGroup, Position
@@ -36,6 +37,7 @@ from binlog_storage.log.file_times import group_time
 
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.connections import Connection
+from binlog_server.dumps.archive_parts import ArchivedReplica, ArchiveParts
 from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.dump_start import DumpStart, start_of
 from binlog_server.dumps.frame_cache import FrameCache, take_error
@@ -43,6 +45,7 @@ from binlog_server.dumps.frame_style import FramedBatch, FrameStyle
 from binlog_server.dumps.large_group_frames import FrameChunk, LargeGroupFrames
 from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.stream_events import StreamEvents
+from binlog_server.dumps.stream_places import EnginePlace, StreamPlace
 from binlog_server.dumps.tail import Tail
 from binlog_server.dumps.tail_feed import TailFeed
 from binlog_server.dumps.time_places import TimePlaces
@@ -67,6 +70,7 @@ class Dump:
         server_id: ours, for artificial events.
         release: ends the hold of the dump, when a slot has taken its place.
         why_ended: why the replica has no slot any more, for the error that it gets; empty if it has one, or had none.
+        archive: has what was purged here.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Dump:
         release: Callable[[Connection, Pin], object],
         why_ended: Callable[[int, str], str],
         times: TimePlaces,
+        archive: ArchiveParts | None = None,
     ) -> None:
         self._times = times
         self._release = release
@@ -95,6 +100,8 @@ class Dump:
         self._connection = stream.connection
         self._engine = engine
         self._frames = frames
+        self._archive = archive
+        self._unplaced: FrameStyle | None = None  # while archived groups are sent
         self._tail = tail
         self._feed = feed
         self._syncer = syncer
@@ -104,11 +111,8 @@ class Dump:
             checksum=request.style.checksum,
             capability=request.style.capability,
         )
-        self._place = request.style.place(
-            stream, events, engine, registered=request.style.registered
-        )
-        self._place.as_in_files = request.as_in_files
         self._events = events
+        self._place = self._place_in(request.style)
         self._semi_sync = semi_sync
         self._acks: ReplicaAcks | None = None  # with semi-sync
         self._hold: Pin | None = None
@@ -147,33 +151,29 @@ class Dump:
     async def _stream(self) -> None:
         request = self._request
         # Before the search: what it finds must not be purged before it is read.
-        hold = self._hold = await self._take_hold()
+        self._hold = await self._take_hold()
+        if request.style.registered and not request.non_block and request.target is None:
+            self._connection.has = self._has
         try:
             start = await asyncio.to_thread(start_of, request, self._engine)
         except ServerError as error:
-            if error.kind in (GtidPurged, FirstFileMissing):
+            if error.kind not in (GtidPurged, FirstFileMissing):
+                raise
+            if error.kind is not GtidPurged or self._archive is None:
                 raise self._with_slot(error) from None
-            raise
-        self._began = start.cursor
-        if request.style.registered and not request.non_block and request.target is None:
-            self._connection.has = self._has
-        target, target_time, state = await self._target(start)
-        groups_filter = DumpFilter(
-            request.position,
-            state_at_start=state,
-            strict_mode=request.strict_mode,
-            ignore_duplicates=request.ignore_duplicates,
-            until=request.until,
-            until_before_gtids=request.until_before_gtids,
-            binlog_state=self._engine.binlog_state(),
-            target=target,
-            target_time=target_time,
-        )
-        if request.style.semi_sync:
-            self._start_semi_sync(start)
-        await self._open(start)
+            groups_filter = await self._send_archived(error)
+        else:
+            groups_filter = await self._filter(start.state, start.cursor)
+            self._began = start.cursor
+            if request.style.semi_sync:
+                # Who is inside a group does not have all that lies before the next one.
+                is_inside = start.rest is not None or start.large_rest is not None
+                self._acks = self._follow(NOWHERE if is_inside else start.cursor)
+                self._count(self._acks)
+            await self._open(start)
         while not groups_filter.is_over:
-            hold.move(self._place.cursor.file_no)
+            assert self._hold is not None
+            self._hold.move(self._place.cursor.file_no)
             self._connection.sent = self._place.cursor
             moved = self._tail.moved
             if self._place.cursor >= self._engine.durable_end:
@@ -186,17 +186,8 @@ class Dump:
                 shares = groups_filter.transparent and self._out.takes_all
                 if not shares or not await self._feed.stay(self, self._style):
                     await self._wait(moved)
-            elif groups_filter.transparent:
-                batch = await self._frames.frames(self._place.cursor, self._style, self._read)
-                overtaken = batch.overtaken
-                if batch.large is not None:
-                    overtaken = await self._send_large(batch.large)
-                else:
-                    self._out.frames(batch.frames)
-                await self._go_to(batch.end, overtaken=overtaken)
-                await self._out.drain()
             else:
-                await self._send_filtered(groups_filter)
+                await self._send_batch(groups_filter)
         if groups_filter.target_reached and not groups_filter.until_reached:
             await self._stay(groups_filter.state.position())
         elif groups_filter.until_reached:
@@ -204,29 +195,42 @@ class Dump:
             self._place.gtid_list(groups_filter.state, GtidListFlags.UNTIL_REACHED)
         self._out.end()
 
-    async def _target(
-        self, start: DumpStart
-    ) -> tuple[SlavePosition | None, float | None, BinlogState]:
-        """The end of the history for this login, as the filter takes it, and the binlog state at the start.
+    async def _filter(
+        self, state: BinlogState, cursor: Position, *, archived: bool = False
+    ) -> DumpFilter:
+        """The filter of a stream that begins at this state. Raises `TargetNotInBinlog`, `TargetPurged` (1236)."""
+        request = self._request
+        if request.target is not None and request.file_position is not None:
+            state = await asyncio.to_thread(self._engine.state_at, cursor)
+        target, target_time = await self._target(archived=archived)
+        return DumpFilter(
+            request.position,
+            state_at_start=state,
+            strict_mode=request.strict_mode,
+            ignore_duplicates=request.ignore_duplicates,
+            until=request.until,
+            until_before_gtids=request.until_before_gtids,
+            binlog_state=self._engine.binlog_state(),
+            target=target,
+            target_time=target_time,
+        )
 
-        Raises `TargetNotInBinlog`, `TargetPurged` (1236).
-        """
-        target, state = self._request.target, start.state
+    async def _target(self, *, archived: bool) -> tuple[SlavePosition | None, float | None]:
+        """The end of the history for this login, as the filter takes it. Raises as `_filter`."""
+        target = self._request.target
         if target is None:
-            return None, None, state
-        if self._request.file_position is not None:
-            state = await asyncio.to_thread(self._engine.state_at, start.cursor)
+            return None, None
         if target.position is not None:
             check_target(self._engine.binlog_state(), target.position)
-            return target.position, None, state
+            return target.position, None
         assert target.time is not None
         found = await self._times.find(self._engine, target.time)
-        if not found.is_certain:
+        if found.is_certain and found.reached:
+            return found.before.position(), None
+        if not found.is_certain and not archived:
             raise TargetPurged(target)
-        # Behind the end of the search the time of each group tells it.
-        return (
-            (found.before.position(), None, state) if found.reached else (None, target.time, state)
-        )
+        # Behind the end of the search, and in the archive, the time of each group tells it.
+        return None, target.time
 
     async def _stay(self, position: SlavePosition) -> None:
         """The history ends here for this login: heartbeats, until the replica goes. Raises `TargetReached` (1236)."""
@@ -235,9 +239,9 @@ class Dump:
         self.until = position
         if request.stops:
             raise TargetReached(request.target, position)
-        assert self._hold is not None
-        self._hold.move(self._place.cursor.file_no)
-        self._connection.sent = self._place.cursor
+        if self._hold is not None:  # else it is in the archive
+            self._hold.move(self._place.cursor.file_no)
+            self._connection.sent = self._place.cursor
         await self._out.drain()
         if not request.non_block:
             self._connection.state = f"Has all up to the target of its login, {request.target}"
@@ -246,10 +250,117 @@ class Dump:
     @property
     def _style(self) -> FrameStyle:
         """The style of the groups at the cursor."""
+        if self._unplaced is not None:
+            return self._unplaced
         style = self._request.style
         return (
             style.sealed_as(checksum=self._events.checksum) if self._request.as_in_files else style
         )
+
+    def _place_in(self, style: FrameStyle) -> StreamPlace:
+        place = style.place(self._out, self._events, self._engine, registered=style.registered)
+        place.as_in_files = self._request.as_in_files
+        return place
+
+    async def _send_batch(self, groups_filter: DumpFilter) -> None:
+        """Send the next batch at the cursor."""
+        if not groups_filter.transparent:
+            await self._send_filtered(groups_filter)
+            return
+        batch = await self._frames.frames(self._place.cursor, self._style, self._read)
+        overtaken = batch.overtaken
+        if batch.large is not None:
+            overtaken = await self._send_large(batch.large)
+        else:
+            self._out.frames(batch.frames)
+        await self._go_to(batch.end, overtaken=overtaken)
+        await self._out.drain()
+
+    # --- what was purged here ---
+
+    async def _send_archived(self, purged: ServerError) -> DumpFilter:
+        """Send groups of the archive up to a place at which this store goes on.
+
+        They have no places, so they come as from an engine binlog, in a file in front of the first one here. Nothing is
+        held here meanwhile: what is purged has been archived before.
+        """
+        assert self._archive is not None
+        request, frames = self._request, self._frames
+        self._let_go()
+        with ArchivedReplica(self._archive, self._engine) as archived:
+            self._unplaced, self._frames = request.style.unplaced, archived.frames
+            name = await asyncio.to_thread(request.style.name_before, self._engine)
+            self._place = EnginePlace(
+                self._out,
+                self._events,
+                self._engine,
+                registered=request.style.registered,
+                name=name,
+            )
+            acks = self._follow(NOWHERE) if request.style.semi_sync else None
+            cursor = await self._begin_archived(archived, purged)
+            groups_filter = await self._filter(archived.state, cursor, archived=True)
+            self._place.cursor = cursor
+            while not groups_filter.is_over:
+                self._connection.lag_state = archived.told
+                if not archived.is_behind_part(self._place.cursor):
+                    await self._send_batch(groups_filter)
+                elif (found := await self._read_own(self._in_store(archived))) is None:
+                    self._place.cursor = await self._read_own(archived.go_on())
+                else:
+                    self._unplaced, self._frames = None, frames
+                    await self._come_home(*found, acks)
+                    break
+            self._connection.lag_state = ""
+        return groups_filter
+
+    async def _begin_archived(self, archived: ArchivedReplica, purged: ServerError) -> Position:
+        """The place in the archive. The stream begins when it is known, or when a heartbeat is due before."""
+        reading = _started(archived.begin(self._request.position))
+        try:
+            await asyncio.wait([reading], timeout=self._request.heartbeat_s or None)
+            if not reading.done() or reading.exception() is None:
+                await self._place.open(NOWHERE, 0, FIRST_EVENT_POSITION, None)
+            return await self._read(reading)
+        except StorageError as error:
+            reason = self._with_slot(purged).message.rstrip(".")
+            raise MasterFatalError(f"{reason}; {error}") from error
+        finally:
+            reading.cancel()
+
+    async def _in_store(self, archived: ArchivedReplica) -> tuple[Position, BinlogState] | None:
+        """The place here behind an archived part, held; None if that was purged as well."""
+        self._hold = await self._take_hold()
+        found = await archived.in_store()
+        if found is None:
+            self._let_go()
+        return found
+
+    def _let_go(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+
+    async def _come_home(
+        self, place: Position, state: BinlogState, acks: ReplicaAcks | None
+    ) -> None:
+        """From here on the store is read."""
+        self._began, style = place, self._request.style
+        if acks is not None:
+            self._count(acks)
+        if style == style.unplaced:  # for whom the stream has one file, and goes on
+            await self._go_to(place)
+            return
+        self._place = self._place_in(style)
+        await self._open(DumpStart(place, state, place.file_no, style.position(place.offset)))
+
+    async def _read_own(self, what: Coroutine[None, None, T]) -> T:
+        """As `_read`, of work for this replica alone: it ends with the dump."""
+        reading = _started(what)
+        try:
+            return await self._read(reading)
+        finally:
+            reading.cancel()
 
     def _has(self) -> tuple[Position, bool] | None:
         """See `Connection`."""
@@ -290,17 +401,19 @@ class Dump:
 
     # --- semi-sync ---
 
-    def _start_semi_sync(self, start: DumpStart) -> None:
+    def _follow(self, has_before: Position) -> ReplicaAcks:
+        """The replica acknowledges from now on; it counts with `_count`."""
         self._out.machine.start_semi_sync()
-        # Who is inside a group does not have all that lies before the next one.
-        is_inside = start.rest is not None or start.large_rest is not None
-        has_before = NOWHERE if is_inside else start.cursor
         checksum = self._request.style.checksum
-        self._acks = ReplicaAcks(has_before, checksum=checksum, moved=self._has_more)
-        self._out.follow(self._acks, self._semi_sync)
-        self._connection.acknowledged = has_before
+        acks = ReplicaAcks(has_before, checksum=checksum, moved=self._has_more)
+        self._out.follow(acks, self._semi_sync)
+        return acks
+
+    def _count(self, acks: ReplicaAcks) -> None:
+        self._acks = acks
+        self._connection.acknowledged = acks.acknowledged
         if not self._request.ends:  # who ends somewhere does not get what is committed behind it
-            self._semi_sync.add(self._acks)
+            self._semi_sync.add(acks)
 
     def take_acks(self) -> bool:
         """The replica has said something. True: there may be more of it. Raises `ProtocolError`."""

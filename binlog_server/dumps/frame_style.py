@@ -30,8 +30,10 @@ from binlog_server.dumps.coordinates import (
     ClassicCoordinates,
     Coordinates,
     FileCoordinates,
+    classic_name,
 )
 from binlog_server.dumps.stream_places import (
+    STREAM_NAME,
     ClassicPlace,
     EnginePlace,
     StreamPlace,
@@ -122,6 +124,26 @@ class FrameStyle(ABC):
             registered=self.registered,
             semi_sync=self.semi_sync,
         )
+
+    @property
+    def unplaced(self) -> FrameStyle:
+        """The same without positions: for groups that lie in no file of the store."""
+        return shared(
+            EngineStyle,
+            annotate=self.annotate,
+            skip_marked=self.skip_marked,
+            checksum=self.checksum,
+            capability=self.capability,
+            registered=self.registered,
+            semi_sync=self.semi_sync,
+        )
+
+    def name_before(self, engine: EngineReader) -> str:
+        """A name for what comes before the first file of a stream. Waits for the disk."""
+        return classic_name(self._number_before(engine))
+
+    def _number_before(self, engine: EngineReader) -> int:
+        return max(0, min((file.number for file in engine.files()), default=0) - 1)
 
     @property
     @abstractmethod
@@ -217,6 +239,10 @@ class EngineStyle(FrameStyle):
     place = EnginePlace
     by_files = False
 
+    def name_before(self, engine: EngineReader) -> str:
+        """See `FrameStyle`. There is one file."""
+        return STREAM_NAME
+
     @property
     def is_costly(self) -> bool:
         """See `FrameStyle`."""
@@ -298,6 +324,10 @@ class FileStyle(FrameStyle):
     place = TraditionalPlace
     by_files = True
     keeps_ends = True
+
+    def name_before(self, engine: EngineReader) -> str:
+        """See `FrameStyle`."""
+        return engine.file_name(self._number_before(engine))
 
     def position(self, offset: int) -> int:
         """See `FrameStyle`."""

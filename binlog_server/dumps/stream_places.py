@@ -91,7 +91,19 @@ class StreamPlace(ABC):
 
 
 class EnginePlace(StreamPlace):
-    """No positions: the replica adds up events."""
+    """No positions: the replica adds up events. `name`: of the one file."""
+
+    def __init__(
+        self,
+        out: ReplicaStream,
+        events: StreamEvents,
+        engine: EngineReader,
+        *,
+        registered: bool,
+        name: str = STREAM_NAME,
+    ) -> None:
+        super().__init__(out, events, engine, registered=registered)
+        self._name = name
 
     async def open(
         self,
@@ -103,7 +115,7 @@ class EnginePlace(StreamPlace):
     ) -> None:
         """See `StreamPlace`."""
         self.cursor = cursor
-        self._out.event(self._events.rotate(STREAM_NAME))
+        self._out.event(self._events.rotate(self._name))
         self._out.event(self._events.engine_description())
 
     async def move(self, end: Position, *, overtaken: bool) -> None:
@@ -121,7 +133,7 @@ class EnginePlace(StreamPlace):
     def heartbeat(self) -> None:
         """See `StreamPlace`. The replica stops on a heartbeat that lies before its sum."""
         position = FIRST_EVENT_POSITION + self._out.event_bytes
-        self._out.event(self._events.heartbeat(STREAM_NAME, position))
+        self._out.event(self._events.heartbeat(self._name, position))
 
 
 class ClassicPlace(StreamPlace):

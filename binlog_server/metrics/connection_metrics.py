@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.metrics.metric import (
     COUNTER,
     GAUGE,
@@ -16,6 +17,12 @@ from binlog_server.metrics.metric import (
 )
 from binlog_server.metrics.observed import Look, Replica
 from binlog_server.relay.status import UpstreamStatus
+
+
+def _of_archive(look: Look, read: Callable[[ArchiveParts], int]) -> int:
+    """0 without an archive."""
+    parts = look.server.archive_parts
+    return 0 if parts is None else read(parts)
 
 
 def _replica(
@@ -204,6 +211,26 @@ REPLICAS: Final = (
         "frame_cache_bytes",
         "Memory of the frames that are kept",
         lambda look: look.server.frames.memory_bytes,
+    ),
+    gauge(
+        "archive_replicas",
+        "Dumps that are served from the archive, as their position was purged here",
+        lambda look: _of_archive(look, lambda parts: parts.replicas),
+    ),
+    counter(
+        "archive_fetched_bytes_total",
+        "Bytes of the archive's parts that were fetched for replicas",
+        lambda look: _of_archive(look, lambda parts: parts.fetched_bytes),
+    ),
+    counter(
+        "archive_fetches_failed_total",
+        "Tries to fetch a part for a replica that have failed",
+        lambda look: _of_archive(look, lambda parts: parts.failed),
+    ),
+    gauge(
+        "archive_cache_bytes",
+        "Disk space of parts of an object store that are here for replicas",
+        lambda look: _of_archive(look, lambda parts: parts.bytes_here),
     ),
 )
 

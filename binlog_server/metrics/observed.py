@@ -15,6 +15,7 @@ from binlog_server.connections.connections import Connection, Connections
 from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
+from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.frame_cache import FrameCache
 from binlog_server.dumps.replica_rows import age_ms, bytes_between
 from binlog_server.loop.rounds import Rounds
@@ -32,6 +33,7 @@ class Observed(Protocol):
     connections: Connections
     failed_logins: FailedLogins
     frames: FrameCache
+    archive_parts: ArchiveParts | None
     leases: Leases
     publisher: Publisher
     room: AppendRoom

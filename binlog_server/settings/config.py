@@ -162,6 +162,7 @@ class Config:
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
     binlog_archive_url: str = ""  # the same; and the server archives there by itself
     binlog_archive_interval: Annotated[int, Number(1, _DAY_S)] = 5  # seconds
+    binlog_archive_cache_size: Annotated[int, Number(0, U64_MAX)] = 1 << 30  # of parts, on disk
     binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
     expire_logs_days: Annotated[float, Decimals(0, 99)] = (
         0.0  # the same as binlog_expire_logs_seconds, in days

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from binlog_protocol.errors import BadGtidList, PurgeProhibited
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column
-from binlog_storage.engine import EngineReader
-from binlog_storage.errors import PositionPurged
+from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.log.stored_groups import look_for
 
+from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.coordinates import Coordinates
 from binlog_server.sql.maintenance import Purge
 from binlog_server.sql.moments import not_a_time, seconds_of
@@ -33,7 +33,8 @@ _ONLY_CONNECTED: Final = (
     "One that is away and is to come back to these files needs a lease: CREATE BINLOG LEASE"
 )
 _NAMED_MAX: Final = 3
-HAVE, PURGED, NEVER_SEEN, OTHER_HISTORY = "have", "purged", "never seen", "other history"
+HAVE, ARCHIVED, PURGED, NEVER_SEEN = "have", "archived", "purged", "never seen"
+OTHER_HISTORY = "other history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class ExplainPurge(Statement):
 class ExplainGtid(Statement):
     """EXPLAIN GTID: what became of the group with one GTID.
 
-    One row: the group's status here (have, purged, never seen, other history), and advice for a replica there. Its work
-    raises `BadGtidList` (1941).
+    One row: the group's status here (have, archived, purged, never seen, other history), and advice for a replica
+    there. Its work raises `BadGtidList` (1941).
     """
 
     syntax = '"EXPLAIN"i "GTID"i STRING'
@@ -70,14 +71,14 @@ class ExplainGtid(Statement):
         return cls(unquote(children[0]))
 
     def answer(self, session: SqlSession) -> Work:
-        engine = session.server.engine
+        view = session.server
 
         def run() -> ResultSet:
             gtid = Gtid.parse(self.gtid.strip())
             if not gtid.seq_no:
                 raise BadGtidList()  # numbers begin with 1
             columns = [Column.text("Gtid"), Column.text("Status"), Column.text("What_to_do", 4096)]
-            return ResultSet(columns, [(str(gtid), *_found(engine, gtid))])
+            return ResultSet(columns, [(str(gtid), *_found(view, gtid))])
 
         return Work(run)
 
@@ -137,11 +138,27 @@ def _no_room(without: Sequence[str]) -> str:
     )
 
 
+def _of_archive(parts: ArchiveParts | None, gtid: Gtid) -> str:
+    """Why a group that was purged is not in an archive; empty if it is."""
+    if parts is None:
+        return "There is no archive of it (binlog_archive_url). "
+    try:
+        archive = parts.archive()
+    except StorageError as error:
+        return f"{error}. "
+    if archive.begin.has(gtid):
+        return f"The archive {archive.where} begins at '{archive.begin.position()}'. "
+    if not archive.manifest.state.has(gtid):
+        return f"The archive {archive.where} is at '{archive.manifest.state.position()}'. "
+    return ""
+
+
 def _yes(value: bool) -> str:
     return "YES" if value else "NO"
 
 
-def _found(engine: EngineReader, gtid: Gtid) -> tuple[str, str]:
+def _found(view: ServerView, gtid: Gtid) -> tuple[str, str]:
+    engine = view.engine
     state = engine.binlog_state()
     last = state.last(gtid.domain_id)
     if last is None:
@@ -164,9 +181,14 @@ def _found(engine: EngineReader, gtid: Gtid) -> tuple[str, str]:
     try:
         start = engine.find_start(state.position().with_gtid(gtid))
     except PositionPurged:
+        told = _of_archive(view.archive_parts, gtid)
+        if not told:
+            return ARCHIVED, (
+                "It was purged here. A replica at this position is served from the archive, and goes on from here"
+            )
         return PURGED, (
-            f"It was passed before Binlog_gtid_begin ('{engine.first_start().state.position()}'), behind which all "
-            "groups are whole. A replica at this position must be set up again from a backup"
+            f"{told}It was passed before Binlog_gtid_begin ('{engine.first_start().state.position()}'), behind which "
+            "all groups are whole. A replica at this position must be set up again from a backup"
         )
     if start.state.last(gtid.domain_id) == gtid or look_for(engine, gtid, start).group:
         return HAVE, "A replica at this position goes on from here"

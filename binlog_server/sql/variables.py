@@ -652,6 +652,7 @@ _COMMITS: Final = (
 )
 
 _FILES: Final = (
+    Variable("binlog_archive_cache_size"),
     Variable("binlog_archive_directory"),
     Variable("binlog_archive_interval"),
     Variable("binlog_archive_url"),

@@ -13,6 +13,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
+from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.faults.faults import Faults
 from binlog_server.queries.terms import MustWait
@@ -280,6 +281,9 @@ class ServerView(Protocol):
     @property
     def leases(self) -> Leases:
         """The leases, which hold files from being purged."""
+
+    archive_parts: ArchiveParts | None
+    """Parts of the archive that has what was purged here."""
 
     def refresh_holds(self) -> None:
         """Release the holds on files that nobody needs any longer. To be called before each purge, in a thread."""

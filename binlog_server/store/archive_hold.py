@@ -14,6 +14,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.coverage import first_missing, is_within
+from binlog_storage.archive.errors import ArchiveUnreachable
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.places import Where
 from binlog_storage.defects import Defects
@@ -47,6 +48,8 @@ class ArchiveHold:
         self._known: ArchiveManifest | None = (
             None  # of which it is known that it is of this history
         )
+        self._archive: Archive | None = None  # as it was seen last
+        self._why = ""  # there is none such
         self._told = ""
         self._defects: Final = Defects()
         told = f"the archive {where}, which was not looked at yet"
@@ -61,6 +64,16 @@ class ArchiveHold:
         finally:
             self.refresh()
 
+    @property
+    def archive(self) -> Archive:
+        """The archive as it was seen last; it is of this history, and has all that was purged. Never waits.
+
+        Raises `StorageError` with the reason if there is none such.
+        """
+        if self._archive is None:
+            raise StorageError(f"the archive {self.where} {self._why}")
+        return self._archive
+
     def stop(self) -> None:
         """The server is to end: `round` returns soon."""
         if self._archiver is not None:
@@ -70,13 +83,18 @@ class ArchiveHold:
         """Release files that were archived meanwhile."""
         with self._lock:
             try:
-                manifest = Archive.open(self.where).manifest
+                archive = Archive.open(self.where)
+                manifest = archive.manifest
                 self._check(manifest)
+                if self._archive is None or manifest != self._archive.manifest:
+                    self._archive = archive
                 first, why = self._first(manifest), f"is at '{manifest.state.position()}'"
             except PositionPurged:
                 return  # a purge under way: what there is then is looked at the next time
             except StorageError as error:
                 first, why = None, f"does not let any go: {error}"
+                if not isinstance(error, ArchiveUnreachable):
+                    self._archive, self._why = None, f"cannot be read: {error}"
             except Exception as error:
                 first, why = None, f"does not let any go: {error!r}"
                 log.error("%s", why, exc_info=self._defects.trace(error))

@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +31,8 @@ from binlog_storage.archive.publisher import (
     StagedPart,
     open_shelf,
 )
-from binlog_storage.engine import EngineReader, LargeGroup, PlacedBatch, Position
-from binlog_storage.errors import PositionPurged
-from binlog_storage.log.stored_groups import digest
+from binlog_storage.archive.seam import place_behind
+from binlog_storage.engine import EngineReader, LargeGroup, Position
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,39 +128,14 @@ class StoreArchiver:
 
     def _place_behind(self, manifest: ArchiveManifest) -> tuple[Position, int]:
         """A place, and how many groups from there on are archived. Raises `ArchiveNotOfStore`."""
-        last, position = manifest.last_part, manifest.state.position()
-        try:
-            if last is not None:
-                gtid = last.last_gtid
-                earlier = gtid._replace(seq_no=max(gtid.seq_no - 1, 0))
-                start = self._engine.find_start(position.with_gtid(earlier))
-                return self._behind(start.position, gtid, last.last_sha256)
-        except PositionPurged:
-            pass
-        first = self._engine.first_start()
-        if first.state != manifest.state:
+        found = place_behind(self._engine, str(self.where), manifest.state, manifest.last_part)
+        if found is None:
+            begin = self._engine.first_start().state.position()
             raise ArchiveNotOfStore(
-                f"the archive {self.where} is at '{position}', and the store begins at '{first.state.position()}': "
+                f"the archive {self.where} is at '{manifest.state.position()}', and the store begins at '{begin}': "
                 "what is between is in neither, or they are of different histories. Archive into an empty place"
             )
-        return first.position, 0
-
-    def _behind(self, place: Position, gtid: Gtid, sha256: str) -> tuple[Position, int]:
-        while (batch := self._engine.read_placed(place)).end != place:
-            for count, (head, pieces) in enumerate(_of(batch), 1):
-                if group_gtid(head) != gtid:
-                    continue
-                if digest(pieces()).hex() == sha256:
-                    return place, count
-                raise ArchiveNotOfStore(
-                    f"the last group of the archive {self.where}, {gtid}, is another one than the store's of that "
-                    "name: it is of another history. Archive into an empty place"
-                )
-            place = batch.end
-        raise ArchiveNotOfStore(
-            f"the last group of the archive {self.where}, {gtid}, is not in the store: it is of another history, or of "
-            "a server that is ahead. Archive into an empty place"
-        )
+        return found
 
     def _add_part(self, publisher: ArchivePublisher) -> int | None:
         """Add one part. Returns its number of groups; None if there is nothing more."""
@@ -260,14 +234,6 @@ class PlacedGroups:
     def pieces(self, i: int) -> Iterator[bytes]:
         """The bytes of one group, piece by piece."""
         return iter((self.payloads[i],)) if self.large is None else self.large.pieces()
-
-
-def _of(batch: PlacedBatch) -> Iterator[tuple[bytes, Callable[[], Iterable[bytes]]]]:
-    """The beginning of each group and marker, and all of its bytes."""
-    if batch.large is not None:
-        yield batch.large.head, batch.large.pieces
-    for payload, _ in batch.groups:
-        yield payload, partial(iter, (payload,))
 
 
 def _writer() -> Callable[[Path, Iterable[PlacedGroups], int], PartFacts | None]:

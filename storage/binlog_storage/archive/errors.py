@@ -25,6 +25,10 @@ class ArchiveUnreachable(StorageError):
     """An object store did not answer, or not as it should. What was asked of it may have been done."""
 
 
+class FetchGivenUp(StorageError):
+    """Nobody wants the part any more that was being brought here."""
+
+
 class ObjectChanged(StorageError):
     """An object was to be written in the place of another, or of none, and there is something else."""
 

@@ -41,7 +41,7 @@ from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.archive.page_sizes import unpacked_size
-from binlog_storage.archive.places import Place, open_place
+from binlog_storage.archive.places import GivenUp, Place, never_given_up, open_place
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position
 
@@ -138,15 +138,18 @@ class PartReader:
 
     Args:
         place: of the archive, or the directory of it.
+        given_up: asked while it is brought here: nobody wants it any more.
     """
 
-    def __init__(self, place: Place | Path, part: ArchivePart) -> None:
-        """Raises `ArchiveDamaged`, `ArchiveUnreachable`, `PyarrowMissing`."""
+    def __init__(
+        self, place: Place | Path, part: ArchivePart, given_up: GivenUp = never_given_up
+    ) -> None:
+        """Raises `ArchiveDamaged`, `ArchiveUnreachable`, `FetchGivenUp`, `PyarrowMissing`, `DiskError`."""
         self.part: Final = part
         place = open_place(place) if isinstance(place, Path) else place
         self.path: Final = f"{place.where}/{part.name}"
         self._parquet = _parquet()
-        with self._said_by_system(), place.open(part.name, part.size) as file:
+        with self._said_by_system(), place.open(part.name, part.size, given_up) as file:
             self._fd = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._fd)
         self._changed_ns = 0
@@ -188,23 +191,37 @@ class PartReader:
         told = _Told()
         with self._open() as file:
             number = 0
-            while number < file.num_row_groups:
-                table, begin = self._row_group(file, number), number
-                number += 1
-                if not len(table):
-                    continue
-                if table.column("is_last")[0].as_py():
-                    if not all(table.column("is_last").to_pylist()):
-                        raise self._damaged("a group of several rows is not alone in its row group")
-                    rows = self._plain(table)
-                else:
-                    while not self._ends_group(file, number - 1):
-                        number += 1
-                    rows = self._large(table.slice(0, 1), begin, number)
+            while (found := self._next_rows(file, number)) is not None:
+                rows, number = found
                 told.add(rows)
                 yield rows
         self._compare(told)
         self._require_unchanged()
+
+    def rows_from(self, number: int) -> tuple[PartRows, int] | None:
+        """The rows of a row group, and the number of the next one; None behind the last. Any thread.
+
+        They are not compared with the manifest: `rows` does that. Raises `ArchiveDamaged`.
+        """
+        with self._open() as file:
+            found = self._next_rows(file, number)
+        self._require_unchanged()
+        return found
+
+    def _next_rows(self, file: Any, number: int) -> tuple[PartRows, int] | None:
+        while number < file.num_row_groups:
+            table, begin = self._row_group(file, number), number
+            number += 1
+            if not len(table):
+                continue
+            if not table.column("is_last")[0].as_py():
+                while not self._ends_group(file, number - 1):
+                    number += 1
+                return self._large(table.slice(0, 1), begin, number), number
+            if not all(table.column("is_last").to_pylist()):
+                raise self._damaged("a group of several rows is not alone in its row group")
+            return self._plain(table), number
+        return None
 
     def _compare(self, told: _Told) -> None:
         """The manifest, with all that was read."""

@@ -15,23 +15,31 @@ import argparse
 import contextlib
 import re
 import tempfile
+from collections.abc import Callable
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import IO, Final, Protocol, cast
 
-from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
+from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArchive
 from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
+from binlog_storage.disk.disk import mapped
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import NotLocal, local_path
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import FileMissing
 
+GivenUp = Callable[[], bool]
 Where = str | PathLike[str]
 """A folder, or the URL of an object store. A URL is a text: a `Path` would lose a slash of it."""
 
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.+)")
 _MANIFEST_BYTES_MAX: Final = 256 << 20  # a limit against nonsense: a part takes a few hundred
+
+
+def never_given_up() -> bool:
+    """Somebody waits for it to the end."""
+    return False
 
 
 class Place(Protocol):
@@ -44,11 +52,12 @@ class Place(Protocol):
     def read(self, name: str) -> bytes | None:
         """A manifest, or a chunk of one; None without it. Raises `ArchiveDamaged`, `ArchiveUnreachable`."""
 
-    def open(self, name: str, size: int) -> IO[bytes]:
-        """A part, as a file of this machine. Raises `OSError`, `ArchiveUnreachable`.
+    def open(self, name: str, size: int, given_up: GivenUp = never_given_up) -> IO[bytes]:
+        """A part, as a file of this machine. Raises `OSError`, `ArchiveUnreachable`, `FetchGivenUp`, `DiskError`.
 
         Args:
             size: the bytes that it must have: no more are brought here.
+            given_up: asked again and again while they are: nobody wants them any more.
         """
 
 
@@ -69,7 +78,7 @@ class DiskPlace:
             _require_size(name, file.size())
             return file.pread(file.size(), 0)
 
-    def open(self, name: str, size: int) -> BufferedReader:
+    def open(self, name: str, size: int, given_up: GivenUp = never_given_up) -> BufferedReader:
         """See `Place`."""
         return open_given(Path(self.where) / name)
 
@@ -89,23 +98,30 @@ class ObjectPlace:
         _require_size(name, found.size)
         return b"".join(found.pieces)
 
-    def open(self, name: str, size: int) -> IO[bytes]:
+    def open(self, name: str, size: int, given_up: GivenUp = never_given_up) -> IO[bytes]:
         """See `Place`. The file has no name, and goes with its last descriptor."""
         found = self._objects.get(name)
         if found is None:
             raise FileNotFoundError(name)
-        file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - the caller's
+        here = mapped("bring a part of the archive to", Path(tempfile.gettempdir()))
+        with here:
+            file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - the caller's
         try:
             left = size + 1  # one more than there should be is found out by who knows the size
             for piece in found.pieces:
-                file.write(piece[:left])
+                if given_up():
+                    raise FetchGivenUp(f"{self.where}/{name} is not wanted any more")
+                with here:
+                    file.write(piece[:left])
                 left -= len(piece)
                 if left <= 0:
                     break
-            file.flush()
+            with here:
+                file.flush()
             file.seek(0)
         except BaseException:
-            file.close()
+            with contextlib.suppress(OSError):  # what is in its buffer has no room
+                file.close()
             raise
         return file
 
