@@ -31,7 +31,8 @@ TROUBLES: Final = (
         r"Could not find GTID state requested by slave",
         '1236 "Could not find GTID state requested by slave in any binlog files"',
         "The store begins later than the replica's position: the first files were purged, or the relay began later.",
-        "Set the replica up again from a backup. Against the next time: `CREATE BINLOG LEASE`, or longer slots.",
+        "Set the replica up again from a backup. Against the next time: `binlog_archive_url`, `CREATE BINLOG LEASE`, "
+        "or longer slots. With an archive the text goes on with the reason for which it could not help.",
     ),
     Trouble(
         r"The slave was dropped",

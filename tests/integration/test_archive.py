@@ -61,6 +61,13 @@ def files(server: BinlogServer) -> list[str]:
     return [str(row["Log_name"]) for row in server.q("SHOW BINARY LOGS")]
 
 
+def is_purged_to(server: BinlogServer, name: str) -> bool:
+    """Whether all files in front of that one are gone, or go now."""
+    with contextlib.suppress(pymysql.Error):  # it is not archived yet
+        server.q(f"PURGE BINARY LOGS TO '{name}'")
+    return files(server)[0] == name
+
+
 @pytest.mark.each_version
 def test_archive_purge_and_serve(
     make_upstream: MakeMariaDB,
@@ -143,7 +150,7 @@ def test_what_is_not_archived_stays(binlog_server: MakeBinlogServer, tmp_path: P
     fates = server.q(f"EXPLAIN PURGE BINARY LOGS TO '{names[2]}'")
     assert f"held by the archive {out}, which does not let any go" in fates[0]["Held_back_by"]
     assert fates[0]["Purged"] == "NO"
-    assert server.q("SHOW VARIABLES LIKE 'binlog_archive%'")[0]["Value"] == str(out)
+    assert server.q("SHOW VARIABLES LIKE 'binlog_archive_d%'")[0]["Value"] == str(out)
 
     until(lambda: is_at(archive(server.directory, out), "0-1-3"), "all is archived")
     server.q("CREATE DATABASE d3")
@@ -161,6 +168,41 @@ def test_what_is_not_archived_stays(binlog_server: MakeBinlogServer, tmp_path: P
     archive(server.directory, out, "--include-tail")
     server.restart()
     until(lambda: files(server)[0] == "binlog-000004.ibb", "the purge of what is archived")
+
+
+@pytest.mark.any_version
+@pytest.mark.parametrize("style", ["engine", "classic"])
+def test_a_replica_whose_position_was_purged(
+    style: str,
+    binlog_server: MakeBinlogServer,
+    make_replica: MakeMariaDB,
+    tmp_path: Path,
+) -> None:
+    """It gets what is gone from the archive, goes on in the live stream."""
+    server = binlog_server(
+        users={"repl": {**ADMIN["repl"], "stream_style": style}},
+        binlog_archive_url=str(tmp_path / "archive"),
+        binlog_archive_interval=1,
+        **PURGE_AT_ONCE,
+    )
+    server.q("CREATE DATABASE d")
+    server.q("CREATE TABLE d.t (a INT PRIMARY KEY)")
+    for number in range(1, 5):
+        server.q(f"INSERT INTO d.t VALUES ({number})")
+        server.q("FLUSH BINARY LOGS")
+    last = files(server)[-2]
+    until(lambda: is_purged_to(server, last), "all is archived")
+    assert server.q("EXPLAIN GTID '0-1-3'")[0]["Status"] == "archived"
+    replica = make_replica(*STRICT).follow(server)
+
+    def has(count: int) -> bool:
+        return [row["a"] for row in replica.q("SELECT a FROM d.t")] == list(range(1, count + 1))
+
+    until(lambda: replica.gtid_slave_pos == server.gtid_binlog_pos, "all has come")
+    assert has(4)
+    server.q("INSERT INTO d.t VALUES (5)")
+    until(lambda: replica.gtid_slave_pos == server.gtid_binlog_pos, "it follows")
+    assert has(5)
 
 
 def test_the_groups_of_a_master_by_its_dump(
