@@ -13,13 +13,22 @@ if TYPE_CHECKING:
     from binlog_server.testing.found import running_replica
     from binlog_server.testing.mariadb import MariaDB, ReplicationStopped
     from binlog_server.testing.master import BinlogMaster
+    from binlog_server.testing.random_history import random_history
     from binlog_server.testing.running import running_master
 
-__all__ = ["BinlogMaster", "MariaDB", "ReplicationStopped", "running_master", "running_replica"]
+__all__ = [
+    "BinlogMaster",
+    "MariaDB",
+    "ReplicationStopped",
+    "random_history",
+    "running_master",
+    "running_replica",
+]
 _MODULES = {
     "BinlogMaster": "master",
     "MariaDB": "mariadb",
     "ReplicationStopped": "mariadb",
+    "random_history": "random_history",
     "running_master": "running",
     "running_replica": "found",
 }

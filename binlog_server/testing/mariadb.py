@@ -304,7 +304,7 @@ class MariaDB(SqlServer, ABC):
         names = self.tables() if tables is None else list(tables)
         if not names:
             return {}
-        quoted = {name: "`{}`.`{}`".format(*name.split(".", 1)) for name in names}
+        quoted = {name: ".".join(map(_quoted, name.split(".", 1))) for name in names}
         rows = self.q(f"CHECKSUM TABLE {', '.join(quoted.values())}")
         found: dict[str, int | None] = {row["Table"]: row["Checksum"] for row in rows}
         stored = self.q(
@@ -317,6 +317,10 @@ class MariaDB(SqlServer, ABC):
             )
             found[name] = zlib.crc32("\n".join(values).encode())
         return found
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _errors(status: Row) -> str:

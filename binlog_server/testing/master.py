@@ -22,6 +22,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.faults.faults import BadFault
 from binlog_server.testing import ports, rundir
+from binlog_server.testing.random_history import RandomHistory, random_history
 from binlog_server.testing.replay import ReplayHandle
 from binlog_server.testing.served import Values
 from binlog_server.testing.sql_server import Credentials, SqlServer, url
@@ -280,6 +281,20 @@ class BinlogMaster(MasterClient, ABC):
         files = [Path(path).absolute() for path in paths]
         number = self._call("start_replay", files, pace, loop, fresh)
         return ReplayHandle(self._call, number)
+
+    def random(self, seed: int, **shape: Any) -> RandomHistory:
+        """Log a history by chance, the same for the same seed, behind what is there; see `Shape` for what may be in it.
+
+        Raises `BadValue`.
+        """
+        return self.tell(random_history(seed, **shape))
+
+    def tell(self, history: RandomHistory) -> RandomHistory:
+        """Log a history that was made before, behind what is there. Returns it with the numbers that its groups got."""
+        domains = {group.gtid.domain_id for group in history.groups}
+        told = history.behind({domain: self._call("last_seq_no", domain) for domain in domains})
+        self._call("append", [(group.payload, group.gtid) for group in told.groups])
+        return told
 
     # --- faults ---
 

@@ -104,6 +104,10 @@ class Served:
             _groups([_SOME.begin(_GTID, 0), *plain, _SOME.commit(1, 0)], ChecksumAlgorithm.NONE)
         return self._append(lambda: [self._numbered(b"".join(plain))])
 
+    def append(self, groups: Sequence[tuple[bytes, Gtid]]) -> str:
+        """Groups in normal form as they are. Returns the GTID of the last one. Raises `ServerError`, `StorageError`."""
+        return self._append(lambda: (GivenGroup(payload, gtid) for payload, gtid in groups))
+
     def raw_files(self, paths: Sequence[Path]) -> str:
         """All groups of these files, behind what is there. Returns the GTID of the last one.
 
@@ -199,7 +203,7 @@ class Served:
         replay = RunningReplay(
             lambda: _of_items(source.items(0)),
             lambda payload, gtid: self._append(lambda: [GivenGroup(payload, gtid)]),
-            self._last_seq_no,
+            self.last_seq_no,
             Pace(**pace),
             loop=loop,
             fresh=fresh,
@@ -207,7 +211,7 @@ class Served:
         self._replays.append(replay)
         return len(self._replays) - 1
 
-    def _last_seq_no(self, domain_id: int) -> int:
+    def last_seq_no(self, domain_id: int) -> int:
         """Of that domain in the store; 0 without a group of it."""
         state = self._on_loop(self.server.engine.binlog_state)
         return max((one.seq_no for one in state.entries() if one.domain_id == domain_id), default=0)

@@ -39,6 +39,7 @@ _PLAIN_TYPES: Final[dict[int, EventType]] = {
     EventType.DELETE_ROWS_COMPRESSED_V1: EventType.DELETE_ROWS_V1,
 }
 COMPRESSED_TYPES: Final = frozenset(_PLAIN_TYPES)
+_COMPRESSED_OF: Final = {int(plain): EventType(type_) for type_, plain in _PLAIN_TYPES.items()}
 
 _ALGORITHM_MASK: Final = 0xF8
 _ZLIB: Final = 0x80
@@ -119,15 +120,8 @@ class CompressedPart(NamedTuple):
     @classmethod
     def find(cls, event: bytes, limit: int = EVENT_BYTES_MAX) -> CompressedPart:
         """The parts of an event of one of `COMPRESSED_TYPES`, without uncompressing it. Raises `ProtocolError`."""
-        type_ = event[TYPE_OFFSET]
-        cursor = Cursor(event, f"compressed event of type {type_}", HEADER_SIZE)
-        if type_ == EventType.QUERY_COMPRESSED:
-            QueryHead.take(cursor)
-        else:
-            cursor.skip(_ROWS_FIXED_SIZE)
-            bitmap = (cursor.lenenc_int() + 7) // 8
-            is_update = type_ == EventType.UPDATE_ROWS_COMPRESSED_V1
-            cursor.skip(2 * bitmap if is_update else bitmap)
+        cursor = Cursor(event, f"compressed event of type {event[TYPE_OFFSET]}", HEADER_SIZE)
+        _skip_head(event[TYPE_OFFSET], cursor)
         begin = cursor.position
         first = cursor.integer(1)
         length_bytes = first & _LENGTH_BYTES
@@ -136,6 +130,34 @@ class CompressedPart(NamedTuple):
         length = int.from_bytes(cursor.take(length_bytes), "big")
         _require_possible(cursor.remaining, length, limit)
         return cls(begin, cursor.position, length)
+
+
+def _skip_head(compressed_type: int, cursor: Cursor) -> None:
+    if compressed_type == EventType.QUERY_COMPRESSED:
+        QueryHead.take(cursor)
+        return
+    cursor.skip(_ROWS_FIXED_SIZE)
+    bitmap = (cursor.lenenc_int() + 7) // 8
+    is_update = compressed_type == EventType.UPDATE_ROWS_COMPRESSED_V1
+    cursor.skip(2 * bitmap if is_update else bitmap)
+
+
+def compressed(event: bytes) -> bytes:
+    """The compressed event that stands for a QUERY or row event without checksum; any other event as it is.
+
+    Raises `ProtocolError`.
+    """
+    header = parse_whole(event)
+    type_ = _COMPRESSED_OF.get(header.type)
+    if type_ is None:
+        return event
+    cursor = Cursor(event, f"event of type {header.type}", HEADER_SIZE)
+    _skip_head(type_, cursor)
+    begin = cursor.position
+    plain = cursor.rest()
+    size = max(1, (len(plain).bit_length() + 7) // 8)
+    head = bytes((_ZLIB | size,)) + len(plain).to_bytes(size, "big")
+    return _rebuilt(header, type_, event[HEADER_SIZE:begin] + head + zlib.compress(plain))
 
 
 def uncompressed(event: bytes, limit: int = EVENT_BYTES_MAX) -> bytes:

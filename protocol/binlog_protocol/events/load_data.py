@@ -46,6 +46,15 @@ class LoadPiece:
         body = event[HEADER_SIZE:]
         return cls(int.from_bytes(body[:_FILE_ID_SIZE], "little"), body[_FILE_ID_SIZE:])
 
+    def build(self, *, server_id: int, timestamp: int = 0, is_first: bool = True) -> bytes:
+        """The event without checksum: of the first piece of a file, or of a later one."""
+        return build_event(
+            _PIECES[0] if is_first else _PIECES[1],
+            self.file_id.to_bytes(_FILE_ID_SIZE, "little") + self.data,
+            server_id=server_id,
+            timestamp=timestamp,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ExecuteLoadQuery:
@@ -88,3 +97,16 @@ class ExecuteLoadQuery:
         how = (b"", b" IGNORE", b" REPLACE")[self.duplicates] if self.duplicates < 3 else b""
         local = b" LOCAL INFILE '" + path + b"'" + how + b" INTO"
         return self.query.text[: self.name_start] + local + self.query.text[self.name_end :]
+
+    def build(self) -> bytes:
+        """The event without checksum, with the fields of `query`."""
+        plain = self.query.build()
+        own = _OWN.pack(self.file_id, self.name_start, self.name_end, self.duplicates)
+        own_at = HEADER_SIZE + _QUERY_FIXED_SIZE
+        return build_event(
+            EventType.EXECUTE_LOAD_QUERY,
+            plain[HEADER_SIZE:own_at] + own + plain[own_at:],
+            server_id=self.query.server_id,
+            timestamp=self.query.timestamp,
+            flags=self.query.header_flags,
+        )

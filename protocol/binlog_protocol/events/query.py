@@ -33,7 +33,7 @@ _GROUP_END_TEXTS: Final = (b"COMMIT", b"ROLLBACK")
 _GROUP_END_BYTES_MAX: Final = max(map(len, _GROUP_END_TEXTS))
 _STATUS_LENGTH_OFFSET: Final = HEADER_SIZE + 11
 _DATABASE_LENGTH_OFFSET: Final = HEADER_SIZE + 8
-_VARIABLES_OFFSET: Final = HEADER_SIZE + _FIXED.size
+STATUS_VARIABLES_OFFSET: Final = HEADER_SIZE + _FIXED.size
 
 
 class QueryHead(NamedTuple):
@@ -127,10 +127,10 @@ def query_ends_group(event: bytes) -> bool:
 
     Raises `ProtocolError` when it is too short for a QUERY event.
     """
-    if len(event) <= _VARIABLES_OFFSET:
+    if len(event) <= STATUS_VARIABLES_OFFSET:
         raise ProtocolError(f"QUERY event of {len(event)} bytes")
     status_size = event[_STATUS_LENGTH_OFFSET] | event[_STATUS_LENGTH_OFFSET + 1] << 8
-    text_offset = _VARIABLES_OFFSET + status_size + event[_DATABASE_LENGTH_OFFSET] + 1
+    text_offset = STATUS_VARIABLES_OFFSET + status_size + event[_DATABASE_LENGTH_OFFSET] + 1
     if text_offset > len(event):
         raise ProtocolError("QUERY event: its statement begins after its end")
     return event[text_offset : text_offset + _GROUP_END_BYTES_MAX + 1] in _GROUP_END_TEXTS

@@ -38,6 +38,9 @@ _SQL_MODE: Final = struct.Struct("<BQ")
 _AUTO_INCREMENT: Final = struct.Struct("<BHH")
 _CHARSET: Final = struct.Struct("<BHHH")
 _LC_TIME_NAMES: Final = struct.Struct("<BH")
+_ALTER: Final = 130
+_ALTER_NUMBER_AT: Final = 2  # behind the code and the flags
+_ENDS_ALTER: Final = int(GtidExtraFlags.COMMIT_ALTER | GtidExtraFlags.ROLLBACK_ALTER)
 
 
 class SessionFlags(IntFlag):
@@ -67,6 +70,7 @@ class StatusVariables:
     microseconds: int = 0
     default_collations: dict[int, int] = field(default_factory=dict)
     alter_flags: int = 0
+    start_alter_seq_no: int = 0
 
     @classmethod
     def parse(cls, raw: bytes) -> StatusVariables:
@@ -80,8 +84,8 @@ class StatusVariables:
     def build(self) -> bytes:
         """The bytes of a statement's status variables, in MariaDB's order.
 
-        flags, sql_mode, auto_increment, charset, time_zone, lc_time_names and microseconds, if they are set. The others
-        are of no use to a statement made here.
+        flags, sql_mode, auto_increment, charset, time_zone, lc_time_names, microseconds and those of an ALTER in two
+        phases, if they are set. The others are of no use to a statement made here.
         """
         parts = []
         if self.flags is not None:
@@ -98,6 +102,10 @@ class StatusVariables:
             parts.append(_LC_TIME_NAMES.pack(7, self.lc_time_names))
         if self.microseconds:
             parts.append(b"\x80" + self.microseconds.to_bytes(3, "little"))
+        if self.alter_flags:
+            parts.append(bytes((_ALTER, self.alter_flags)))
+        if self.alter_flags & _ENDS_ALTER:
+            parts.append(self.start_alter_seq_no.to_bytes(8, "little"))
         return b"".join(parts)
 
     def _take(self, code: int, cursor: Cursor) -> bool:
@@ -118,7 +126,7 @@ class StatusVariables:
             self.collation_database = cursor.integer(2)
         elif code == 128:
             self.microseconds = cursor.integer(3)
-        elif code == 130:
+        elif code == _ALTER:
             self._take_alter(cursor)
         elif code == 131:
             self.default_collations = {
@@ -130,8 +138,25 @@ class StatusVariables:
 
     def _take_alter(self, cursor: Cursor) -> None:
         self.alter_flags = cursor.integer(1)
-        if self.alter_flags & (GtidExtraFlags.COMMIT_ALTER | GtidExtraFlags.ROLLBACK_ALTER):
-            cursor.skip(8)
+        if self.alter_flags & _ENDS_ALTER:
+            self.start_alter_seq_no = cursor.integer(8)
+
+
+def start_alter_seq_no_at(raw: bytes) -> int | None:
+    """The place in status variables of the number of the START ALTER that is ended; None: there is none.
+
+    Raises `ProtocolError` when a value is cut short.
+    """
+    variables = StatusVariables()
+    cursor = Cursor(raw, "status variables of a QUERY event")
+    while cursor.remaining:
+        at = cursor.position
+        code = cursor.integer(1)
+        if not variables._take(code, cursor):
+            return None
+        if code == _ALTER and cursor.position - at > _ALTER_NUMBER_AT:
+            return at + _ALTER_NUMBER_AT
+    return None
 
 
 def _skip(code: int, cursor: Cursor) -> bool:

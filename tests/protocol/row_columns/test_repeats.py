@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-import zlib
 from random import Random
 from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events.compressed import compressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.row_columns import RowCounter, RowDecoder, repeats, walk_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.protocol.row_columns.any_rows import COMPRESSED
 from tests.protocol.row_columns.reference import (
     column_rows,
     plain_rows,
@@ -45,11 +44,9 @@ def any_group(rng: Random) -> bytes:
     )
     map_ = table_map(table_id, width)
     rows = row * rng.choice((1, 1, 3))
+    rows = rows_event(kind, table_id, width, bitmaps, rows)
     if rng.random() < 0.2:
-        packed = b"\x84" + len(rows).to_bytes(4, "big") + zlib.compress(rows)
-        rows = rows_event(COMPRESSED[kind], table_id, width, bitmaps, packed)
-    else:
-        rows = rows_event(kind, table_id, width, bitmaps, rows)
+        rows = compressed(rows)
     return rng.choice(
         (map_ + rows + XID, map_ + rows, map_ + rows + rows, XID, map_, map_ + map_ + rows)
     )

@@ -13,7 +13,7 @@ import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnLayout, ColumnType
-from binlog_protocol.events.compressed import plain_begin, uncompressed
+from binlog_protocol.events.compressed import compressed, plain_begin, uncompressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, split_events
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
@@ -207,6 +207,30 @@ def test_compressed_events_become_plain() -> None:
     assert uncompressed(compressed_event(query, 165, 13 + 5 + 3)) == query
     assert uncompressed(query) is query
     assert RowsEvent.parse(compressed_event(insert, 166, 10)) == RowsEvent.parse(insert)
+
+
+def test_events_become_compressed() -> None:
+    insert = rows_event(23, (ROW + NULLS) * 100)
+    update = rows_event(24, (ROW + NULLS) * 100, b"\7\7")
+    query = QueryEvent(b"INSERT " * 100, 1, b"db", b"\0\0\0\0\1").build()
+    for plain, type_ in ((insert, 166), (update, 167), (query, 165)):
+        packed = compressed(plain)
+        assert packed[4] == type_
+        assert len(packed) < len(plain)
+        assert uncompressed(packed) == plain
+    assert compressed(compressed(query)) == compressed(query)
+    assert uncompressed(compressed(QueryEvent(b"", 1).build())) == QueryEvent(b"", 1).build()
+
+
+def test_files_of_load_data() -> None:
+    for is_first, type_ in ((True, 17), (False, 9)):
+        piece = LoadPiece(7, b"1\t2\n")
+        event_ = piece.build(server_id=3, timestamp=4, is_first=is_first)
+        assert event_[4] == type_
+        assert LoadPiece.parse(event_) == piece
+    query = QueryEvent(b"LOAD DATA INFILE 'x' INTO TABLE t", 3, b"d", b"\1" + bytes(8), timestamp=4)
+    load = ExecuteLoadQuery(query, 7, 9, 25, 0)
+    assert ExecuteLoadQuery.parse(load.build()) == load
 
 
 def test_compression_bombs_are_not_unpacked() -> None:
