@@ -882,13 +882,13 @@ DuplicateServerId = ErrorKind(
 IllegalParameterTypes = ErrorKind(
     4078, "Illegal parameter data types {one} and {other} for operation '{operation}'"
 )
-# ER_ILLEGAL_PARAMETER_DATA_TYPE_FOR_OPERATION
-IllegalParameterType = ErrorKind(
-    4079, "Illegal parameter data type {given} for operation '{operation}'"
-)
 # The same number, in the text of 11.8 for an assignment
 CannotCastInAssignment = ErrorKind(
     4078, "Cannot cast '{source}' as '{target}' in assignment of {column}"
+)
+# ER_ILLEGAL_PARAMETER_DATA_TYPE_FOR_OPERATION
+IllegalParameterType = ErrorKind(
+    4079, "Illegal parameter data type {given} for operation '{operation}'"
 )
 # ER_BACKUP_LOCK_IS_ACTIVE
 BackupStageActive = ErrorKind(4145, "Can't execute the command as you have a BACKUP STAGE active")
