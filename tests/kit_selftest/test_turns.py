@@ -84,5 +84,7 @@ def test_in_a_run(
             keep_those_in_turn(config, items)
         """
     )
-    pytester.makeini("[pytest]\nmarkers = by_turns(n): see docs\n")
+    pytester.makeini(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers = by_turns(n): see docs\n"
+    )
     pytester.inline_run("-p", "no:cacheprovider", *args).assertoutcome(passed=passed)
