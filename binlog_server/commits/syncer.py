@@ -53,6 +53,7 @@ class Syncer:
         failed: told once of the error after which nothing is accepted.
         alone: whether a single client is all there is to serve. Handing a short sync to the thread and back costs a
             third of it; with nobody else to keep waiting, the loop does it itself, as long as syncs are short.
+        clock: what tells how long a sync takes, in seconds.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Syncer:
         sync_binlog: int = 1,
         failed: Callable[[StorageError], None] | None = None,
         alone: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
@@ -86,6 +88,7 @@ class Syncer:
         self._defects = Defects()
         self._failed = failed
         self._alone = alone
+        self._clock = clock
         self._sync_s = 1.0  # how long one takes, of late
         # Readers that have got everything durable and wait: what is appended is for them to get at once.
         self.readers_waiting = 0
@@ -253,12 +256,12 @@ class Syncer:
                 return  # the loop is closed; nobody waits
 
     def _sync(self) -> Exception | None:
-        began = time.monotonic()
+        began = self._clock()
         try:
             self._engine.sync()
         except Exception as failure:  # noqa: BLE001 - told by the loop
             return failure
-        self._sync_s += (time.monotonic() - began - self._sync_s) / _SYNCS_OF_LATE
+        self._sync_s += (self._clock() - began - self._sync_s) / _SYNCS_OF_LATE
         return None
 
     def _hand_over(self) -> Exception | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 from binlog_protocol.gtid import Gtid
@@ -278,16 +277,20 @@ async def test_after_a_failed_sync_nothing_is_committed(setting: int) -> None:
 
 
 class NotingThreads(MemoryEngine):
-    """Notes which thread syncs, and may take its time."""
+    """Notes which thread syncs; each sync takes so many seconds of its own `clock`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
         self.seconds = seconds
+        self.now = 0.0
         self.threads: list[int] = []
+
+    def clock(self) -> float:
+        return self.now
 
     def sync(self) -> None:
         self.threads.append(threading.get_ident())
-        time.sleep(self.seconds)
+        self.now += self.seconds
         super().sync()
 
 
@@ -303,7 +306,7 @@ async def commit_many(engine: NotingThreads, syncer: Syncer, count: int) -> list
 
 async def test_a_single_client_needs_no_thread_once_syncs_are_known_to_be_short() -> None:
     engine = NotingThreads()
-    here = await commit_many(engine, Syncer(engine, alone=lambda: True), 300)
+    here = await commit_many(engine, Syncer(engine, alone=lambda: True, clock=engine.clock), 300)
     assert not here[0], "nothing is known yet"
     assert here[-1]
     assert engine.durable_end == engine.written_end
@@ -311,18 +314,19 @@ async def test_a_single_client_needs_no_thread_once_syncs_are_known_to_be_short(
 
 async def test_long_syncs_never_hold_the_loop() -> None:
     engine = NotingThreads(0.005)
-    assert not any(await commit_many(engine, Syncer(engine, alone=lambda: True), 40))
+    syncer = Syncer(engine, alone=lambda: True, clock=engine.clock)
+    assert not any(await commit_many(engine, syncer, 300))
 
 
 async def test_with_others_to_serve_syncs_never_hold_the_loop() -> None:
     engine = NotingThreads()
-    assert not any(await commit_many(engine, Syncer(engine), 100))
+    assert not any(await commit_many(engine, Syncer(engine, clock=engine.clock), 300))
 
 
 async def test_a_sync_on_the_loop_that_fails_is_told() -> None:
     engine = NotingThreads()
     failures: list[StorageError] = []
-    syncer = Syncer(engine, alone=lambda: True, failed=failures.append)
+    syncer = Syncer(engine, alone=lambda: True, failed=failures.append, clock=engine.clock)
     for number in range(1, 200):
         gtid = Gtid(0, 1, number)
         engine.append(transaction(gtid), gtid)
