@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import cast
@@ -135,7 +135,7 @@ class Server:
         )
         self.room = AppendRoom(self.engine)
         self.failed = asyncio.Event()  # the store has, and the server is to end for it
-        self.end_process: Callable[[], object] | None = None
+        self.end_process: Callable[[bool], object] | None = None
         self.port = 0
         self._started = time.monotonic()
         self.rounds: list[Rounds] = []
@@ -363,10 +363,14 @@ class Server:
             self._endpoint = MetricsEndpoint(self)
             await self._endpoint.start(*parse_listen(listen, "metrics_listen"))
 
-    async def stop(self, doing: Callable[[str], object] = lambda what: None) -> None:
+    async def stop(
+        self,
+        doing: Callable[[str], object] = lambda what: None,
+        see_off: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         """End everything in order: no more groups in, what is in is synced, dumps end, the store closes.
 
-        doing: is told each step that may take long.
+        doing: is told each step that may take long. see_off: waits as long as `replicas_behind` may go on.
         """
         doing("a change of the store")
         await self._conversion.close()
@@ -387,6 +391,10 @@ class Server:
         self.master.aio.close()
         doing("the last sync of the redo log")
         await self.syncer.close()
+        if see_off is not None:
+            doing("sending replicas what they lack")
+            self.connections.end_clients()
+            await see_off()
         self.semi_sync.close()
         doing("taking leave of clients")
         for connection in self.connections:
@@ -415,6 +423,10 @@ class Server:
             log.error("the store was left as it is: %s", error)
         log.info("shutdown complete")
         assert not self.tmp_space.used, f"{self.tmp_space.used} bytes were not given back"
+
+    def replicas_behind(self) -> int:
+        """How many have not been sent everything that is durable."""
+        return len(self.connections.behind(self.engine.durable_end))
 
     @property
     def metrics_port(self) -> int:

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 # the default, 23,000 with this; a smaller value costs more than it gains.
 SWITCH_INTERVAL_S = 0.0001
 READY_S = 60.0  # that a new process gets until it could take our place
+SEE_OFF_S = 0.05  # between two looks at replicas that are sent the end
 THREADS_S = 1.0  # that threads get to return at the end
 
 
@@ -194,6 +195,7 @@ class _Serving:
         self._stop = asyncio.Event()
         self._handing_over = asyncio.Event()
         self._intake: ArchiveIntake | None = None
+        self._waits_for_replicas = False
         self._server: Server
 
     def at(self, what: str) -> None:
@@ -206,6 +208,17 @@ class _Serving:
         if self._intake is not None:
             self._intake.stop()
         call_soon(self._loop, self._stop.set)
+
+    def _end_by_sql(self, waits: bool) -> None:
+        self._waits_for_replicas = waits
+        self._end()
+
+    async def _see_off(self) -> None:
+        """Wait until replicas have everything, or a signal says that it is enough. That may take as long as it does."""
+        while (left := self._server.replicas_behind()) and not self._signals.is_ending:
+            self.at(f"sending {left} replicas what they lack")
+            await asyncio.sleep(SEE_OFF_S)
+        self._signals.ending()
 
     async def serve(
         self,
@@ -230,7 +243,7 @@ class _Serving:
         self._intake = intake = (
             None if archive is None else ArchiveIntake(directory, archive, start)
         )
-        server.end_process = self._end
+        server.end_process = self._end_by_sql
         self._signals.hear(
             self._end,
             lambda: call_soon(self._loop, server.reload_soon),
@@ -274,8 +287,11 @@ class _Serving:
             await self._give_up(following)
             log.info("shutting down")
             self.manager.stopping()
-            self._signals.ending()
-            await server.stop(self.at)
+            if self._waits_for_replicas:
+                await server.stop(self.at, self._see_off)
+            else:
+                self._signals.ending()
+                await server.stop(self.at)
             successor = None
         else:
             successor = following.result()

@@ -67,6 +67,8 @@ class Connection:
     database: Callable[[], str | None] = lambda: None  # the default database
     # The statement that runs where nobody has said it by `now`: its state and its text.
     running: Callable[[], tuple[str, str] | None] = lambda: None
+    # Bytes that were written for the client, and that the system has not taken yet.
+    unsent: Callable[[], int] = lambda: 0
     lag_state: str = ""  # throttled, or about to be dropped, because it lags; empty: neither
 
     @property
@@ -212,6 +214,17 @@ class Connections:
                 connection.policy = policy
                 if connection.change_limits is not None:
                     connection.change_limits(policy)
+
+    def end_clients(self) -> None:
+        """The server stops: all leave but dumps."""
+        for connection in self:
+            if connection.end_dump is None:
+                connection.ending.shut_down()
+
+    def behind(self, end: Position) -> list[Connection]:
+        """The dumps that have not sent everything up to there."""
+        dumps = [c for c in self if c.end_dump is not None]
+        return [c for c in dumps if c.sent is None or c.sent < end or c.unsent()]
 
     def count_of(self, account: str) -> int:
         return sum(c.account == account for c in self._by_id.values())

@@ -88,6 +88,7 @@ class ClientSession(asyncio.Protocol):
             self,
             traffic=self._channel.traffic,
             counts=StatementCounts(self._server.connections.asked),
+            unsent=lambda: self._channel.untaken,
         )
         sock = transport.get_extra_info("socket")
         if sock is not None:

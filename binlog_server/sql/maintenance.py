@@ -210,17 +210,23 @@ class ReloadConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShutDown(Statement):
-    """SHUTDOWN: the process ends in order, as by SIGTERM."""
+    """SHUTDOWN [WAIT FOR ALL {SLAVES | REPLICAS}]: the process ends in order, as by SIGTERM."""
 
-    syntax = '"SHUTDOWN"i'
+    syntax = '"SHUTDOWN"i ["WAIT"i "FOR"i "ALL"i SLAVES]'
     needs = (SHUTDOWN,)
     com = "shutdown"
+
+    waits: bool = False
+
+    @classmethod
+    def built(cls, children: list[Any]) -> ShutDown:
+        return cls(children[0] is not None)
 
     def answer(self, session: SqlSession) -> None:
         end = session.server.end_process
         if end is None:
             raise NotSupportedYet("SHUTDOWN: this server is a part of a program, which ends it")
-        end()
+        end(self.waits)
 
 
 @dataclass(frozen=True, slots=True)

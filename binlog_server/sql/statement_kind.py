@@ -658,10 +658,6 @@ _REFUSED: Final[Mapping[_Beginning, str]] = {
     ("GET",): "GET DIAGNOSTICS: use SHOW WARNINGS",
     **{(verb,): f"{verb}: plugins are MariaDB's" for verb in ("INSTALL", "UNINSTALL")},
     **{(verb,): f"{verb}: this server has no procedures" for verb in ("SIGNAL", "RESIGNAL")},
-    (
-        "SHUTDOWN",
-        "WAIT",
-    ): "WAIT FOR ALL SLAVES: SHOW BINLOG REPLICAS says how far each is; then SHUTDOWN",
     ("VALUES",): "VALUES: use SELECT",
 }
 _BEGINNINGS: Final[Mapping[_Beginning, _Reader]] = {

@@ -251,8 +251,9 @@ class ServerView(Protocol):
     tables: HeldTables
     xa: XaBranches
     port: int
-    end_process: Callable[[], object] | None
-    """Ends the process in order; None where it is not the server's own."""
+    end_process: Callable[[bool], object] | None
+    """Ends the process in order, once replicas have everything if that is asked for; None where it is not the server's
+    own."""
 
     @property
     def tls(self) -> TlsServer | None:

@@ -17,7 +17,7 @@ from binlog_server.accounts.users import Account
 from binlog_server.app.reload import Reload
 from binlog_server.connections.certificate import self_signed
 from binlog_server.settings.config import Config, ConfigError
-from tests.binlog_server.lab import ROOT, Client, Lab, until
+from tests.binlog_server.lab import ROOT, Client, Lab, Replica, until
 
 
 class File:
@@ -175,11 +175,30 @@ async def test_shutdown() -> None:
         assert denied.value.errno == 1227
         with pytest.raises(RemoteError, match="a part of a program"):
             await root.query("SHUTDOWN")
-        told: list[str] = []
-        lab.server.end_process = lambda: told.append("end")
+        told: list[bool] = []
+        lab.server.end_process = told.append
         await root.query("SHUTDOWN")
         assert (await root.ask(b"\x08\0"))[:1] == b"\0"
         assert (await replay.ask(b"\x08\0"))[:1] == b"\xff"
-        assert told == ["end", "end"]
-        with pytest.raises(RemoteError, match="WAIT FOR ALL SLAVES"):
-            await root.query("SHUTDOWN WAIT FOR ALL SLAVES")
+        await root.query("SHUTDOWN WAIT FOR ALL SLAVES")
+        await root.query("shutdown wait for all replicas")
+        assert told == [False, False, True, True]
+
+
+async def test_replicas_that_have_not_everything() -> None:
+    """Clients leave, dumps stay until they have sent all that is durable, and the system has taken it."""
+    async with Lab(users=ROOT) as lab:
+        lab.publish("0-1-1,0-1-2")
+        client, replica = await lab.root(), Replica(await lab.root())
+        await replica.start()
+        end = lab.engine.durable_end
+        await until(lambda: lab.server.replicas_behind() == 0)
+        (dump,) = (c for c in lab.server.connections if c.end_dump is not None)
+        assert dump.sent == end
+        dump.unsent = lambda: 1
+        assert lab.server.replicas_behind() == 1
+        dump.unsent, dump.sent = (lambda: 0), None
+        assert lab.server.replicas_behind() == 1
+        lab.server.connections.end_clients()
+        assert await client.closed()
+        assert [c.end_dump is not None for c in lab.server.connections] == [True]

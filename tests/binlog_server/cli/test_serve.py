@@ -166,3 +166,43 @@ async def test_what_is_taken_of_an_archive_has_failed_at_the_end(
     with caplog.at_level(logging.INFO):
         await within(server.stop())
     assert "shutdown complete" in caplog.text
+
+
+async def test_shutdown_waits_for_replicas(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until they have everything; a signal ends the wait."""
+    left, ends, servers = 2, [], []
+
+    class Heard(HeardSignals):
+        is_ending = False
+
+        def ending(self) -> None:
+            ends.append(left)
+            self.is_ending = True
+
+    def behind(server: Server) -> int:
+        nonlocal left
+        left -= 1
+        return left
+
+    start = Server.start
+
+    async def begin(server: Server, *rest: Any) -> None:
+        await start(server, *rest)
+        servers.append(server)
+
+    monkeypatch.setattr(Server, "start", begin)
+    monkeypatch.setattr(Server, "replicas_behind", behind)
+    monkeypatch.setattr(serve, "SEE_OFF_S", 0)
+    for signals, told, expected in ((Heard(), 2, 0), (Heard(), 1 << 60, (1 << 60) - 1)):
+        left = told
+        if told > 2:
+            signals.ending = lambda: None  # type: ignore[method-assign]
+            signals.is_ending = True  # SIGTERM has come meanwhile
+        serving = asyncio.ensure_future(serve._serve(config, signals, None, None))  # type: ignore[arg-type]
+        await until(lambda: bool(servers))
+        server = servers.pop()
+        assert server.end_process is not None
+        server.end_process(True)
+        assert await within(serving) == 0
+        assert left == expected
+    assert ends == [0]
