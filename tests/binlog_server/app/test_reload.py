@@ -192,7 +192,8 @@ async def test_replicas_that_have_not_everything() -> None:
         client, replica = await lab.root(), Replica(await lab.root())
         await replica.start()
         end = lab.engine.durable_end
-        await until(lambda: lab.server.replicas_behind() == 0)
+        await until(lambda: any(c.sent == end for c in lab.server.connections))
+        assert lab.server.replicas_behind() == 0
         (dump,) = (c for c in lab.server.connections if c.end_dump is not None)
         assert dump.sent == end
         dump.unsent = lambda: 1
