@@ -663,10 +663,13 @@ class SessionTransaction:
     def interrupt(self) -> None:
         """KILL QUERY: a commit that waits for replicas alone is answered OK, as by MariaDB: it is committed.
 
-        A statement on rows ends with 1317; so does the wait for a lock.
+        A statement on rows ends with 1317; so does the wait for a lock. What waits in a thread for room on the disk
+        gives up with 1026.
         """
         self._commits.give_up(self._done)
         self._give_up_rows()
+        if self._open is not None and not self._engine.has_room_to_spill:
+            self._open.events.give_up()
 
     def _give_up_rows(self) -> None:
         if self._rows is not None:
@@ -1685,7 +1688,9 @@ class SessionTransaction:
             self._publisher.require_open(settings.domain_id)
             yield from self._until_room()
             now = self._publisher.now() if settings.timestamp is None else settings.timestamp
-            opened.events.write(settings.origin.prepared_end(now), is_limited=False)
+            yield from self._add(
+                opened.events, settings.origin.prepared_end(now), is_limited=False
+            )
             rows = opened.rows
             if rows is not None and rows.trx.is_elsewhere:
                 yield from _to_its_end(self._prepare_by_two_phases(opened, rows, branch))
@@ -1882,9 +1887,19 @@ class SessionTransaction:
             for start in range(0, len(view), piece):
                 while not self._has_room:
                     yield None
-                transaction.write(bytes(view[start : start + piece]), is_limited=not is_ddl)
+                yield from self._add(
+                    transaction, bytes(view[start : start + piece]), is_limited=not is_ddl
+                )
                 if len(view) > PIECE_BYTES:
                     yield None
+
+    def _add(self, transaction: Transaction, events: bytes, *, is_limited: bool) -> Steps:
+        """Write events: at once into the cache, in a thread what is spilled, which may write a file."""
+        write = partial(transaction.write, events, is_limited=is_limited)
+        if transaction.spills(len(events)):
+            yield from self._in_rows_thread(write)
+        else:
+            write()
 
     @property
     def _has_room(self) -> bool:
@@ -2139,6 +2154,7 @@ class OpenTransaction:
             if rows is not None:
                 rows.roll_back()
             return None
+        self.events.give_up()  # what runs there does not wait for room any longer
 
         def undo() -> None:
             self.events.rollback()

@@ -129,23 +129,33 @@ class Transaction:
         """Whether the transaction has outgrown its caches, so that further events are spilled."""
         return self._group.spilled
 
+    def spills(self, size: int) -> bool:
+        """Whether so many bytes more of transactional events are too much for the cache: `write` them in a thread."""
+        return len(self._cache) + size > self._cache_size
+
     def write(self, events: bytes, *, transactional: bool = True, is_limited: bool = True) -> None:
         """Add events in normal form; they may be cut anywhere.
 
-        Raises what `space` does if `is_limited`: go back to a savepoint then, a part may be written.
+        What does not fit is spilled: that writes a file, and waits for room on a full disk. It may be rolled back
+        meanwhile, as in `settle`. Raises what `space` does if `is_limited`: go back to a savepoint then, a part may be
+        written.
         """
         cache = self._cache if transactional else self._statement_cache
         size = self._cache_size if transactional else self._statement_cache_size
+        if len(cache) + len(events) <= size:
+            cache += events
+            return
         rest = memoryview(events)
-        while len(cache) + len(rest) > size:
-            room = size - len(cache)
-            cache += rest[:room]
-            rest = rest[room:]
-            if transactional:
-                self._spill(is_limited=is_limited)
-            else:
-                self._spill_statement(is_limited=is_limited)
-        cache += rest
+        with self._busy():
+            while len(cache) + len(rest) > size and not self._has_ended:
+                room = size - len(cache)
+                cache += rest[:room]
+                rest = rest[room:]
+                if transactional:
+                    self._spill(is_limited=is_limited)
+                else:
+                    self._spill_statement(is_limited=is_limited)
+            cache += rest
 
     def savepoint(self) -> Savepoint:
         """Set a savepoint in the transactional events. Other events are never taken back, as their tables are not."""
@@ -245,6 +255,12 @@ class Transaction:
                 self._is_busy = False
             if self._has_ended:
                 self.rollback()
+
+    def give_up(self) -> None:
+        """End what waits for room in a thread, with an error; `rollback` follows."""
+        with self._lock:
+            if self._is_busy:
+                self._group.give_up()
 
     def rollback(self) -> None:
         """Drop all events of the transaction; what waits for room in a thread ends with an error."""

@@ -1,4 +1,7 @@
-"""A commit that takes long, in traditional files: copied or renamed in a thread, while the loop serves all others."""
+"""What takes long in traditional files is done in a thread, while the loop serves all others.
+
+A commit that is copied or renamed, and a statement whose events go to a cache file.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from binlog_protocol.wire.results import parse_ok
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.errors import DiskError, DiskFull, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.binlog_server.lab import Client, Lab, until, within
@@ -47,6 +51,20 @@ class Gate:
             if copies or (kind == "rename" and name.startswith(CACHE_FOLDER)):
                 assert threading.get_ident() != loop, "not on the loop"
                 self.reached = True
+                assert self._open.wait(20)
+
+        self._disk.fault = fault
+
+    def shut_spills(self, error: StorageError | None = None) -> None:
+        """Hold who writes to a cache file, or fail with an error."""
+        loop = threading.get_ident()
+
+        def fault(kind: str, name: str) -> None:
+            if kind == "write" and name.startswith(CACHE_FOLDER):
+                assert threading.get_ident() != loop, "not on the loop"
+                self.reached = True
+                if error is not None:
+                    raise error
                 assert self._open.wait(20)
 
         self._disk.fault = fault
@@ -121,3 +139,64 @@ async def test_it_goes_on_when_the_client_has_gone(threshold: int, texts: tuple[
         await until(lambda: len(connections) == 2)
         assert logged(lab) == [(1, len(SMALL)), (2, len(LARGE)), (3, len(SMALL))]
         assert lab.engine.has_room
+
+
+def cache_files(lab: Lab) -> list[str]:
+    """Those of open groups."""
+    assert isinstance(lab.engine, ClassicEngine)
+    return [name for name in lab.engine._files.disk.names(CACHE_FOLDER) if name.startswith("ML")]
+
+
+async def test_others_are_served_while_events_go_to_a_cache_file() -> None:
+    async with lab_with(COPIED) as (lab, gate):
+        large, small = await lab.client("sql"), await lab.client("sql")
+        await ok(large, "BEGIN")
+        gate.shut_spills()
+        large.command(Query(LARGE).build())
+        await until(lambda: gate.reached)
+        await ok(small, SMALL)
+        gate.open()
+        parse_ok(await within(large.answer()))
+        await ok(large, "COMMIT")
+        assert logged(lab) == [(1, len(SMALL)), (2, len(SMALL)), (3, len(LARGE))]
+
+
+async def test_a_cache_file_that_cannot_be_written_is_the_statements_error() -> None:
+    async with lab_with(COPIED) as (lab, gate):
+        client = await lab.client("sql")
+        await ok(client, "BEGIN")
+        gate.shut_spills(DiskError("cannot write: Input/output error (injected)"))
+        client.command(Query(LARGE).build())
+        errno, text = await within(client.error())
+        assert (errno, "Input/output error" in text) == (1026, True)
+        assert cache_files(lab) == []
+
+
+@pytest.mark.parametrize("end", ["KILL QUERY", "KILL", "close", ""])
+async def test_of_a_wait_for_room_in_a_cache_file(end: str) -> None:
+    """KILL ends it. Who has gone is noticed behind it, as by MariaDB, and is rolled back."""
+    async with lab_with(COPIED) as (lab, gate):
+        client, other = await lab.client("sql"), await lab.client("sql")
+        engine, number = lab.engine, max(found.id for found in lab.server.connections) - 1
+        assert isinstance(engine, ClassicEngine)
+        await ok(client, "BEGIN")
+        gate.shut_spills(DiskFull("cannot write: No space left on device (injected)"))
+        client.command(Query(LARGE).build())
+        await until(lambda: not engine.has_room_to_spill)
+        if end.startswith("KILL"):
+            await ok(other, f"{end} {number}")
+            assert (await within(client.error()))[0] == (1026 if end == "KILL QUERY" else 1927)
+            await until(lambda: not cache_files(lab))
+        elif end == "close":
+            client.close()
+        gate.open()
+        engine._patience.full.freed()
+        if end == "close":
+            await until(lambda: len(lab.server.connections) == 2 and not cache_files(lab))
+        elif not end:
+            parse_ok(await within(client.answer()))
+            await ok(client, "COMMIT")
+        await within(ok(other, SMALL))
+        large = [] if end else [len(LARGE)]
+        sizes = [size for _, size in logged(lab)]
+        assert sizes == [len(SMALL), *large, len(SMALL)]
