@@ -1688,9 +1688,7 @@ class SessionTransaction:
             self._publisher.require_open(settings.domain_id)
             yield from self._until_room()
             now = self._publisher.now() if settings.timestamp is None else settings.timestamp
-            yield from self._add(
-                opened.events, settings.origin.prepared_end(now), is_limited=False
-            )
+            yield from self._add(opened.events, settings.origin.prepared_end(now), is_limited=False)
             rows = opened.rows
             if rows is not None and rows.trx.is_elsewhere:
                 yield from _to_its_end(self._prepare_by_two_phases(opened, rows, branch))
