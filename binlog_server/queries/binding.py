@@ -992,8 +992,10 @@ class _Binder:
 
     def _require_comparable(self, terms: Sequence[Term], operation: str) -> None:
         """Raises 4078, and 1267, 1270, 1271."""
-        operands.require_alike([term.kind for term in terms], operation)
-        self._require_one_collation(terms, operation)
+        kinds = [term.kind for term in terms]
+        operands.require_alike(kinds, operation)
+        if values.are_texts(kinds):
+            self._require_one_collation(terms, operation)
 
     def _require_one_collation(self, terms: Sequence[Term], operation: str) -> None:
         kinds = [term.kind for term in terms]
@@ -1099,7 +1101,8 @@ class _Binder:
         )
         given = [term.kind, low.kind, high.kind]
         operands.require_alike(given, "between")
-        term, low, high = self._of_one_collation((term, low, high), "between")
+        if values.are_texts(given):
+            term, low, high = self._of_one_collation((term, low, high), "between")
         looked_at, low, high = (
             self._beside(term, high if low.kind.form in (term.kind.form, ValueForm.NULL) else low),
             self._beside(low, term),
@@ -1123,11 +1126,11 @@ class _Binder:
             return self._in_query(node, query, scope, place)
         if _is_row(node.this):
             return self._row_in(node, scope, place)
-        term, *others = self._of_one_collation(
-            self._terms((node.this, *node.expressions), scope, place), "in"
-        )
+        term, *others = self._terms((node.this, *node.expressions), scope, place)
         alone = "<>" if isinstance(node.parent, exp.Not) else "="
         operation = "in" if len(others) > 1 else alone
+        if _is_one_of_texts(term, others):
+            term, *others = self._of_one_collation((term, *others), operation)
         operands.require_one_alike(term.kind, [other.kind for other in others], operation)
         others = [self._beside(one, term) for one in others]
         if others:
@@ -1458,8 +1461,10 @@ class _Binder:
         subject = node.args.get("this")
         base = None if subject is None else self._term(subject, scope, place)
         tests, results = [], []
-        for branch in node.args["ifs"]:
-            test = self._term(branch.this, scope, place)
+        whens = [self._term(branch.this, scope, place) for branch in node.args["ifs"]]
+        if base is not None and _is_one_of_texts(base, whens):
+            base, *whens = self._of_one_collation((base, *whens), "case")
+        for branch, test in zip(node.args["ifs"], whens, strict=True):
             if base is not None:
                 operands.require_alike((base.kind, test.kind), "case..when")
             tests.append(
@@ -1511,6 +1516,7 @@ class _Binder:
         source = self._term(node.this, scope, place)
         mark = node.args.get("expression")
         gone = constant(types.text(1), " ") if mark is None else self._term(mark, scope, place)
+        self._require_one_collation((gone, source), "trim")
         where = (node.args.get("position") or "BOTH").upper()
         return functions.trimmed(source, gone, where, self._session)
 
@@ -1604,6 +1610,15 @@ def _bits_of(number: Decimal) -> int:
 
 def _is_simple(node: Any) -> bool:
     return isinstance(node, exp.Column | exp.Literal)
+
+
+def _is_one_of_texts(one: Term, others: Sequence[Term]) -> bool:
+    """Whether a value is compared with others as with texts, so that all have to be of one collation."""
+    return not _is_no_text(one) and not all(map(_is_no_text, others))
+
+
+def _is_no_text(term: Term) -> bool:
+    return term.kind.is_number or term.kind.is_time
 
 
 def _is_row(node: Any) -> bool:

@@ -52,6 +52,7 @@ from binlog_server.queries.terms import (
     MustWait,
     Term,
     constant,
+    watched_moment,
     watched_test,
 )
 from binlog_server.queries.types import Type, ValueForm
@@ -61,8 +62,9 @@ def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     """A function's term. Raises `UnknownRoutine` (1305), `WrongParameterCount` (1582)."""
     kinds = [term.kind for term in terms]
     operands.require_arguments(name, kinds)
-    if name in _COMPARING:
-        values.require_one_collation(kinds, name.lower(), session.collation)
+    if name in _COMPARING and _are_compared(name, kinds):
+        operation, count = _COMPARING[name]
+        values.require_one_collation(kinds[:count], operation, session.collation)
     made = _made(name, terms, session)
     if name in _SEARCHES:
         together = types.collated_as(types.text(0), kinds)
@@ -75,9 +77,22 @@ def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     return replace(made, kind=types.collated_as(made.kind, kinds)) if name in _OF_TEXTS else made
 
 
-_COMPARING: Final = frozenset(
-    ("STRCMP", "NULLIF", "FIND_IN_SET", "FIELD", "REGEXP", "REPLACE", "LOCATE")
-)
+_COMPARING: Final = {
+    "STRCMP": ("strcmp", 2), "NULLIF": ("nullif", 2), "FIND_IN_SET": ("find_in_set", 2), "FIELD": ("field", None),
+    "REPLACE": ("replace", 3), "LOCATE": ("locate", 2), "INSTR": ("locate", 2),
+    "SUBSTRING_INDEX": ("substring_index", 2), "REGEXP": ("regexp", 2), "REGEXP_INSTR": ("regexp_instr", 2),
+    "REGEXP_SUBSTR": ("regexp_substr", 2), "REGEXP_REPLACE": ("regexp_replace", 3),
+}  # fmt: skip
+"""Functions that compare texts: the name that errors give them, and how many of their arguments, all for None."""
+
+
+def _are_compared(name: str, kinds: Sequence[Type]) -> bool:
+    """Whether the function compares its arguments as texts: most take all for one."""
+    if name == "NULLIF":
+        return values.are_texts(kinds)
+    return name != "FIELD" or not any(kind.is_number for kind in kinds)
+
+
 _SEARCHES: Final = frozenset(("LOCATE", "POSITION", "INSTR"))
 _OF_TEXTS: Final = frozenset((
     "CONCAT", "CONCAT_WS", "ELT", "IF", "INSERT", "LCASE", "LEFT", "LOWER", "LPAD", "LTRIM", "MID", "NULLIF", "NVL2",
@@ -496,6 +511,8 @@ def _isnull(terms: Sequence[Term], session: Asker) -> Term:
 def _extreme(is_greatest: bool) -> Make:
     def make(terms: Sequence[Term], session: Asker) -> Term:
         kinds = [term.kind for term in terms if term.kind.form is not ValueForm.NULL]
+        if any(k.is_time for k in kinds) and len({k.form for k in kinds}) > 1:
+            return _extreme_moment(terms, session, max if is_greatest else min)
         kind = types.common([term.kind for term in terms])
         if any(k.is_number for k in kinds) and not all(k.is_number for k in kinds):
             kind = types.DOUBLE.nullable(kind.may_be_null)
@@ -515,6 +532,63 @@ def _extreme(is_greatest: bool) -> Make:
         return Term(kind, value)
 
     return make
+
+
+def _extreme_moment(terms: Sequence[Term], session: Asker, choose: Callable[[Any], Any]) -> Term:
+    """GREATEST and LEAST with dates or times among others: all are one, a TIME beside a date one of today."""
+    forms = {term.kind.form for term in terms if term.kind.is_time}
+    form = forms.pop() if len(forms) == 1 else ValueForm.DATETIME
+    decimals = 0 if form is ValueForm.DATE else max(map(_decimals_as_moment, terms))
+    kind = types.moment(form, decimals).nullable()
+    if form is not ValueForm.DATE and any(map(_is_free_text, terms)):
+        kind = replace(kind, length=_FREE_LENGTHS[form])
+    beside = ValueForm.TIME if form is ValueForm.TIME else ValueForm.DATETIME
+    told = [watched_moment(term, session, beside) for term in terms]
+    today = f"{values.date_text(session.local(session.now))} "
+
+    def read(value: Any, source: Type) -> Any:
+        if form is ValueForm.TIME:
+            return values.as_span(value, source)
+        if source.form is ValueForm.TIME:
+            return values.moment_parts(today + value)
+        return values.as_parts(value, source)
+
+    def value() -> Any:
+        found = []
+        for term in told:
+            one = term.value()
+            one = None if one is None else read(one, term.kind)
+            if one is None:
+                return None
+            found.append(one)
+        if form is ValueForm.TIME:
+            return values.time_text(choose(found), decimals)
+        return values.moment_text(choose(found), form, decimals)
+
+    return Term(kind, value)
+
+
+_DECIMALS_MAX: Final = 6  # of a time
+_FREE_LENGTHS: Final = {ValueForm.TIME: 17, ValueForm.DATETIME: 26}  # made of a text
+
+
+def _is_free_text(term: Term) -> bool:
+    """Whether it is a text or bytes, and none of an ENUM or SET, nor x'31'."""
+    is_text = term.kind.form in (ValueForm.TEXT, ValueForm.BYTES)
+    return is_text and term.kind.code not in (types.LABEL, types.HEX)
+
+
+def _decimals_as_moment(term: Term) -> int:
+    """The decimals of a value that is taken for a date or time: of a text those that the statement says, or all."""
+    if term.kind.form not in (ValueForm.TEXT, ValueForm.BYTES):
+        is_exact = term.kind.form is not ValueForm.DOUBLE
+        return min(term.kind.scale, _DECIMALS_MAX) if is_exact else _DECIMALS_MAX
+    if not _is_free_text(term):
+        return 0
+    if not isinstance(term.constant, str) or not values.is_time(term.constant):
+        return _DECIMALS_MAX
+    fraction = term.constant.strip().partition(".")[2]
+    return min(len(fraction), _DECIMALS_MAX)
 
 
 def _part(cut: Callable[[Any, int], Any]) -> Make:
@@ -654,12 +728,19 @@ def _quoted(terms: Sequence[Term], session: Asker) -> Term:
     return Term(kind.nullable(source.kind.may_be_null), value)
 
 
+def _text_of_moment(term: Term) -> Term:
+    """A date or time as text, any other term as it is."""
+    kind = term.kind
+    return replace(term, kind=types.text(kind.characters)) if kind.is_time else term
+
+
 def _field(terms: Sequence[Term], session: Asker) -> Term:
     wanted, *others = terms
     kinds = [term.kind for term in terms]
-    texts = (ValueForm.TEXT, ValueForm.BYTES)
+    if not any(kind.is_number for kind in kinds):
+        wanted, *others = map(_text_of_moment, terms)
     keys = [values.comparable(wanted.kind, other.kind) for other in others]
-    if not (all(k.is_number for k in kinds) or all(k.form in texts for k in kinds)):
+    if len({kind.is_number for kind in kinds}) > 1:
         keys = [(_double_key(wanted.kind), _double_key(other.kind)) for other in others]
 
     def value() -> Any:

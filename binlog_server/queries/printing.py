@@ -27,11 +27,13 @@ from binlog_server.queries.aggregates import AGGREGATES
 
 _CHARS_MAX: Final = 4096
 _NODES_MAX: Final = 500
-_OR, _XOR, _AND, _NOT, _BETWEEN, _COMPARISON, _SUM, _PRODUCT, _NEGATIVE, _PRIMARY = range(10)
+_OR, _XOR, _AND, _NOT, _BETWEEN, _COMPARISON, _PREDICATE, _SUM, _PRODUCT, _NEGATIVE, _PRIMARY = (
+    range(11)
+)
 _SIGNS: Final[dict[Any, tuple[str, int]]] = {
     exp.Or: ("or", _OR), exp.Xor: ("xor", _XOR), exp.And: ("and", _AND), exp.EQ: ("=", _COMPARISON),
     exp.NEQ: ("<>", _COMPARISON), exp.GT: (">", _COMPARISON), exp.GTE: (">=", _COMPARISON), exp.LT: ("<", _COMPARISON),
-    exp.LTE: ("<=", _COMPARISON), exp.NullSafeEQ: ("<=>", _COMPARISON), exp.RegexpLike: ("regexp", _COMPARISON),
+    exp.LTE: ("<=", _COMPARISON), exp.NullSafeEQ: ("<=>", _COMPARISON), exp.RegexpLike: ("regexp", _PREDICATE),
     exp.Add: ("+", _SUM), exp.Sub: ("-", _SUM), exp.Mul: ("*", _PRODUCT), exp.Div: ("/", _PRODUCT),
     exp.IntDiv: ("DIV", _PRODUCT), exp.Mod: ("MOD", _PRODUCT),
 }  # fmt: skip
@@ -176,7 +178,7 @@ class _Printer:
             node = node.this
         is_not = is_not != bool(node.args.get("negate"))
         word = "not " if is_not else ""
-        tested = self.text(node.this, _COMPARISON)
+        tested = self.text(node.this, self._binds_in_front(node))
         match node:
             case exp.In() if node.expressions and not node.args.get("query"):
                 items = [self.text(item, _OR) for item in node.expressions]
@@ -184,19 +186,27 @@ class _Printer:
                     return _bracketed(
                         f"{tested} {'<>' if is_not else '='} {items[0]}", around > _COMPARISON
                     )
-                found, binds = f"{tested} {word}in ({','.join(items)})", _COMPARISON
+                found, binds = f"{tested} {word}in ({','.join(items)})", _PREDICATE
             case exp.Between():
-                low, high = (self.text(node.args[end], _COMPARISON) for end in ("low", "high"))
+                low, high = (self.text(node.args[end], _SUM) for end in ("low", "high"))
                 found, binds = f"{tested} {word}between {low} and {high}", _BETWEEN
             case exp.Is() if isinstance(node.expression, exp.Null):
                 found, binds = f"{tested} is {word}null", _COMPARISON
             case exp.Like():
                 word = " not " if is_not else ""  # with two spaces, as MariaDB has it
-                found = f"{tested} {word}like {self.text(node.expression, _COMPARISON + 1)}{escape}"
-                binds = _COMPARISON
+                found = f"{tested} {word}like {self.text(node.expression, _PREDICATE + 1)}{escape}"
+                binds = _PREDICATE
             case _:
                 raise self._refused(node.key.upper())
         return _bracketed(found, binds < around)
+
+    @staticmethod
+    def _binds_in_front(node: Any) -> int:
+        """What the value tested has to bind without brackets: a = b IN (c, d) is a = (b IN (c, d))."""
+        if isinstance(node, exp.Between):
+            return _SUM
+        is_alone = isinstance(node, exp.In) and len(node.expressions) == 1  # printed as =
+        return _COMPARISON if is_alone or isinstance(node, exp.Is) else _PREDICATE
 
     def _shifted(self, moment: Any, interval: Any, sign: str, around: int) -> str:
         """A date, and what is added to it or taken away."""

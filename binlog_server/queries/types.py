@@ -403,15 +403,35 @@ def collated_as(found: Type, kinds: Sequence[Type]) -> Type:
     if found.form is not ValueForm.TEXT or not texts:
         return found
     wins = [kind for kind in texts if kind.is_collated]
-    numbers = {kind.collation for kind in wins or texts}
-    if len(numbers) > 1 and MIXED not in numbers and not wins:
-        # Other character sets become utf8mb4. Of one set: the one that compares bytes, if there is one.
-        numbers = {number for number in numbers if charset_of(number) == _WIDEST} or numbers
-        exact = {number for number in numbers if collation_name(number).endswith("_bin")}
-        numbers = numbers if len(numbers) == 1 else exact
-    number = numbers.pop() if len(numbers) == 1 else MIXED
+    if wins:
+        numbers = {kind.collation for kind in wins}
+        number = numbers.pop() if len(numbers) == 1 else MIXED
+    else:
+        number = one_collation(kind.collation for kind in texts)
     is_exact = wins[0].is_exact if wins else found.is_exact
     return replace(found, collation=number, is_collated=bool(wins), is_exact=is_exact)
+
+
+def one_collation(numbers: Iterable[int]) -> int:
+    """The collation of values of these ones, in their order; `MIXED` if one meets another that is as good.
+
+    Other character sets become utf8mb4; of one set, the collation that compares bytes wins; bytes win over texts.
+    """
+    found = 0
+    for number in numbers:
+        if found in (0, number):
+            found = number
+        elif MIXED in (found, number):
+            return MIXED
+        elif CHARSET_BINARY in (found, number):
+            found = CHARSET_BINARY
+        elif charset_of(found) != charset_of(number):
+            found = found if charset_of(found) == _WIDEST else number
+        elif collation_name(number).endswith("_bin"):
+            found = number
+        elif not collation_name(found).endswith("_bin"):
+            return MIXED
+    return found
 
 
 def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
@@ -442,7 +462,7 @@ def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
         natives = {kind.code for kind in given if kind.code in NATIVE}
         if natives:  # of an INET4 and an INET6 an INET6
             is_whole = all(kind.code in NATIVE for kind in given)
-            found = replace(found, code=min(natives))
+            found = replace(found, code=min(natives), collation=0, is_collated=False)
             null = null or not is_whole  # what is none of these is NULL
     return replace(found, may_be_null=null)
 

@@ -41,6 +41,7 @@ from binlog_server.queries.types import (
     Type,
     ValueForm,
     collated_as,
+    one_collation,
 )
 from binlog_server.queries.types import text as text_of
 
@@ -376,11 +377,21 @@ def text_key(kinds: Sequence[Type]) -> Key:
     return lambda value: collation_key(value.encode("utf-8", "replace"), number)
 
 
+def are_texts(kinds: Sequence[Type]) -> bool:
+    """Whether values of these types are compared as texts or bytes."""
+    texts = (ValueForm.TEXT, ValueForm.BYTES, ValueForm.NULL)
+    return all(kind.form in texts and kind.code not in NATIVE for kind in kinds)
+
+
 def require_one_collation(kinds: Sequence[Type], operation: str, collation: str) -> None:
-    """Raises 1267, 1270, 1271 for texts that are of several collations. `collation`: of those that have none."""
-    if any(kind.form is not ValueForm.TEXT for kind in kinds):
-        return
-    if collated_as(text_of(0), kinds).collation != MIXED:
+    """Raises 1267, 1270, 1271 for texts that are of several collations, whatever stands between them; bytes in front
+    of the second settle it. `collation`: of texts that have none."""
+    if any(kind.is_collated for kind in kinds):
+        number = collated_as(text_of(0), kinds).collation
+    else:
+        bytes_too = (_OF_BYTES if _is_binary(kind) else kind.collation for kind in kinds)
+        number = one_collation(number for number in bytes_too if number)
+    if number != MIXED:
         return
     said = [_coercibility(kind, collation) for kind in kinds]
     if len(said) == 2:
@@ -392,6 +403,12 @@ def require_one_collation(kinds: Sequence[Type], operation: str, collation: str)
 
 def _coercibility(kind: Type, collation: str) -> str:
     """A collation, and how much it counts, as errors show it."""
+    if kind.form is ValueForm.NULL:
+        return "(binary,IGNORABLE)"
+    if kind.form is ValueForm.BYTES:
+        return f"(binary,{'IMPLICIT' if _is_binary(kind) else 'COERCIBLE'})"
+    if kind.form is not ValueForm.TEXT or kind.code in NATIVE:
+        return "(latin1_swedish_ci,NUMERIC)"
     if kind.collation == MIXED:
         return f"({collation_name(_OF_MIXED)},NONE)"
     if not kind.collation:
@@ -399,6 +416,12 @@ def _coercibility(kind: Type, collation: str) -> str:
     return f"({collation_name(kind.collation)},{'EXPLICIT' if kind.is_collated else 'IMPLICIT'})"
 
 
+def _is_binary(kind: Type) -> bool:
+    """Whether values are bytes that win over texts: those that x'31' says do not."""
+    return kind.form is ValueForm.BYTES and kind.code != HEX
+
+
+_OF_BYTES: Final = COLLATION_NUMBERS["binary"]
 _OF_MIXED: Final = COLLATION_NUMBERS["utf8mb4_bin"]
 
 
@@ -513,11 +536,9 @@ def _number_of(kind: Type) -> Key:
 
 def _time_of(kind: Type, form: ValueForm) -> Key:
     def key(value: Any) -> Any:
-        text = as_text(value, kind)
         if form is ValueForm.TIME:
-            return time_in(text) or timedelta(0)
-        parts = moment_parts(text)
-        return _NO_MOMENT if parts is None or not _is_on_clock(parts) else parts
+            return time_in(as_text(value, kind)) or timedelta(0)
+        return as_parts(value, kind)
 
     return key
 
@@ -528,6 +549,12 @@ def _time_of(kind: Type, form: ValueForm) -> Key:
 def as_moment(value: Any, kind: Type) -> datetime | None:
     """A value as date and time; None for what is none."""
     return None if kind.form is ValueForm.TIME else datetime_in(as_text(value, kind))
+
+
+def as_parts(value: Any, kind: Type) -> Moment:
+    """The numbers of a value as date and time, which need not be one of the calendar; zeros for what is none."""
+    parts = moment_parts(as_text(value, kind))
+    return _NO_MOMENT if parts is None or not _is_on_clock(parts) else parts
 
 
 def as_span(value: Any, kind: Type) -> timedelta | None:
@@ -621,6 +648,15 @@ def time_in(value: str) -> timedelta | None:
     span = timedelta(hours=clock[0], minutes=clock[1], seconds=clock[2], microseconds=micro)
     span = min(span, _TIME_MAX)
     return -span if sign else span
+
+
+def moment_text(parts: Moment, form: ValueForm, decimals: int = 0) -> str:
+    """As MariaDB prints a DATE or DATETIME, which need not be one of the calendar."""
+    year, month, day, hour, minute, second, micro = parts
+    date = f"{year:04d}-{month:02d}-{day:02d}"
+    if form is ValueForm.DATE:
+        return date
+    return f"{date} {hour:02d}:{minute:02d}:{second:02d}{_fraction(micro, decimals)}"
 
 
 def datetime_text(value: datetime, decimals: int = 0) -> str:

@@ -18,7 +18,8 @@ from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 COLUMNS: Final = {
     "i": "INT", "iu": "INT UNSIGNED", "bu": "BIGINT UNSIGNED", "dc": "DECIMAL(10,2)", "du": "DECIMAL(10,2) UNSIGNED",
     "f": "FLOAT", "d": "DOUBLE", "bt": "BIT(5)", "y": "YEAR", "da": "DATE", "t": "TIME", "t3": "TIME(3)",
-    "dt": "DATETIME", "dt3": "DATETIME(3)", "ts": "TIMESTAMP NULL", "c": "CHAR(5)", "v": "VARCHAR(20)", "tx": "TEXT",
+    "dt": "DATETIME", "dt3": "DATETIME(3)", "ts": "TIMESTAMP NULL", "c": "CHAR(5)", "v": "VARCHAR(20)",
+    "vg": "VARCHAR(20) COLLATE utf8mb4_general_ci", "tx": "TEXT",
     "j": "JSON", "bi": "BINARY(3)", "vb": "VARBINARY(16)", "bl": "BLOB", "e": "ENUM('a','b')", "s": "SET('a','b')",
     "u": "UUID", "i4": "INET4", "i6": "INET6",
 }  # fmt: skip
