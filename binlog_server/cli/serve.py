@@ -35,7 +35,7 @@ from binlog_server.process.hand_over import (
     own_command,
 )
 from binlog_server.process.service_manager import ServiceManager
-from binlog_server.process.signals import Signals
+from binlog_server.process.signals import Signals, kill_process
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.store.archive_intake import ArchiveIntake
@@ -244,6 +244,7 @@ class _Serving:
             None if archive is None else ArchiveIntake(directory, archive, start)
         )
         server.end_process = self._end_by_sql
+        server.faults.die = kill_process
         self._signals.hear(
             self._end,
             lambda: call_soon(self._loop, server.reload_soon),

@@ -17,7 +17,7 @@ This module is the schema, and who has ordered what. `dumps.fault_run` and `sess
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -33,6 +33,7 @@ STEPS: Final = {
     "login": "in the place of the answer to the login",
     "register": "in the place of the answer to COM_REGISTER_SLAVE",
     "dump": "in the place of the first event",
+    "out_of_band": "in the place of the answer to a statement whose transaction has begun to write out of band",
 }
 """Steps of a conversation."""
 _FORMAT: Final = "format"  # each format description of a stream
@@ -77,6 +78,8 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
         (_GROUP,)
     ),  # the acknowledgement of semi-sync for that group is not heard
     "delay_ack": Misbehaviour((_GROUP,), ("seconds",)),  # it, and all behind it, are heard later
+    # The process ends as by kill -9, once all that it has logged is on the disk: the open transaction, too.
+    "die": Misbehaviour(tuple(step for step in _TALK if step != "tls")),
     "break_tls": Misbehaviour((*_ALONG, "tls")),  # bytes that are no TLS, then the end
     # The greeting names another version, or lacks capabilities; the format description names another version.
     "claim": Misbehaviour(("connect", _FORMAT), (), ("version", "without")),
@@ -285,6 +288,8 @@ class Faults:
     began."""
 
     def __init__(self) -> None:
+        self.die: Callable[[], None] | None = None
+        """Ends the process of the server; None where it is not the server's own."""
         self._ordered: dict[str, OrderedFault] = {}
         self._numbers = count(1)
 
@@ -296,6 +301,8 @@ class Faults:
         made: dict[str, OrderedFault] = {}
         for table in tables:
             order = FaultOrder.of(table)
+            if order.do == "die" and self.die is None:
+                raise BadFault("die: the server is a thread of another process: process=True")
             name = order.name or self._free_name(made)
             if name in made or (name in self._ordered and not replace):
                 raise BadFault(f"name: there is a fault {name!r} already")

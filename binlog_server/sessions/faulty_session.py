@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from binlog_protocol.connection.commands import (
+    BinlogDump,
+    Query,
+    RegisterSlave,
+    StmtBulkExecute,
+    StmtExecute,
+)
 from binlog_protocol.connection.server import NextStatement, ServerEvent, TlsRequested
+from binlog_storage.errors import StorageError
 
 from binlog_server.connections.tls import NO_TLS
 from binlog_server.faults.faults import OrderedFault
@@ -59,9 +67,11 @@ class FaultySession(ClientSession):
             case BinlogDump():
                 return self._at("dump", event.server_id)
             case Query():
-                return self._at_statement(event.text)
+                return [*self._at_statement(event.text), *self._out_of_band()]
             case NextStatement(text, start):
-                return self._at_statement(text[start:])
+                return [*self._at_statement(text[start:]), *self._out_of_band()]
+            case StmtExecute() | StmtBulkExecute():
+                return self._out_of_band()
         return []
 
     def _log_in(self, response: bytes) -> None:
@@ -73,6 +83,9 @@ class FaultySession(ClientSession):
             for one in self._ordered
             if one.is_live and one.fault.on == step and one.fault.is_for(self._user, server_id)
         ]
+
+    def _out_of_band(self) -> list[OrderedFault]:
+        return self._at("out_of_band") if self._server.tmp_space.used_by(self._id) else []
 
     def _at_statement(self, text: bytes) -> list[OrderedFault]:
         return [
@@ -108,8 +121,18 @@ class FaultySession(ClientSession):
             case "break_tls":
                 channel.transport.write(NO_TLS)
                 channel.close()
+            case "die":
+                self._die()
             case _:
                 channel.close()
+
+    def _die(self) -> None:
+        """Whatever is logged is on the disk then, or a crash would only ever meet what was in memory."""
+        assert self._server.faults.die is not None, "it was refused"
+        self._channel.close()
+        with contextlib.suppress(StorageError):
+            self._server.engine.sync()
+        self._server.faults.die()
 
     def _behind_delay(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
         if self._channel.is_closing:

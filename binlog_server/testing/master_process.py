@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, Self
 
 from binlog_server.process.logs import set_up_logging
+from binlog_server.process.signals import kill_process
 from binlog_server.testing import process
 from binlog_server.testing.master import BinlogMaster
 from binlog_server.testing.served import Served
@@ -129,6 +130,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - raised by the test's thread
             pipe.send((False, _sendable(error)))
             return
+        served.server.faults.die = kill_process
         try:
             pipe.send((True, None))
             while True:

@@ -157,6 +157,28 @@ def test_names() -> None:
     assert not faults.drop("fault1")
 
 
+def test_every_order_of_the_page_can_be_given() -> None:
+    page = (ROOT / "docs/pytest.md").read_text("utf-8")
+    table = page.partition("| to have | order |")[2].partition("\n\n")[0]
+    tables = [
+        tomllib.loads("\n".join(line.split("`")[1::2]))
+        for line in table.splitlines()
+        if "`do = " in line
+    ]
+    faults = Faults()
+    faults.die = lambda: None
+    faults.add(tables)
+    assert {one["do"] for one in tables} == KINDS.keys()
+    assert {one.get("on") for one in tables} - {None, "format"} == STEPS.keys()
+
+
+def test_a_thread_of_another_process_does_not_die() -> None:
+    faults = Faults()
+    with pytest.raises(BadFault, match="process=True"):
+        faults.add([{"do": "cut", "event": 1}, {"do": "die", "on": "login"}])
+    assert faults.met() == []
+
+
 def test_the_page_has_every_kind_and_step() -> None:
     page = (ROOT / "docs/pytest.md").read_text("utf-8")
     assert [one for one in (*KINDS, *STEPS) if f"`{one}`" not in page] == []

@@ -6,13 +6,13 @@ import ssl
 from typing import Any
 
 import pytest
-from binlog_protocol.connection.commands import BinlogDump, RegisterSlave
+from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
 from binlog_protocol.connection.handshake import Capability, LoginRequest
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.wire.packets import frame_packet
 
 from binlog_server.sessions.faulty_session import FaultySession, new_session
-from tests.binlog_server.lab import Lab, Replica, until
+from tests.binlog_server.lab import ROOT, Lab, Replica, until
 from tests.binlog_server.tls_client import TlsClient
 
 ERROR = {"do": "error", "errno": 1236, "message": "as ordered"}
@@ -118,3 +118,43 @@ async def test_tls_breaks_in_the_handshake_and_in_a_stream() -> None:
         with pytest.raises(ssl.SSLError):
             await replica.event()
         assert [met for _, met in lab.server.faults.met()] == [1, 1]
+
+
+async def test_out_of_band_is_behind_the_first_statement_that_was_written_so() -> None:
+    async with Lab(users=ROOT, binlog_cache_size=4096) as lab:
+        order(lab, **ERROR, on="out_of_band", times=0)
+        client = await lab.client("root", "pw")
+        small = "CREATE DATABASE before_it"
+        await client.query(small)
+        await client.query("BEGIN")
+        await client.query(f"INSERT INTO no.t VALUES ('{'x' * 20_000}')")
+        for sql in ("INSERT INTO no.t VALUES (2)", "COMMIT"):
+            with pytest.raises(RemoteError, match="as ordered"):
+                await client.query(sql)
+        lab.server.faults.clear()
+        await client.query("ROLLBACK")
+        order(lab, **ERROR, on="out_of_band")
+        await client.query("SELECT 1")
+        assert lab.server.faults.met() == [("error", 0)], "nothing is out of band any more"
+
+
+async def test_a_death_inside_a_transaction_leaves_it_on_the_disk() -> None:
+    async with Lab(users=ROOT, binlog_cache_size=4096) as lab:
+        durable: list[bool] = []
+
+        def die() -> None:
+            lsn = engine.counters()
+            durable.append(lsn["Innodb_lsn_current"] == lsn["Innodb_lsn_flushed"])
+
+        engine = lab.server.engine
+        lab.server.faults.die = die
+        order(lab, do="die", on="out_of_band", account="root")
+        client = await lab.client("root", "pw")
+        before = lab.server.engine.binlog_state().position()
+        await client.query("BEGIN")
+        await client.query(f"INSERT INTO no.t VALUES ('{'x' * 20_000}')")
+        assert not durable
+        client.command(Query(b"COMMIT").build())
+        assert await client.closed()
+        assert durable == [True]
+        assert lab.server.engine.binlog_state().position() == before
