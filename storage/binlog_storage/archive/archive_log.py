@@ -64,28 +64,39 @@ def following(archive: Archive, done: PlacedPart) -> Following | None:
 
     Raises `ArchiveDamaged` also if that part has no place in it any more.
     """
-    is_next = is_known = False
+    # It is looked for as itself, and only then a larger part that has all of it: if it has start markers alone, the
+    # part in front has the same state behind it.
+    is_known, holder, behind_holder = False, None, None
     for placed in archive.parts(
         lambda chunk, before: _reaches(BinlogState.parse(chunk.state), done.before)
     ):
-        if is_next:
+        if is_known:
             return Following(placed)
-        if placed.part.sha256 == done.part.sha256 and placed.before == done.before:
-            is_next = is_known = True
-        elif is_within(placed.before, done.before) and is_within(done.after, placed.after):
-            if not done.part.groups:  # start markers alone, and other parts with them now
-                return Following(placed)
-            if (placed.part.last, placed.part.markers_behind) != (
-                done.part.last,
-                done.part.markers_behind,
-            ):
-                return Following(placed, done.part.last_gtid, done.part.markers_behind)
-            is_next = is_known = True
-    if not is_known:
+        if (placed.part.name, placed.part.sha256) == (done.part.name, done.part.sha256):
+            is_known = True
+        elif holder is None:
+            holder = placed if _has_all_of(placed, done) else None
+        elif behind_holder is None:
+            behind_holder = placed
+    if is_known:
+        return None
+    if holder is None:
         raise ArchiveDamaged(
             f"the archive {archive.where} does not have what was read of it, up to '{done.after.position()}', any more"
         )
-    return None
+    part, read = holder.part, done.part
+    if (part.last, part.markers_behind) != (read.last, read.markers_behind):
+        return Following(holder, read.last_gtid, read.markers_behind)
+    return None if behind_holder is None else Following(behind_holder)
+
+
+def _has_all_of(placed: PlacedPart, done: PlacedPart) -> bool:
+    """Whether one part has the groups of another, and can be gone on with behind the last of them."""
+    return (
+        done.part.groups > 0
+        and is_within(placed.before, done.before)
+        and is_within(done.after, placed.after)
+    )
 
 
 def _reaches(end: BinlogState, state: BinlogState) -> bool:

@@ -360,14 +360,14 @@ async def test_who_goes_ends_the_fetch(objects: SlowObjects) -> None:
         objects.gate.clear()
         for server_id in (100, 101):
             await lab.replica("", server_id=server_id)
-        await until(lambda: lab.parts.replicas == 2 and bool(objects.asked))
+        await until(lambda: [one.wanted for one in lab.parts._fetches.values()] == [2])
+        await until(lambda: bool(objects.asked))
         root = await lab.root()
         (fetch,) = lab.parts._fetches.values()
         for left in (1, 0):
             dumps = [c.id for c in lab.server.connections if c.dump_server_id]
             await root.query(f"KILL {dumps[0]}")
-            await until(lambda left=left: lab.parts.replicas == left)  # type: ignore[misc]
-            assert fetch.wanted == left
+            await until(lambda left=left: (lab.parts.replicas, fetch.wanted) == (left, left))  # type: ignore[misc]
         assert not lab.parts._fetches
         taken = objects.pieces_taken
         objects.gate.set()
@@ -405,3 +405,23 @@ async def test_explain_gtid(objects: SlowObjects) -> None:
         assert "The archive s3://bucket/archive begins at '0-1-1'. It was passed before" in str(
             said[0]
         )
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("start", ["", "0-1-1", "0-1-3"])
+async def test_parts_of_start_markers_alone(start: str, objects: SlowObjects) -> None:
+    """The binlog state in front of them and behind them is that behind the part in front: each group comes once."""
+    async with Archived() as lab:
+        append_all(lab.engine, [marker(6)])
+        await lab.archive("0-1-1,0-1-2", "0-1-3")
+        for markers in ([marker(7), marker(8)], [marker(9)]):
+            append_all(lab.engine, markers)
+            await lab.archive("")
+        await lab.archive("0-1-4,0-1-5", "0-1-6")
+        lab.purge()
+        lab.publish("0-1-7")
+        assert sum(name.startswith("part-") for name in objects.objects) == 6
+        told = groups_in(await received(await lab.replica(start), "0-1-7"))
+        groups = [f"0-1-{number}" for number in range(1, 8)]
+        first = groups.index(start) + 1 if start else 0
+        assert [one for one in told.split(",") if one != "start"] == groups[first:]
