@@ -93,7 +93,11 @@ def test_commands_of_the_server(
 
 
 @pytest.mark.parametrize(
-    "name", ["binlog_archive_directory", "master_info_key_file", "ssl_cert", "ssl_key", "ssl_ca"]
+    "name",
+    [
+        *("binlog_archive_directory", "master_info_key_file"),
+        *("ssl_cert", "ssl_key", "ssl_ca", "metrics_ssl_ca"),
+    ],
 )
 def test_options_of_the_server(name: str) -> None:
     url = UNKNOWN if name == "binlog_archive_directory" else URL

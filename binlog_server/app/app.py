@@ -111,7 +111,7 @@ class Server:
         self._make_keys()
         self.users = Users(self.state, config.users)
         self.failed_logins = FailedLogins(config.max_connect_errors)
-        self.tls = certificate_of(config) if config.ssl else None  # FLUSH SSL replaces it
+        self.tls, self.metrics_tls = _all_tls_of(config)  # FLUSH SSL replaces both
         self.compressor = Compressor()
         self.faults = Faults()
         self.prepared_count = PreparedCount()
@@ -177,10 +177,11 @@ class Server:
 
     def renewed_tls(self, config: Config | None = None) -> Callable[[], None]:
         """See `ServerView`. `config`: with the files' names, if they have changed."""
-        made = certificate_of(config or self.config)
+        config = config or self.config
+        made, for_metrics = certificate_of(config), metrics_tls_of(config)
 
         def put_to_use() -> None:
-            self.tls = made
+            self.tls, self.metrics_tls = made, for_metrics
             log.info("the certificate was read again")
 
         return put_to_use
@@ -579,12 +580,26 @@ async def load_ahead() -> None:
 
 def certificate_of(config: Config) -> TlsServer:
     """The certificate that a server with this configuration has. Raises `ConfigError`."""
+    return _tls_of(config, "ssl_ca")
+
+
+def metrics_tls_of(config: Config) -> TlsServer | None:
+    """The same certificate, for the metrics' listener; None if that has no TLS. Raises `ConfigError`."""
+    return _tls_of(config, "metrics_ssl_ca") if config.metrics_ssl else None
+
+
+def _all_tls_of(config: Config) -> tuple[TlsServer | None, TlsServer | None]:
+    """For clients, and for the metrics' listener."""
+    return certificate_of(config) if config.ssl else None, metrics_tls_of(config)
+
+
+def _tls_of(config: Config, authorities: str) -> TlsServer:
+    """authorities: the option that names who signs certificates of clients."""
+    ca = getattr(config, authorities)
     try:
-        return TlsServer.make(
-            config.ssl_cert, config.ssl_key, config.ssl_ca, versions=config.tls_versions
-        )
+        return TlsServer.make(config.ssl_cert, config.ssl_key, ca, versions=config.tls_versions)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"ssl_cert, ssl_key, ssl_ca: {error}") from None
+        raise ConfigError(f"ssl_cert, ssl_key, {authorities}: {error}") from None
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

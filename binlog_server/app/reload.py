@@ -3,8 +3,9 @@
 What has changed in it since it was read last is put to use, and connections stay as they are:
 
     [users]                                accounts, from the next login on; limits of their replicas at once
-    ssl_cert, ssl_key, ssl_ca, tls_version    for connections from now on; the files are read anew in any case
-    log_level                              at once
+    ssl_cert, ssl_key, ssl_ca, tls_version, metrics_ssl, metrics_ssl_ca
+                                           for connections from now on; the files are read anew in any case
+    log_level, metrics_token               at once
     what SET GLOBAL can change             as SET GLOBAL does; what that has changed stays where the file says the same
     everything else                        is told: it needs a restart
 
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TLS: Final = ("ssl_cert", "ssl_key", "ssl_ca", "tls_version")
+_TLS: Final = ("ssl_cert", "ssl_key", "ssl_ca", "tls_version", "metrics_ssl", "metrics_ssl_ca")
 _ACCOUNTS: Final = "users"
 _LOG_LEVEL: Final = "log_level"
+_TOKEN: Final = "metrics_token"
 _DAYS, _SECONDS = "expire_logs_days", "binlog_expire_logs_seconds"  # one limit, in two units
 _WHO: Final = "the configuration"
 
@@ -104,7 +106,7 @@ class Reload:
                 server.connections.set_policy(account.name, account.replica)
         if use_tls is not None:
             use_tls()
-        names = (_LOG_LEVEL, *(_TLS if server.tls is not None else ()))
+        names = (_LOG_LEVEL, _TOKEN, *(_TLS if server.tls is not None else ()))
         kept = {name: getattr(found, name) for name in names}
         server.config = dataclasses.replace(server.config, **kept)
         refused = await self._set_options(changed - {_ACCOUNTS, *names}, found)

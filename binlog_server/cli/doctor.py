@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server.app.app import certificate_of
+from binlog_server.app.app import certificate_of, metrics_tls_of
 from binlog_server.cli.troubles import about
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings import config as configuration
@@ -113,6 +113,7 @@ def _certificate(config: Config) -> Iterator[Diagnosis]:
         return
     try:
         made = certificate_of(config)
+        metrics_tls_of(config)
     except ConfigError as error:
         yield Diagnosis(ERROR, "TLS", str(error))
         return

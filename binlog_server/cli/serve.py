@@ -21,7 +21,13 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_argument
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_server.app.app import Server, call_soon, certificate_of, load_ahead
+from binlog_server.app.app import (
+    Server,
+    call_soon,
+    certificate_of,
+    load_ahead,
+    metrics_tls_of,
+)
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
@@ -130,6 +136,7 @@ def _check(config: Config) -> int:
     """Say what there is to say about a configuration that could be read, and look at the files that it names."""
     if config.ssl:
         certificate_of(config)
+    metrics_tls_of(config)
     for doubt in configuration.doubts(config):
         print(f"binlog-server: warning: {doubt}", file=sys.stderr)
     print("the configuration is right")
@@ -175,6 +182,7 @@ async def _wait_for_place(config: Config, predecessor: Predecessor) -> Sequence[
     """Do what can be done beside the process that still serves, then wait until it does not. Returns its sockets."""
     if config.ssl:
         certificate_of(config)
+    metrics_tls_of(config)
     await load_ahead()
     if not await predecessor.lets_go():
         log.warning("the process whose place this one takes is gone, and has not closed the store")

@@ -276,13 +276,18 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
 
     def close(self) -> None:
         if not self._transport.is_closing():
-            if self._started:
-                with contextlib.suppress(
-                    ssl.SSLError
-                ):  # unwrap waits for the peer's close_notify; we do not
-                    self._tls.unwrap()
-                self._flush()
+            self.write_eof()
             self._transport.close()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """Say close_notify. What the peer still sends is read until it says the same, or leaves."""
+        if self._started and not self._transport.is_closing():
+            with contextlib.suppress(ssl.SSLError):  # unwrap waits for the peer's; we do not
+                self._tls.unwrap()
+            self._flush()
 
     def abort(self) -> None:
         self._transport.abort()

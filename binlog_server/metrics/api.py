@@ -64,7 +64,9 @@ def _get(summary: str, content_type: str, schema: Mapping[str, Any]) -> dict[str
     answers = {
         "200": {"description": summary, "content": {content_type: {"schema": schema}}},
         "401": {"description": "metrics_token is asked for"},
-        "403": {"description": "there is no metrics_token, and this is not the machine itself"},
+        "403": {
+            "description": "no metrics_token, no certificate, and this is not the machine itself"
+        },
         "500": {"description": "the store cannot be asked"},
     }
     return {"get": {"summary": summary, "responses": answers}}

@@ -1,7 +1,8 @@
 """The paths of the metrics' listener: /metrics, /healthz, /readyz for programs; the status page and its API for people.
 
 The first three are for everybody who reaches the listener. The others tell accounts, addresses and lines of the log:
-they are for the machine itself, and elsewhere for those who have `metrics_token`, as a bearer or as a password.
+they are for the machine itself, and elsewhere for those who have `metrics_token`, as a bearer or as a password, or a
+certificate of `metrics_ssl_ca`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class MetricsEndpoint:
                 "/healthz": self._healthz,
                 "/readyz": self._readyz,
                 **{path: self._guarded(handler) for path, handler in for_people.items()},
-            }
+            },
+            tls=lambda: server.metrics_tls,
         )
 
     @property
@@ -192,15 +194,17 @@ class MetricsEndpoint:
 def refusal(request: Request, token: str) -> Response | None:
     """Why a request is not for people to see; None if it is.
 
-    Without the token it must come from this machine, and be meant for it: a page from elsewhere whose name leads here
-    (DNS rebinding) is not.
+    Without a certificate or the token it must come from this machine, and be meant for it: a page from elsewhere whose
+    name leads here (DNS rebinding) is not.
     """
+    if request.has_certificate:
+        return None
     if token and hmac.compare_digest(_shown_token(request).encode(), token.encode()):
         return None
     if _is_loopback(request.peer) and _is_local_name(request.headers.get("host", "")):
         return None
     if not token:
-        text = "this is for the machine itself; set metrics_token to see it from elsewhere"
+        text = "this is for the machine itself; set metrics_token or metrics_ssl_ca to see it from elsewhere"
         return Response.text(text, HTTPStatus.FORBIDDEN)
     asked = {"WWW-Authenticate": 'Basic realm="binlog-server: any name, metrics_token"'}
     body = Response.text("metrics_token is asked for", HTTPStatus.UNAUTHORIZED)

@@ -1,5 +1,7 @@
 """A small HTTP/1.1 listener for scrapers and health checks: GET and HEAD, one request a connection, nothing else.
 
+With a certificate it speaks TLS, and only that: the one that holds when a client connects.
+
 What a client may cost is bounded: so many connections, so many bytes of a request, so many seconds for all of it. Slow
 ones keep nobody out: who comes beyond the limit is let in, and the oldest one leaves (`crowd`).
 """
@@ -8,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from binlog_server.connections.tls import TlsLayer, TlsServer
 from binlog_server.loop.crowd import Crowd
+
+log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX = 8192
 CONNECTIONS_MAX = 32
@@ -30,12 +36,14 @@ class BadRequest(Exception):
 
 
 class Request(NamedTuple):
-    """`path` without the query; names of `headers` in lower case; `peer`: the address of the client, without port."""
+    """`path` without the query; names of `headers` in lower case; `peer`: the address of the client, without port.
+    `has_certificate`: the client has shown one, which was verified."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     peer: str = ""
+    has_certificate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,46 @@ class _Visit(NamedTuple):
     task: asyncio.Task[None]
 
 
+class _Streams(asyncio.StreamReaderProtocol):
+    """The two streams of a connection, inside TLS if there is any. The handshake is a part of the request's time."""
+
+    def __init__(
+        self,
+        accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        tls: TlsServer | None,
+    ) -> None:
+        super().__init__(asyncio.StreamReader(REQUEST_BYTES_MAX), accept)
+        self._tls = tls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._tls is None:
+            super().connection_made(transport)
+            return
+        layer = TlsLayer(cast(asyncio.Transport, transport), self, self._tls.context)
+        super().connection_made(layer)
+        layer.start(b"")
+
+    def tls_started(self) -> None:
+        """See `SecuredSession`."""
+
+    def tls_failed(self, reason: str) -> None:
+        """See `SecuredSession`."""
+        log.debug("metrics: no TLS with a client: %s", reason)
+
+
 class HttpListener:
     """Answers what stands in `routes`, by path. For one event loop."""
 
-    def __init__(self, routes: Mapping[str, Handler], *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        deadline_s: float = DEADLINE_S,
+        tls: Callable[[], TlsServer | None] = lambda: None,
+    ) -> None:
         self._routes = routes
         self._deadline_s = deadline_s
+        self._tls = tls
         self._open: set[asyncio.Task[None]] = set()
         self._crowd: Crowd[_Visit] = Crowd()
         self._accepted = 0
@@ -107,8 +149,8 @@ class HttpListener:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises `OSError` if the address is taken."""
-        self._server = await asyncio.start_server(
-            self._accept, host or None, port, limit=REQUEST_BYTES_MAX
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Streams(self._accept, self._tls()), host or None, port
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -153,8 +195,11 @@ class HttpListener:
     ) -> None:
         head_only = False
         try:
-            peer = writer.get_extra_info("peername")
-            request = parse_request(await _head(reader))._replace(peer=peer[0] if peer else "")
+            peer, tls = writer.get_extra_info("peername"), writer.get_extra_info("ssl_object")
+            request = parse_request(await _head(reader))._replace(
+                peer=peer[0] if peer else "",
+                has_certificate=tls is not None and tls.getpeercert(binary_form=True) is not None,
+            )
             head_only = request.method == "HEAD"
             response = await self._answer(request)
         except BadRequest as error:

@@ -42,6 +42,7 @@ class Observed(Protocol):
     session_memory: SessionMemory
     syncer: Syncer
     tls: TlsServer | None
+    metrics_tls: TlsServer | None
     is_listening: bool
     """Whether clients can connect."""
 

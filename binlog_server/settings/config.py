@@ -101,6 +101,7 @@ _PATHS = frozenset(
         "ssl_cert",
         "ssl_key",
         "ssl_ca",
+        "metrics_ssl_ca",
     )
 )
 
@@ -205,6 +206,8 @@ class Config:
     log_level: Annotated[str, Words(LOG_LEVELS)] = "INFO"
     log_format: Annotated[str, Words(FORMATS)] = TEXT
     metrics_listen: str = ""  # HOST:PORT of the metrics' own listener; empty is none
+    metrics_ssl: bool = False  # TLS there, with the certificate of the server
+    metrics_ssl_ca: str = ""  # who signs certificates of those who see the status page
     # For the status page from other machines; as long as a token is that nobody guesses.
     metrics_token: str = field(default="", repr=False)
     users: Mapping[str, str | Account] = field(default_factory=dict, repr=False)
@@ -240,6 +243,12 @@ class Config:
             raise ConfigError(
                 "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
             )
+        if self.metrics_ssl and not (self.ssl and self.ssl_cert):
+            raise ConfigError(
+                "metrics_ssl: it takes the certificate of the server: give ssl_cert and ssl_key, and leave ssl on"
+            )
+        if self.metrics_ssl_ca and not self.metrics_ssl:
+            raise ConfigError("metrics_ssl_ca: without metrics_ssl nobody could show a certificate")
         if self.require_secure_transport and not self.ssl:
             raise ConfigError("require_secure_transport: with ssl = false nobody could log in")
         if self.binlog_archive_directory and self.binlog_archive_url:

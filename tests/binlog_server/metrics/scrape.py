@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,9 +22,9 @@ class Answer(NamedTuple):
     body: bytes
 
 
-async def exchange(port: int, request: bytes) -> bytes:
+async def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
     """All that comes until the listener has said everything."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     try:
         writer.write(request)
         return await within(reader.read(-1), 30)

@@ -178,6 +178,12 @@ WRONG_IN_FILE = [
     ("metrics_listen='9104'", "metrics_listen: '9104' is not HOST:PORT"),
     ("metrics_listen='h:65536'", "metrics_listen: port 65536 is not between 0 and 65535"),
     ("metrics_listen=9104", "metrics_listen: 9104 is not str"),
+    ("metrics_ssl=true", "metrics_ssl: it takes the certificate of the server"),
+    (
+        "ssl=false\nssl_cert='c'\nssl_key='k'\nmetrics_ssl=true",
+        "metrics_ssl: it takes .* leave ssl on",
+    ),
+    ("metrics_ssl_ca='ca'", "metrics_ssl_ca: without metrics_ssl nobody could"),
     ("log_format='xml'", "log_format: 'xml' is none of text, json"),
     ("listen_host=5", "listen_host: 5 is not str"),
     ('listen_host="a..b"', "listen_host: 'a..b' cannot be the name of a machine"),
