@@ -216,8 +216,11 @@ class Server:
         where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
         if not where and not url:
             return None, None
-        archiver = StoreArchiver(self.engine, url) if url else None
-        hold = ArchiveHold(self.engine, url or where, archiver)
+        keys, key_id = self.config.archive_keys(), self.config.binlog_archive_encryption_key_id
+        if key_id:
+            keys.get(key_id, url)  # else it would be told when the first part is written
+        archiver = StoreArchiver(self.engine, url, keys=keys, key_id=key_id) if url else None
+        hold = ArchiveHold(self.engine, url or where, archiver, keys)
         size = self.config.binlog_archive_cache_size
         return hold, ArchiveParts(lambda: hold.archive, hold.refresh, size)
 

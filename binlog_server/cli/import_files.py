@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.disk.local_path import path_argument
@@ -14,7 +15,7 @@ from binlog_storage.intake.intake import Intake, Taken
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
 
-from binlog_server.cli.keys import binlog_keys
+from binlog_server.cli.keys import archive_keys, binlog_keys
 from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed import add_store_options, open_store
 from binlog_server.settings.config import ConfigError
@@ -55,7 +56,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     keys = binlog_keys(arguments.config, arguments.binlog_directory)
-    source = _source(arguments.index, arguments.paths, keys)
+    for_archive = archive_keys(arguments.config, arguments.binlog_directory)
+    source = _source(arguments.index, arguments.paths, keys, for_archive)
     try:
         directory = open_store(arguments)
         try:
@@ -78,13 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _source(index: Path | None, paths: list[Where], keys: Keys | None) -> IntakeSource:
+def _source(
+    index: Path | None, paths: list[Where], keys: Keys | None, for_archive: ArchiveKeys
+) -> IntakeSource:
     """The source of groups that the arguments name. Raises `ConfigError`, `StorageError`, `OSError`."""
     if (index is None) == (not paths):
         raise ConfigError(
             "give either binlog files, or a directory of .ibb files, an archive, or --index"
         )
-    return source_of(paths, index, keys)
+    return source_of(paths, index, keys, for_archive)
 
 
 def taken_summary(taken: Taken, seconds: float) -> str:

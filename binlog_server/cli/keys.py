@@ -1,10 +1,11 @@
-"""The keys of encrypted traditional files, for commands that read them: as the server's configuration file says."""
+"""The keys of encrypted files and archives, for commands that read them: as the server's configuration file says."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.disk.local_path import path_argument
 
@@ -29,3 +30,10 @@ def binlog_keys(config: Path | None, directory: Path | str | None = None) -> Key
     if config is None:
         return None
     return configuration.load(config, {"binlog_directory": directory}).binlog_keys()
+
+
+def archive_keys(config: Path | None, directory: Path | str | None = None) -> ArchiveKeys:
+    """The keys for archives that a configuration file names, or else the environment. As `binlog_keys`."""
+    if config is None:
+        return ArchiveKeys.of_environment()
+    return configuration.load(config, {"binlog_directory": directory}).archive_keys()

@@ -249,7 +249,9 @@ class _Serving:
         directory.start()  # not before the server has set its holds on files
         self._signals.status = 1
         self._intake = intake = (
-            None if archive is None else ArchiveIntake(directory, archive, start)
+            None
+            if archive is None
+            else ArchiveIntake(directory, archive, start, config.archive_keys())
         )
         server.end_process = self._end_by_sql
         server.faults.die = kill_process

@@ -32,6 +32,7 @@ from binlog_protocol.limits import (
     EVENT_GROUP_BYTES_MAX,
     REPORT_HOST_BYTES_MAX,
 )
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.places import archive_path
 from binlog_storage.binlog.options import (
     FILE_BYTES_MAX,
@@ -136,7 +137,7 @@ class Config:
     binlog_gtid_index: bool = True  # these three: of traditional files
     binlog_gtid_index_page_size: Annotated[int, Number(PAGE_BYTES_MIN, PAGE_BYTES_MAX)] = 4096
     binlog_gtid_index_span_min: Annotated[int, Number(1, FILE_BYTES_MAX)] = 65536
-    encrypt_binlog: bool = False  # and these four
+    encrypt_binlog: bool = False  # and these four; the key file is that of archives, too
     file_key_management_filename: str = ""
     file_key_management_filekey: str = field(default="", repr=False)
     file_key_management_encryption_algorithm: Annotated[str, Words(ALGORITHMS)] = ALGORITHMS[0]
@@ -163,6 +164,7 @@ class Config:
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
     binlog_archive_url: str = ""  # the same; and the server archives there by itself
     binlog_archive_interval: Annotated[int, Number(1, _DAY_S)] = 5  # seconds
+    binlog_archive_encryption_key_id: Annotated[int, Number(0, U32_MAX)] = 0  # 0: as the archive is
     binlog_archive_cache_size: Annotated[int, Number(0, U64_MAX)] = 1 << 30  # of parts, on disk
     binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
     expire_logs_days: Annotated[float, Decimals(0, 99)] = (
@@ -255,6 +257,10 @@ class Config:
             raise ConfigError(
                 "binlog_archive_directory and binlog_archive_url exclude each other: others archive, or the server"
             )
+        if self.binlog_archive_encryption_key_id and not self.archive_keys().filename:
+            raise ConfigError(
+                "binlog_archive_encryption_key_id: file_key_management_filename names no key file that has the key"
+            )
         try:
             check_server_version(self.server_version)
         except ValueError as error:
@@ -320,6 +326,12 @@ class Config:
     def binlog_keys(self) -> Keys | None:
         """The keys for encrypted traditional files; None without any. Reads the key file. Raises `NoBinlogKey`."""
         return self.traditional_options(self.log_bin or LOG_BIN).keys()
+
+    def archive_keys(self) -> ArchiveKeys:
+        """The keys for encrypted parts of archives: of the key file, or of the one that the environment names."""
+        if not self.file_key_management_filename:
+            return ArchiveKeys.of_environment()
+        return ArchiveKeys(self.file_key_management_filename, self.file_key_management_filekey)
 
     @property
     def expire_s(self) -> int:

@@ -14,6 +14,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.coverage import first_missing, is_within
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.errors import ArchiveUnreachable
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.places import Where
@@ -34,13 +35,19 @@ class ArchiveHold:
 
     Args:
         archiver: adds to it, in `round`; None: others do.
+        keys: as for `Archive.open`.
     """
 
     def __init__(
-        self, engine: EngineReader, where: Where, archiver: StoreArchiver | None = None
+        self,
+        engine: EngineReader,
+        where: Where,
+        archiver: StoreArchiver | None = None,
+        keys: ArchiveKeys | None = None,
     ) -> None:
         self._engine: Final = engine
         self._archiver: Final = archiver
+        self._keys: Final = keys
         option = "binlog_archive_directory" if archiver is None else "binlog_archive_url"
         self._ended_by: Final = _ENDED_BY.format(option)
         self.where: Final = where
@@ -83,7 +90,7 @@ class ArchiveHold:
         """Release files that were archived meanwhile."""
         with self._lock:
             try:
-                archive = Archive.open(self.where)
+                archive = Archive.open(self.where, self._keys)
                 manifest = archive.manifest
                 self._check(manifest)
                 if self._archive is None or manifest != self._archive.manifest:

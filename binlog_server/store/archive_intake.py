@@ -14,6 +14,7 @@ from typing import Final
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive import taking
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.places import Where
 from binlog_storage.defects import Defects
@@ -47,11 +48,16 @@ class ArchiveIntake:
     """
 
     def __init__(
-        self, directory: StoreDirectory, archive: Where, start: SlavePosition | None
+        self,
+        directory: StoreDirectory,
+        archive: Where,
+        start: SlavePosition | None,
+        keys: ArchiveKeys | None = None,
     ) -> None:
         self._engine = directory.engine
         self._state = directory.state
         self._archive = archive
+        self._keys = keys
         self._start = start
         self._stopping = threading.Event()
         self._taken = Taken()  # by the try that is under way, or was the last
@@ -128,7 +134,7 @@ class ArchiveIntake:
     def _try(self) -> None:
         self._before, self._taken = self.groups, Taken()
         self._logged = time.monotonic()
-        source = ArchiveFiles(self._archive, self._start)
+        source = ArchiveFiles(self._archive, self._start, self._keys)
 
         def progress(taken: Taken) -> None:
             self._taken = taken

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import ClassicBinlog
@@ -20,18 +21,22 @@ from binlog_storage.log.groups import IBB_MAGIC
 
 
 def source_of(
-    given: Sequence[Where], index: Path | None = None, keys: Keys | None = None
+    given: Sequence[Where],
+    index: Path | None = None,
+    keys: Keys | None = None,
+    archive_keys: ArchiveKeys | None = None,
 ) -> IntakeSource:
     """An archive, a directory of .ibb files, or traditional binlog files, or those that an index names.
 
     keys: for traditional files that are encrypted.
+    archive_keys: as for `Archive.open`.
 
     Raises `StorageError`, `OSError`.
     """
     if index is not None:
         return ClassicBinlog(of_index(index), keys)
     if len(given) == 1 and is_archive(given[0]):
-        return ArchiveFiles(given[0])
+        return ArchiveFiles(given[0], keys=archive_keys)
     paths = [local_path(path) for path in given]
     if len(paths) == 1 and paths[0].is_dir():
         return IbbFiles(paths[0])

@@ -163,3 +163,7 @@ class TruncatedRecord(CorruptBinlog):
 def without_advice(error: Exception) -> str:
     """The reason of a refused start, for one that is not refused, or of whoever only looks."""
     return str(error).partition(". The store was not opened")[0]
+
+
+class NoBinlogKey(StorageError):
+    """The key for encrypted binlog files or parts of an archive cannot be had, or is not theirs."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.classic.encryption import encryption_start
-from binlog_storage.classic.errors import NoBinlogKey
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.errors import NoBinlogKey
 
 from binlog_server.testing.local import LocalMariaDB
 from tests.integration.load import insert

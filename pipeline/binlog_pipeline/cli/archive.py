@@ -47,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="1..22",
         help="default: 1",
     )
+    parser.add_argument(
+        "--encryption-key-id",
+        type=int,
+        default=0,
+        metavar="ID",
+        help="encrypt parts with that key of the key file BINLOG_ARCHIVE_KEY_FILE (default: as the archive is)",
+    )
     parser.add_argument("--partition-bytes", metavar="BYTES", help="of a part (default: 64m)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_engine(parser)
@@ -63,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         partition_bytes=options.partition_bytes,
         level=arguments.zstd_level,
         is_checked=arguments.check,
+        key_id=arguments.encryption_key_id,
         engine=engine(arguments),
     )
     began = time.monotonic()

@@ -42,12 +42,14 @@ class ArchiveSettings:
     partition_bytes: of the source, for a part.
     level: of zstd.
     is_checked: parts are read back before they are published.
+    key_id: parts are encrypted with that key; 0: with the one that the manifest names, if it does.
     """
 
     tail: bool = False
     partition_bytes: int = PARTITION_BYTES
     level: int = 1
     is_checked: bool = False
+    key_id: int = 0
     engine: Engine = field(default_factory=Engine)
 
 
@@ -82,7 +84,7 @@ def archive(
                 "spark and --master"
             )
         settings = replace(settings, engine=replace(settings.engine, name="local"))
-    publisher = ArchivePublisher(open_shelf(target))
+    publisher = ArchivePublisher(open_shelf(target), key_id=settings.key_id)
     try:
         if publisher.manifest is None:
             publisher.begin(beginning(source), {"kind": _kind(source), "name": source.name})
@@ -108,7 +110,12 @@ class _Run:
         self._settings = settings
         self._name = uuid.uuid4().hex[:8]
         self._task = WritePart(
-            str(publisher.staging.absolute()), self._name, settings.level, settings.is_checked
+            str(publisher.staging.absolute()),
+            self._name,
+            settings.level,
+            settings.is_checked,
+            publisher.keys,
+            publisher.key_id,
         )
         self._ready: list[WrittenPart] = []
         self._published_at = time.monotonic()

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.archive.part_writer import write_part
+from binlog_storage.archive.places import open_place
 from binlog_storage.archive.publisher import STAGED_PREFIX, StagedPart
 from binlog_storage.ibb.chunk import Position
 from numpy.typing import NDArray
@@ -72,24 +74,28 @@ class WritePart:
         run: what the names of this run have in common.
         level: of zstd, 1 to 22.
         is_checked: read it back, and compare.
+        keys, key_id: it is encrypted with that key; 0: it is not.
     """
 
     directory: str
     run: str
     level: int = 1
     is_checked: bool = False
+    keys: ArchiveKeys = NO_KEYS
+    key_id: int = 0
 
     def __call__(self, item: ArchiveItem) -> WrittenPart | None:
         """Write one part, and sync it; None if it would be empty. Raises as `Slice.read`, OSError."""
         name = f"{STAGED_PREFIX}{self.run}-{uuid.uuid4().hex}"
         path = Path(self.directory) / name
-        facts = write_part(path, item.read(), self.level)
+        key = self.keys.get(self.key_id, str(path)) if self.key_id else None
+        facts = write_part(path, item.read(), self.level, key)
         if facts is None:
             return None
         try:
             part = facts.part(path)
             if self.is_checked:
-                PartReader(path.parent, part).check()
+                PartReader(open_place(path.parent, self.keys), part).check()
         except BaseException:
             path.unlink(missing_ok=True)
             raise

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from binlog_protocol.gtid import BinlogState
 
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 from binlog_storage.archive.manifest import (
     MANIFEST_NAME,
@@ -45,9 +46,13 @@ class Archive:
         """The directory or URL, for messages."""
 
     @classmethod
-    def open(cls, where: Where) -> Self:
-        """Raises `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `DiskError`."""
-        place = open_place(where)
+    def open(cls, where: Where, keys: ArchiveKeys | None = None) -> Self:
+        """Raises `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `NoBinlogKey`, `DiskError`.
+
+        Args:
+            keys: for encrypted parts; None: those that the environment names.
+        """
+        place = open_place(where, keys)
         manifest = read_manifest(place)
         if manifest is None:
             raise NotAnArchive(f"{place.where} is no archive: it has no {MANIFEST_NAME}")
@@ -102,7 +107,7 @@ class Archive:
         data = self.place.read(chunk.name)
         if data is None:
             raise ArchiveDamaged(f"{where} is missing; restore it from a copy")
-        parts = parse_chunk(data, chunk, where)
+        parts = parse_chunk(data, chunk, where, self.place.keys)
         if (chunk.ts_min, chunk.ts_max) != times_of(
             parts
         ):  # by these a query for times leaves chunks out
@@ -115,7 +120,9 @@ class Archive:
 def read_manifest(place: Place) -> ArchiveManifest | None:
     """The manifest of an archive; None without one. Raises as `Archive.open`."""
     data = place.read(MANIFEST_NAME)
-    return None if data is None else ArchiveManifest.parse(data, f"{place.where}/{MANIFEST_NAME}")
+    if data is None:
+        return None
+    return ArchiveManifest.parse(data, f"{place.where}/{MANIFEST_NAME}", place.keys)
 
 
 def is_archive(where: Where) -> bool:

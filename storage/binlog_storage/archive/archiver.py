@@ -22,6 +22,7 @@ from binlog_protocol.groups.stored_group import (
 )
 from binlog_protocol.gtid import Gtid
 
+from binlog_storage.archive.encryption import ArchiveKey, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveNotOfStore, PyarrowMissing
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.places import Where
@@ -49,6 +50,7 @@ class StoreArchiver:
 
     Args:
         part_bytes: of the log, in a part; more if the last group is large.
+        keys, key_id: for `Archive.open` and `ArchivePublisher`.
     """
 
     def __init__(
@@ -57,10 +59,14 @@ class StoreArchiver:
         where: Where,
         *,
         part_bytes: int = PART_BYTES,
+        keys: ArchiveKeys | None = None,
+        key_id: int = 0,
     ) -> None:
         self._engine: Final = engine
         self.where: Final = where
         self._part_bytes: Final = part_bytes
+        self._keys: Final = keys
+        self._key_id: Final = key_id
         self._publisher: ArchivePublisher | None = None
         self._age = -1
         self._place = Position(0, 0)  # where it goes on
@@ -117,7 +123,9 @@ class StoreArchiver:
             return self._publisher
         self.close()
         self._age = self._engine.age
-        publisher = self._publisher = ArchivePublisher(open_shelf(self.where))
+        publisher = self._publisher = ArchivePublisher(
+            open_shelf(self.where, self._keys), key_id=self._key_id
+        )
         if publisher.manifest is None:
             start = self._engine.first_start()
             publisher.begin(start.state, {"kind": "server", "name": str(self.where)})
@@ -144,7 +152,8 @@ class StoreArchiver:
         assert manifest is not None
         reading = _Reading(self._engine, self._place, self._skip, self._known_markers)
         name = f"{STAGED_PREFIX}server-{uuid.uuid4().hex}"
-        facts = write_part(publisher.staging / name, reading.groups(self._part_bytes), _LEVEL)
+        groups = reading.groups(self._part_bytes)
+        facts = write_part(publisher.staging / name, groups, _LEVEL, publisher.key())
         if facts is None:
             return None
         part = manifest.grown(facts.part(publisher.staging / name), facts.first_place)
@@ -236,7 +245,7 @@ class PlacedGroups:
         return iter((self.payloads[i],)) if self.large is None else self.large.pieces()
 
 
-def _writer() -> Callable[[Path, Iterable[PlacedGroups], int], PartFacts | None]:
+def _writer() -> Callable[[Path, Iterable[PlacedGroups], int, ArchiveKey | None], PartFacts | None]:
     try:
         from binlog_storage.archive.part_writer import write_part
     except ModuleNotFoundError:

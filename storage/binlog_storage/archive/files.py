@@ -18,6 +18,7 @@ from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, SlavePosition
 
 from binlog_storage.archive.archive import Archive, PlacedPart
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 from binlog_storage.archive.part_reader import PartReader, PartRows
 from binlog_storage.archive.places import Where
@@ -34,11 +35,14 @@ class ArchiveFiles:
 
     Args:
         start: begin with the part in which this position is; without it with the first.
+        keys: as for `Archive.open`.
     """
 
-    def __init__(self, where: Where, start: SlavePosition | None = None) -> None:
+    def __init__(
+        self, where: Where, start: SlavePosition | None = None, keys: ArchiveKeys | None = None
+    ) -> None:
         """Raises as `Archive.open`."""
-        self._archive: Final = Archive.open(where)
+        self._archive: Final = Archive.open(where, keys)
         where = self._archive.where
         placed = list(self._archive.parts())
         if not placed:

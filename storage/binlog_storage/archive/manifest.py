@@ -4,11 +4,13 @@ What is not in it does not count.
 
 `_archive.json` is one JSON object:
 
-    format, version   "binlog archive", 1
+    format, version   "binlog archive", 1; 2 of an archive that has what is marked with *
     source            where the groups came from at first, for people: {"kind": ..., "name": ...}
     begin             GTID binlog state at the beginning: what had been logged before the first group
     chunks            lists of parts that are full and have a file of their own, the oldest first
     parts             the parts behind those
+    key_id            * of the key with which parts are encrypted, and the manifest is authenticated
+    mac               * by that key, of the object without `mac` and `sha256`
     sha256            of the object without this member, written with sorted keys and without spaces
 
 A chunk file `_archive-000001.json` is the same with `format`, `version`, `parts` and `sha256` alone. So a manifest
@@ -26,6 +28,8 @@ A part is what was read at one go, and one Parquet file:
     file_base              is added to `file` of its rows, so that places grow through the archive
     last_place             [file, offset] of the end of the last group, with it
     markers_behind         start markers behind the last group
+    key_id                 of the key with which the file is encrypted (`encryption`); without it, it is not
+    sealed                 then in the place of `crc32c` and `last_sha256`: both, encrypted
 
 Of a part that has nothing but start markers the texts are empty, and the numbers 0.
 """
@@ -41,11 +45,13 @@ from typing import Any, Final, Self, TypeVar
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
 
+from binlog_storage.archive.encryption import NO_KEYS, ArchiveKey, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 
 MANIFEST_NAME: Final = "_archive.json"
 FORMAT: Final = "binlog archive"
-VERSION: Final = 1
+VERSION: Final = 2
+_PLAIN_VERSION: Final = 1  # of archives that programs of that version can read
 _NAME_DIGITS: Final = 16
 
 
@@ -84,6 +90,7 @@ class ArchivePart:
     markers_behind: int = 0
     name: str = ""
     file_base: int = 0
+    key_id: int = 0
 
     def added_to(self, state: BinlogState) -> BinlogState:
         """The binlog state behind it, if that was the one in front of it. A new one."""
@@ -119,6 +126,7 @@ class ArchiveManifest:
     source: Mapping[str, str] = field(default_factory=dict)
     chunks: tuple[ArchiveChunk, ...] = ()
     parts: tuple[ArchivePart, ...] = ()
+    key_id: int = 0
 
     @property
     def _all(self) -> tuple[ArchiveChunk | ArchivePart, ...]:
@@ -183,26 +191,30 @@ class ArchiveManifest:
         end_file, end_offset = part.last_place
         return replace(part, file_base=base, last_place=(end_file + base, end_offset))
 
-    def build(self) -> bytes:
-        """The bytes of the manifest file."""
-        body = {
+    def build(self, keys: ArchiveKeys = NO_KEYS) -> bytes:
+        """The bytes of the manifest file. Raises `NoBinlogKey`."""
+        body: dict[str, Any] = {
             "begin": self.begin,
             "source": dict(self.source),
             "chunks": [asdict(chunk) for chunk in self.chunks],
-            "parts": [asdict(part) for part in self.parts],
+            "parts": _part_bodies(self.parts, keys),
         }
-        return _sealed(body)
+        if not self.key_id:
+            return _closed(body)
+        key = keys.get(self.key_id, "the manifest of the archive")
+        return _closed({**body, "key_id": self.key_id}, key)
 
     @classmethod
-    def parse(cls, data: bytes, where: str) -> Self:
-        """Raises `NotAnArchive`, `ArchiveDamaged`."""
-        body = _opened(data, where)
+    def parse(cls, data: bytes, where: str, keys: ArchiveKeys = NO_KEYS) -> Self:
+        """Raises `NotAnArchive`, `ArchiveDamaged`, `NoBinlogKey`."""
+        body = _opened(data, where, keys)
         try:
             made = cls(
                 str(body["begin"]),
                 {str(k): str(v) for k, v in body["source"].items()},
                 tuple(_typed(ArchiveChunk(**chunk)) for chunk in body["chunks"]),
-                _parts(body["parts"]),
+                _parts(body["parts"], keys, where),
+                int(body.get("key_id", 0)),
             )
             _require_gtids(made.begin, *(chunk.state for chunk in made.chunks))
         except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
@@ -219,13 +231,18 @@ class ArchiveManifest:
 
 
 def build_chunk(
-    name: str, parts: Sequence[ArchivePart], before: BinlogState, *, is_object: bool = False
+    name: str,
+    parts: Sequence[ArchivePart],
+    before: BinlogState,
+    keys: ArchiveKeys = NO_KEYS,
+    *,
+    is_object: bool = False,
 ) -> tuple[bytes, ArchiveChunk]:
     """The file of a chunk, and its entry in the manifest. `before`: the state in front of its first part.
 
     `is_object`: it gets its name from `object_name`.
     """
-    data = _sealed({"parts": [asdict(part) for part in parts]})
+    data = _closed({"parts": _part_bodies(parts, keys)})
     state = before
     for part in parts:
         state = part.added_to(state)
@@ -248,26 +265,59 @@ def times_of(parts: Sequence[ArchivePart]) -> tuple[int, int]:
     return min(part.ts_min for part in parts), max(part.ts_max for part in parts)
 
 
-def parse_chunk(data: bytes, chunk: ArchiveChunk, where: str) -> tuple[ArchivePart, ...]:
-    """Raises `ArchiveDamaged`."""
+def parse_chunk(
+    data: bytes, chunk: ArchiveChunk, where: str, keys: ArchiveKeys = NO_KEYS
+) -> tuple[ArchivePart, ...]:
+    """Raises `ArchiveDamaged`, `NoBinlogKey`."""
     if hashlib.sha256(data).hexdigest() != chunk.sha256:
         raise ArchiveDamaged(f"{where} is not the one that the manifest means; {_RESTORE}")
     try:
-        return _parts(_opened(data, where)["parts"])
+        return _parts(_opened(data, where, keys)["parts"], keys, where)
     except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
         raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
 
 
 _T = TypeVar("_T", ArchivePart, ArchiveChunk)
 _RESTORE: Final = "restore it from a copy"
+_PLAIN_MEMBERS: Final = frozenset(("begin", "source", "chunks", "parts"))
 _COUNT_MAX: Final = (1 << 62) - 1  # two of them fit into 64 bits with a sign
 _SHOWN_CHARS: Final = 80
 
 
-def _parts(found: Iterable[Mapping[str, Any]]) -> tuple[ArchivePart, ...]:
-    parts = tuple(
-        _typed(ArchivePart(**{**part, "last_place": tuple(part["last_place"])})) for part in found
-    )
+def _part_bodies(parts: Iterable[ArchivePart], keys: ArchiveKeys) -> list[dict[str, Any]]:
+    """As they stand in a manifest. Raises `NoBinlogKey`."""
+    known: dict[int, ArchiveKey] = {}
+    bodies = []
+    for part in parts:
+        body = asdict(part)
+        number = body.pop("key_id")
+        if number:
+            key = known[number] = known.get(number) or keys.get(number, part.name)
+            facts = f"{body.pop('crc32c')} {body.pop('last_sha256')}"
+            body |= {"key_id": number, "sealed": key.seal(facts, part.sha256)}
+        bodies.append(body)
+    return bodies
+
+
+def _parts(
+    found: Iterable[Mapping[str, Any]], keys: ArchiveKeys, where: str
+) -> tuple[ArchivePart, ...]:
+    known: dict[int, ArchiveKey] = {}
+    made = []
+    for one in found:
+        body = {**one, "last_place": tuple(one["last_place"])}
+        if "sealed" in body:
+            number, sealed = body["key_id"], str(body.pop("sealed"))
+            if not _is_count(number) or not number:
+                raise TypeError(f"key_id is {ascii(number)[:_SHOWN_CHARS]}")
+            key = known[number] = known.get(number) or keys.get(number, where)
+            facts = key.opened(sealed, str(body["sha256"]))
+            if facts is None:
+                raise keys.refused(number, where)
+            crc32c, _, body["last_sha256"] = facts.partition(" ")
+            body["crc32c"] = int(crc32c)
+        made.append(_typed(ArchivePart(**body)))
+    parts = tuple(made)
     for part in parts:
         _require_gtids(part.gtids, *filter(None, (part.first, part.last)))
         if len(part.last_place) != 2 or not all(map(_is_count, part.last_place)):
@@ -295,31 +345,42 @@ def _require_gtids(*texts: str) -> None:
         parse_gtid_list(text)
 
 
-def _sealed(body: dict[str, Any]) -> bytes:
-    whole = {"format": FORMAT, "version": VERSION, **body}
-    text = json.dumps({**whole, "sha256": _digest(whole)}, indent=1)
+def _closed(body: dict[str, Any], key: ArchiveKey | None = None) -> bytes:
+    """With its checksum, and authenticated by a key."""
+    is_plain = body.keys() <= _PLAIN_MEMBERS and not any("key_id" in part for part in body["parts"])
+    whole = {"format": FORMAT, "version": _PLAIN_VERSION if is_plain else VERSION, **body}
+    proof = {} if key is None else {"mac": key.mac(_canonical(whole))}
+    text = json.dumps({**whole, **proof, "sha256": _digest(whole)}, indent=1)
     return text.encode() + b"\n"
 
 
-def _opened(data: bytes, where: str) -> dict[str, Any]:
+def _opened(data: bytes, where: str, keys: ArchiveKeys) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ArchiveDamaged(f"{where} is damaged: {error}; {_RESTORE}") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise NotAnArchive(f"{where} is no manifest of an archive")
-    if body.get("version") != VERSION:
+    if body.get("version") not in (_PLAIN_VERSION, VERSION):
         raise NotAnArchive(
-            f"{where} is of version {body.get('version')}; this program reads {VERSION}"
+            f"{where} is of version {body.get('version')}; this program reads those up to {VERSION}"
         )
-    digest = body.pop("sha256", None)
+    digest, mac = body.pop("sha256", None), body.pop("mac", None)
     if digest != _digest(body):
         raise ArchiveDamaged(
             f"{where} is damaged: its sha256 is not the one that stands in it; {_RESTORE}"
         )
+    number = body.get("key_id", 0)
+    if not _is_count(number):
+        raise ArchiveDamaged(f"{where} is damaged: its key_id is no number; {_RESTORE}")
+    if number and mac != keys.get(number, where).mac(_canonical(body)):
+        raise keys.refused(number, where)
     return body
 
 
 def _digest(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_canonical(body)).hexdigest()
+
+
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

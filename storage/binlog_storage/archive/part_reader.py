@@ -38,11 +38,13 @@ from binlog_protocol.groups.stored_group import (
 )
 from binlog_protocol.gtid import BinlogState, Gtid
 
+from binlog_storage.archive.encryption import FRAME_BYTES, DecryptedBytes, PartBytes, PlainBytes
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.archive.page_sizes import unpacked_size
 from binlog_storage.archive.places import GivenUp, Place, never_given_up, open_place
 from binlog_storage.engine import LargeGroup
+from binlog_storage.errors import NoBinlogKey
 from binlog_storage.ibb.chunk import Position
 
 if TYPE_CHECKING:
@@ -104,10 +106,10 @@ class PartRows:
 
 
 class _SharedFile(RawIOBase):
-    """A reader with a position of its own over a descriptor that others read, too. Closing it leaves that open."""
+    """A reader with a position of its own over bytes that others read, too. Closing it leaves them open."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, content: PartBytes) -> None:
+        self._content = content
         self._at = 0
 
     def readable(self) -> bool:
@@ -120,14 +122,15 @@ class _SharedFile(RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._fd).st_size}
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._content.size}
         self._at = base[whence] + offset
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._fd, [buffer], self._at)
-        self._at += count
-        return count
+        found = self._content.pread(len(buffer), self._at)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
 
 class PartReader:
@@ -144,7 +147,7 @@ class PartReader:
     def __init__(
         self, place: Place | Path, part: ArchivePart, given_up: GivenUp = never_given_up
     ) -> None:
-        """Raises `ArchiveDamaged`, `ArchiveUnreachable`, `FetchGivenUp`, `PyarrowMissing`, `DiskError`."""
+        """Raises `ArchiveDamaged`, `NoBinlogKey`, `PyarrowMissing`, and as `Place.open`, but for OSError."""
         self.part: Final = part
         place = open_place(place) if isinstance(place, Path) else place
         self.path: Final = f"{place.where}/{part.name}"
@@ -154,10 +157,14 @@ class PartReader:
         weakref.finalize(self, os.close, self._fd)
         self._changed_ns = 0
         self._check_file("its bytes are not those that were written (sha256)")
+        self._content: PartBytes = PlainBytes(self._fd)
+        if part.key_id:
+            with self._said_by_system():
+                self._content = DecryptedBytes(self._fd, part.key_id, place.keys, self.path)
 
     def _check_file(self, otherwise: str) -> None:
         part, digest = self.part, hashlib.sha256()
-        with self._file() as file:
+        with self._file(PlainBytes(self._fd)) as file:
             found = os.fstat(self._fd)
             if found.st_size != part.size:
                 raise self._damaged(f"it has {found.st_size} bytes, not {part.size}")
@@ -173,8 +180,11 @@ class PartReader:
             self._check_file("its bytes were changed while it was read (sha256)")
 
     @contextmanager
-    def _file(self) -> Iterator[BufferedReader[_SharedFile]]:
-        with self._said_by_system(), BufferedReader(_SharedFile(self._fd)) as file:
+    def _file(self, content: PartBytes) -> Iterator[BufferedReader[_SharedFile]]:
+        with (
+            self._said_by_system(),
+            BufferedReader(_SharedFile(content), FRAME_BYTES) as file,
+        ):
             yield file
 
     @contextmanager
@@ -318,7 +328,7 @@ class PartReader:
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        with self._file() as opened:
+        with self._file(self._content) as opened:
             file = self._said_by_pyarrow(lambda: self._parquet.ParquetFile(opened))
             columns = self._said_by_pyarrow(
                 lambda: {field.name: str(field.type) for field in file.schema_arrow}
@@ -361,9 +371,7 @@ class PartReader:
         begin = column.data_page_offset
         if column.has_dictionary_page:
             begin = min(begin, column.dictionary_page_offset)
-        return unpacked_size(
-            lambda count, at: os.pread(self._fd, count, at), begin, column.total_compressed_size
-        )
+        return unpacked_size(self._content.pread, begin, column.total_compressed_size)
 
     def _ends_group(self, file: Any, number: int) -> bool:
         """Whether a large group ends with this row group."""
@@ -377,7 +385,7 @@ class PartReader:
     def _said_by_pyarrow(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except ArchiveDamaged:
+        except (ArchiveDamaged, NoBinlogKey):
             raise
         except Exception as error:  # whatever pyarrow says of it
             raise self._damaged(str(error)) from error

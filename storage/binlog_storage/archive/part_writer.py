@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from binlog_protocol.gtid import Gtid
 from numpy.typing import NDArray
 
+from binlog_storage.archive.encryption import ArchiveKey, EncryptingFile
 from binlog_storage.archive.manifest import ArchivePart
 from binlog_storage.disk.durable_files import sync_file
 from binlog_storage.engine import LargeGroup
@@ -81,6 +83,7 @@ class PartFacts:
     first_place: tuple[int, int] = (0, 0)
     last_place: tuple[int, int] = (0, 0)
     last_sha256: str = ""
+    key_id: int = 0
     times: list[int] = field(default_factory=list)
     _last_of: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -139,6 +142,7 @@ class PartFacts:
             last_place=self.last_place,
             markers_behind=self.markers_behind,
             name=path.name,
+            key_id=self.key_id,
         )
 
 
@@ -157,17 +161,23 @@ def _marker_time(marker: bytes) -> int:
     return int.from_bytes(marker[:4], "little")
 
 
-def write_part(path: Path, stream: Iterable[PartGroups], level: int) -> PartFacts | None:
+def write_part(
+    path: Path, stream: Iterable[PartGroups], level: int, key: ArchiveKey | None = None
+) -> PartFacts | None:
     """Write groups and markers into a new file; None, and no file, if there are none. `PartFacts.part` syncs it.
 
     Raises what `stream` raises, and OSError; there is no file then.
 
     Args:
         level: of zstd, 1 to 22.
+        key: encrypts the file; None: it is in clear.
     """
-    facts = PartFacts()
+    facts = PartFacts(key_id=0 if key is None else key.number)
     try:
-        with pq.ParquetWriter(path, PART_SCHEMA, **_settings(level)) as writer:
+        with (
+            contextlib.nullcontext(path) if key is None else _encrypting(path, key) as file,
+            pq.ParquetWriter(file, PART_SCHEMA, **_settings(level)) as writer,
+        ):
             _write(stream, writer, facts)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -176,6 +186,10 @@ def write_part(path: Path, stream: Iterable[PartGroups], level: int) -> PartFact
         path.unlink()
         return None
     return facts
+
+
+def _encrypting(path: Path, key: ArchiveKey) -> EncryptingFile:
+    return EncryptingFile(path.open("xb"), key)
 
 
 def _write(stream: Iterable[PartGroups], writer: pq.ParquetWriter, facts: PartFacts) -> None:

@@ -21,6 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Final, Protocol, cast
 
+from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArchive
 from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
 from binlog_storage.disk.disk import mapped
@@ -49,11 +50,17 @@ class Place(Protocol):
     def where(self) -> str:
         """For messages."""
 
+    @property
+    def keys(self) -> ArchiveKeys:
+        """Those with which its parts are encrypted."""
+
     def read(self, name: str) -> bytes | None:
         """A manifest, or a chunk of one; None without it. Raises `ArchiveDamaged`, `ArchiveUnreachable`."""
 
     def open(self, name: str, size: int, given_up: GivenUp = never_given_up) -> IO[bytes]:
-        """A part, as a file of this machine. Raises `OSError`, `ArchiveUnreachable`, `FetchGivenUp`, `DiskError`.
+        """A part, as a file of this machine; one that is encrypted as it is.
+
+        Raises OSError, `ArchiveUnreachable`, `FetchGivenUp`, `DiskError`.
 
         Args:
             size: the bytes that it must have: no more are brought here.
@@ -64,9 +71,10 @@ class Place(Protocol):
 class DiskPlace:
     """A folder of this machine."""
 
-    def __init__(self, disk: ReadableDisk, where: str) -> None:
+    def __init__(self, disk: ReadableDisk, where: str, keys: ArchiveKeys = NO_KEYS) -> None:
         self._disk: Final = disk
         self.where: Final = where
+        self.keys: Final = keys
 
     def read(self, name: str) -> bytes | None:
         """See `Place`."""
@@ -86,9 +94,10 @@ class DiskPlace:
 class ObjectPlace:
     """A path of an object store."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, keys: ArchiveKeys = NO_KEYS) -> None:
         self._objects: Final = objects
         self.where: Final = objects.where
+        self.keys: Final = keys
 
     def read(self, name: str) -> bytes | None:
         """See `Place`."""
@@ -126,18 +135,19 @@ class ObjectPlace:
         return file
 
 
-def open_place(where: Where) -> Place:
-    """The place that somebody names; it need not have an archive.
+def open_place(where: Where, keys: ArchiveKeys | None = None) -> Place:
+    """The place that somebody names; it need not have an archive. Without `keys` those of the environment.
 
     Raises `NotLocal` for a URL of which nothing is known, `NotAnArchive` for a folder that is not there,
     `ObstoreMissing`.
     """
+    keys = ArchiveKeys.of_environment() if keys is None else keys
     if is_remote(where):
-        return ObjectPlace(open_objects(str(where)))
+        return ObjectPlace(open_objects(str(where)), keys)
     directory = local_path(where)
     if not directory.is_dir():
         raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
-    return DiskPlace(ReadOnlyDisk(directory), str(directory))
+    return DiskPlace(ReadOnlyDisk(directory), str(directory), keys)
 
 
 def is_remote(where: Where) -> bool:

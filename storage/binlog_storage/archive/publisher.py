@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, Protocol
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.archive import read_manifest
+from binlog_storage.archive.encryption import NO_KEYS, ArchiveKey, ArchiveKeys
 from binlog_storage.archive.errors import (
     ArchiveInUse,
     ArchiveUnreachable,
@@ -102,12 +103,16 @@ class Shelf(Protocol):
         """Let go."""
 
 
-def open_shelf(where: Where) -> FolderShelf | ObjectShelf:
-    """The shelf of an archive that somebody names. A folder is made if need be. Raises `NotLocal`, `ObstoreMissing`."""
+def open_shelf(where: Where, keys: ArchiveKeys | None = None) -> FolderShelf | ObjectShelf:
+    """The shelf of an archive that somebody names. A folder is made if need be. Raises `NotLocal`, `ObstoreMissing`.
+
+    Without `keys` those that the environment names.
+    """
+    keys = ArchiveKeys.of_environment() if keys is None else keys
     if is_remote(where):
-        return ObjectShelf(open_objects(str(where)))
+        return ObjectShelf(open_objects(str(where)), keys)
     directory = local_path(where)
-    return FolderShelf(OsDisk(directory), str(directory))
+    return FolderShelf(OsDisk(directory), str(directory), keys)
 
 
 class FolderShelf:
@@ -119,9 +124,9 @@ class FolderShelf:
 
     is_remote = False
 
-    def __init__(self, disk: Disk, where: str) -> None:
+    def __init__(self, disk: Disk, where: str, keys: ArchiveKeys = NO_KEYS) -> None:
         self._disk: Final = disk
-        self.place: Final = DiskPlace(disk, where)
+        self.place: Final = DiskPlace(disk, where, keys)
         self.staging: Final = Path(where)
 
     def take(self) -> None:
@@ -173,9 +178,9 @@ class ObjectShelf:
 
     is_remote = True
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, keys: ArchiveKeys = NO_KEYS) -> None:
         self._objects: Final = objects
-        self.place: Final = ObjectPlace(objects)
+        self.place: Final = ObjectPlace(objects, keys)
         self._folder: Final = tempfile.TemporaryDirectory(prefix="binlog-archive-")
         self.staging: Final = Path(self._folder.name)
         self._tag: str | None = None  # of the manifest that was read or written last
@@ -251,16 +256,20 @@ class ArchivePublisher:
 
     Args:
         chunk_parts: so many parts go into a chunk.
+        key_id: new parts are to be encrypted with that key; 0: with the one that the manifest names, if it does.
     """
 
-    def __init__(self, shelf: Shelf, *, chunk_parts: int = _CHUNK_PARTS) -> None:
-        """Raises `ArchiveInUse`, `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `DiskError`."""
+    def __init__(self, shelf: Shelf, *, chunk_parts: int = _CHUNK_PARTS, key_id: int = 0) -> None:
+        """Raises `ArchiveInUse`, `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `NoBinlogKey`, `DiskError`."""
         self._shelf: Final = shelf
         self._chunk_parts: Final = chunk_parts
         try:
             shelf.take()
             self.manifest = read_manifest(shelf.place)
             """The manifest; None as long as there is no archive yet."""
+            known = 0 if self.manifest is None else self.manifest.key_id
+            self.key_id: Final = key_id or known
+            self.key()
             shelf.clean(self.manifest)
         except BaseException:
             shelf.close()
@@ -270,6 +279,14 @@ class ArchivePublisher:
     def staging(self) -> Path:
         """The folder into which parts are to be written."""
         return self._shelf.staging
+
+    @property
+    def keys(self) -> ArchiveKeys:
+        return self._shelf.place.keys
+
+    def key(self) -> ArchiveKey | None:
+        """The key with which new parts are to be encrypted; None: they are not. Raises `NoBinlogKey`."""
+        return self.keys.get(self.key_id, self._shelf.place.where) if self.key_id else None
 
     def begin(self, state: BinlogState, source: Mapping[str, str]) -> None:
         """Make an empty archive that begins there."""
@@ -305,13 +322,15 @@ class ArchivePublisher:
             chunk_name(len(manifest.chunks) + 1),
             parts,
             BinlogState.parse(before),
+            self.keys,
             is_object=self._shelf.is_remote,
         )
         self._shelf.write_chunk(chunk.name, data)
         return replace(manifest, chunks=(*manifest.chunks, chunk), parts=rest)
 
     def _write(self, manifest: ArchiveManifest) -> None:
-        self._shelf.write_manifest(manifest.build())
+        manifest = replace(manifest, key_id=self.key_id)
+        self._shelf.write_manifest(manifest.build(self.keys))
         self.manifest = manifest
 
     def discard_staged(self, prefix: str) -> None:

@@ -35,10 +35,10 @@ from binlog_protocol.events.header import (
 )
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from binlog_storage.classic.errors import NoBinlogKey
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, GivenFile
-from binlog_storage.classic.key_file import SYSTEM_KEY
 from binlog_storage.disk.disk import File
+from binlog_storage.disk.key_file import SYSTEM_KEY
+from binlog_storage.errors import NoBinlogKey
 
 ALGORITHMS: Final = ("aes_cbc", "aes_ctr")
 _SCHEME: Final = 1

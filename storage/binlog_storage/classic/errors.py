@@ -24,7 +24,3 @@ class DamagedBinlog(StorageError):
         self.path = path
         self.offset = offset
         super().__init__(f"{path} is damaged at offset {offset}: {reason}")
-
-
-class NoBinlogKey(StorageError):
-    """The key for encrypted binlog files cannot be had, or is not theirs."""

@@ -17,7 +17,7 @@ from binlog_storage.binlog.options import (
 )
 from binlog_storage.classic.encryption import ALGORITHMS, Keys
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
-from binlog_storage.classic.key_file import read_keys
+from binlog_storage.disk.key_file import read_keys
 
 FILE_BYTES_MIN: Final = 4096
 FILE_BYTES_MAX: Final = 1 << 30

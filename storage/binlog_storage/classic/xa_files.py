@@ -29,12 +29,12 @@ from typing import Final, NamedTuple
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.encryption import Keys
-from binlog_storage.classic.errors import DamagedBinlog, NoBinlogKey
+from binlog_storage.classic.errors import DamagedBinlog
 from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine.references import Pin
-from binlog_storage.errors import DiskError, FileMissing, NotAStore
+from binlog_storage.errors import DiskError, FileMissing, NoBinlogKey, NotAStore
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.xa import XID_PART_MAX, Xid
 

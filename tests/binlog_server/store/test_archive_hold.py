@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.manifest import MANIFEST_NAME, ArchivePart
 from binlog_storage.archive.publisher import ArchivePublisher, FolderShelf, StagedPart
 from binlog_storage.binlog.options import StoreOptions
@@ -186,7 +187,7 @@ def test_what_nobody_has_thought_of_holds_all(
     archive(tmp_path, 2)
     hold = ArchiveHold(engine, tmp_path)
 
-    def broken(_: Path) -> None:
+    def broken(*_: object) -> None:
         raise KeyError("oops")
 
     with monkeypatch.context() as patch:
@@ -229,10 +230,10 @@ async def test_an_archive_that_does_not_answer_holds_no_lease_up(
     rounds = 0
     real = Archive.open
 
-    def hanging(directory: Path) -> Archive:
+    def hanging(directory: Path, keys: ArchiveKeys | None = None) -> Archive:
         asked.set()
         answers.wait(DEADLINE_S)
-        return real(directory)
+        return real(directory, keys)
 
     def expire() -> None:
         nonlocal rounds

@@ -22,12 +22,13 @@ from binlog_storage.classic.encryption import (
     encryption_start,
     opened_to_read,
 )
-from binlog_storage.classic.errors import DamagedBinlog, NoBinlogKey, UnreadableBinlog
-from binlog_storage.classic.key_file import read_keys
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.key_file import read_keys
 from binlog_storage.engine import Xid
+from binlog_storage.errors import NoBinlogKey
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -17,8 +17,8 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from binlog_storage.classic.errors import NoBinlogKey
 from binlog_storage.disk.given_files import read_given
+from binlog_storage.errors import NoBinlogKey
 
 SYSTEM_KEY: Final = 1
 _FILE_BYTES_MAX: Final = 1 << 20
