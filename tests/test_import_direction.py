@@ -67,7 +67,7 @@ ROOMS = {
         "classic": ". ibb disk redo engine log tables binlog intake",
         "archive": ". ibb disk engine log intake",
         "convert": ". ibb disk engine log tables binlog intake classic",
-        "backup": ". ibb disk engine log tables",
+        "backup": ". ibb disk engine log tables classic",
     },
     "binlog_server": {
         "process": "",

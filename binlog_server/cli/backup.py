@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 import tarfile
 import time
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.target import BackupTarget
+from binlog_storage.classic.directory import belongs
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -277,14 +279,15 @@ async def _take(
 ) -> Manifest:
     began = time.monotonic()
     whole: Manifest | None = None
+    log_bin = ""
     async for row in rows:
-        piece = _piece(row)
+        piece = _piece(row, log_bin)
         if piece.name == BACKUP_NAME:
             manifest = Manifest.parse(piece.data)
             if manifest.stage == WHOLE:
                 whole = manifest
             else:
-                progress.total = manifest.bytes_total
+                progress.total, log_bin = manifest.bytes_total, manifest.log_bin
                 target.begin(manifest)
             continue
         target.take(piece)
@@ -299,14 +302,18 @@ async def _take(
     return target.finish(whole)
 
 
-def _piece(row: list[bytes | None]) -> Piece:
-    """A row of BACKUP SERVER. Raises `ProtocolError`: its names become names of files."""
+def _piece(row: list[bytes | None], log_bin: str) -> Piece:
+    """A row of BACKUP SERVER. Raises `ProtocolError`: its names become names of files.
+
+    log_bin: the base name of traditional binlog files.
+    """
     try:
         name, size, offset, data = row
         if name is None or size is None or offset is None or data is None:
             raise ValueError("NULL")
-        text = name.decode("ascii")
-        if not text.startswith("binlog-") or Path(text).name != text:
+        text = os.fsdecode(name)
+        is_ours = text.startswith("binlog-") or (log_bin and belongs(text, log_bin))
+        if not is_ours or Path(text).name != text:
             raise ValueError(text)
         return Piece(text, int(size), int(offset), data)
     except ValueError as error:

@@ -31,7 +31,7 @@ from binlog_storage.disk.state import (
     StateStore,
     StoreFacts,
 )
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import BinlogEngine, EngineAdmin
 from binlog_storage.engine.backup import BACKUP_NAME, Manifest, becomes_a_store
 from binlog_storage.engine.references import Reason
 from binlog_storage.errors import DiskError, DiskFull, NotAStore, StoreFailed
@@ -420,15 +420,18 @@ def prepare_backup(
         raise NotAStore(f"there is no directory {path}")
     disk = _locked(path)
     try:
+        how = _How(background=False, as_it_lies=False)
+
+        def opened(manifest: Manifest) -> EngineAdmin:
+            if manifest.engine == TRADITIONAL:
+                wanted = WantedStore(options=config.traditional_options)
+                return _open_traditional(path, disk, manifest.log_bin, wanted, how)
+            return _open_innodb(path, disk, config.store_options(), set(disk.names()), how)
+
         return prepare(
             disk,
             str(path),
-            lambda manifest: IbbEngine(
-                disk,
-                config.store_options(),
-                facts=StateStore(disk),
-                row_keeper=SqliteRows(path / SQLITE_NAME),
-            ),
+            opened,
             skip_binlog=skip_binlog,
             incremental=None if incremental is None else ReadOnlyDisk(incremental),
             progress=progress,

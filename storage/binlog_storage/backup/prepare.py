@@ -18,12 +18,15 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from binlog_protocol.gtid import BinlogState
 
+from binlog_storage.classic.backup import ENGINE, GTID_INDEX_SUFFIX, mark_of
+from binlog_storage.classic.directory import BinlogNames
+from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, File, replaced
-from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
 from binlog_storage.engine import EngineAdmin
 from binlog_storage.engine.backup import (
     APPLYING,
@@ -38,12 +41,47 @@ from binlog_storage.engine.backup import (
 )
 from binlog_storage.errors import BackupRefused, NotAStore
 from binlog_storage.ibb.file_header import FileHeader
-from binlog_storage.ibb.file_names import file_name, file_number, file_numbers
+from binlog_storage.ibb.file_names import file_name, file_number
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.tables.snapshot import TABLES_NAME
+from binlog_storage.tables.sqlite_rows import SQLITE_NAME
 
 _PIECE_BYTES: Final = 1 << 20
+
+
+_GOES_WITH_THE_LOG: Final = frozenset(
+    {
+        TABLES_NAME,
+        PUBLICATION_NAME,
+        *(f"{SQLITE_NAME}{end}" for end in ("-wal", "-shm", "-journal")),
+    }
+)
+
+
+class _Binlog(NamedTuple):
+    """How files of a binlog are called and known.
+
+    name: of the file with a number; number: of that, None for any other name.
+    mark: by which one is known from that of another binlog; None for a damaged one.
+    """
+
+    name: Callable[[int], str]
+    number: Callable[[str], int | None]
+    mark: Callable[[ReadableFile, int], int | None]
+
+
+def binlog_of(manifest: Manifest) -> _Binlog:
+    """Of the binlog that a backup has."""
+    if manifest.engine == ENGINE:
+        names = BinlogNames(manifest.log_bin)
+        return _Binlog(names.name, names.number, lambda file, _: mark_of(file))
+    return _Binlog(file_name, file_number, _start_lsn)
+
+
+def _start_lsn(file: ReadableFile, file_no: int) -> int | None:
+    header = FileHeader.parse(file.pread(PAGE_SIZE, 0), file_no)
+    return None if header is None else header.start_lsn
 
 
 class Opener(Protocol):
@@ -174,12 +212,11 @@ def _applied(
                 f"{where}: another incremental backup was being put onto it. Give that one again"
             )
     else:
-        _require_same_file(disk, since)
+        _require_same_file(disk, binlog_of(base), since)
         write_manifest(disk, dataclasses.replace(base, stage=APPLYING, notes=(name,)))
     _put(disk, source, later, since)
-    sizes = {
-        n: disk.size(n) for n in disk.names() if n in later.sizes or file_number(n) is not None
-    }
+    number = binlog_of(later).number
+    sizes = {n: disk.size(n) for n in disk.names() if n in later.sizes or number(n) is not None}
     both = dataclasses.replace(later, since=None, sizes=sizes)
     write_manifest(disk, both)
     return both
@@ -190,29 +227,41 @@ def _require_follows(base: Manifest, since: BackupPlace) -> None:
     end = base.end
     gap = end is None or (since.file_no, since.offset) > (end.file_no, end.offset)
     if base.history != since.history or gap or base.skip_binlog or base.since is not None:
-        ends = "" if end is None else f", this one ends in {file_name(end.file_no)} at {end.offset}"
+        name = binlog_of(base).name
+        ends = "" if end is None else f", this one ends in {name(end.file_no)} at {end.offset}"
         raise BackupRefused(
             "the incremental backup does not go on from this one: it is of another store, or there is a gap between "
-            f"them (it begins in {file_name(since.file_no)} at {since.offset}{ends})"
+            f"them (it begins in {name(since.file_no)} at {since.offset}{ends})"
         )
 
 
-def _require_same_file(disk: ReadableDisk, since: BackupPlace) -> None:
+def _require_same_file(disk: ReadableDisk, binlog: _Binlog, since: BackupPlace) -> None:
     """Raises `BackupRefused` unless the file in which the later one goes on is the same one."""
-    name = file_name(since.file_no)
+    name = binlog.name(since.file_no)
     if name not in disk.names():
         raise BackupRefused(f"{name} is missing, in which the incremental backup goes on")
     with contextlib.closing(disk.open(name)) as file:
-        header = FileHeader.parse(file.pread(PAGE_SIZE, 0), since.file_no)
-    if header is None or header.start_lsn != since.start_lsn:
+        is_same = binlog.mark(file, since.file_no) == since.start_lsn
+    if not is_same:
         raise BackupRefused(f"{name} is that of another binlog than the incremental backup's")
 
 
 def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: BackupPlace) -> None:
+    binlog = binlog_of(later)
     names = set(disk.names())
+    # Of the earlier one, which may be prepared: they go with its log, or its transactions have ended since.
+    gone = {n for n in names if n in _GOES_WITH_THE_LOG or n.startswith(XA_PREFIX)}
+    for name in names:
+        number = binlog.number(name.removesuffix(GTID_INDEX_SUFFIX))
+        if number is not None and (number < later.first_file or number > since.file_no):
+            gone.add(name)
+    # A log of SQLite's would be applied to the file that is put in front of it.
+    for name in sorted(gone - later.sizes.keys()):
+        disk.unlink(name)
+    disk.fsync_dir()
     for name in later.sizes:
         with contextlib.closing(source.open(name)) as there:
-            if file_number(name) == since.file_no:
+            if binlog.number(name) == since.file_no:
                 with contextlib.closing(disk.open(name)) as file:
                     file.truncate(since.offset)
                     _copy(there, file, since.offset)
@@ -220,16 +269,6 @@ def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: BackupPlace) 
                 continue
             with replaced(disk, name) as file:
                 _copy(there, file, 0)
-    gone = [n for n in file_numbers(names) if n < later.first_file]
-    gone += [
-        n for n in file_numbers(names) if n > since.file_no and file_name(n) not in later.sizes
-    ]
-    for number in gone:
-        disk.unlink(file_name(number))
-    # Of the earlier one, which may be prepared: they go with its log.
-    for name in sorted({TABLES_NAME, PUBLICATION_NAME} & names - later.sizes.keys()):
-        disk.unlink(name)
-    disk.fsync_dir()
 
 
 class _Readable(Protocol):

@@ -26,6 +26,7 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState, SlavePosition
 
+from binlog_storage.binlog.decision import xa_name
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.flusher import Flusher
 from binlog_storage.binlog.full_disk import FullDisk
@@ -41,19 +42,22 @@ from binlog_storage.errors import BackupRefused, CorruptBinlog, FileMissing, NoR
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
+from binlog_storage.ibb.xa import Xid
 from binlog_storage.redo.format import BLOCK, REDO_NAME, RING_AT, Checkpoint, LogHeader
 from binlog_storage.redo.log import RedoLog
+from binlog_storage.tables.participants import Changes, Copied, RowKeeper
 from binlog_storage.tables.snapshot import TABLES_NAME, with_uuid
+from binlog_storage.tables.store import RowsElsewhere, TableStore
 
 PIECE_BYTES: Final = 256 << 10
+HOLDER: Final = "a backup"
 LOG_BYTES: Final = 32 << 20
 """With more than that in the log for the tables a snapshot is made first: the log is read into memory."""
 _LOG_BYTES_MIN: Final = 256 << 10
-_HOLDER: Final = "a backup"
 
 
 def in_pieces(
-    file: File, name: str, size: int, *, begin: int = 0, end: int | None = None
+    file: Copied, name: str, size: int, *, begin: int = 0, end: int | None = None
 ) -> Iterator[Piece]:
     """A file of an open store from `begin` to `end`; bytes that it lacks are zeros. `size`: that of the copy."""
     end = begin + size if end is None else end
@@ -63,10 +67,25 @@ def in_pieces(
 
 
 class LogBackup:
-    """The redo log, the tables and the facts at the point: stores of both formats have these."""
+    """The redo log, the tables and the facts at the point: stores of both formats have these.
 
-    def __init__(self, disk: Disk, redo: RedoLog, facts: StateStore | None) -> None:
+    Rows that another engine keeps are not copied but written anew, as the tables had them at the point: it commits
+    behind the binlog, some time. What it had prepared and the binlog not decided is not among them; what waits for XA
+    COMMIT is.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        redo: RedoLog,
+        facts: StateStore | None,
+        tables: TableStore,
+        keeper: RowKeeper | None,
+    ) -> None:
         self.uuid = uuid.uuid4().bytes
+        self._store = tables
+        self._keeper = keeper if keeper is not None and keeper.exists else None
+        self._kept: RowsElsewhere | None = None
         self._disk = disk
         self._redo = redo
         self._facts = facts
@@ -74,6 +93,26 @@ class LogBackup:
         self._ring = b""
         self._tables: File | None = None
         self._values = b""
+
+    @property
+    def has_kept_rows(self) -> bool:
+        """Whether `keep` has something to keep."""
+        return self._keeper is not None
+
+    def keep(self) -> None:
+        """The rows that another engine keeps are those of now. Under the append lock."""
+        if self.has_kept_rows:
+            self._kept = self._store.now_elsewhere()
+
+    def without_binlog(self, lsn: int) -> Checkpoint:
+        """From which a start reads the tables alone, up to that LSN."""
+        redo = self._redo
+        tables = (
+            redo.checkpoint.tables or redo.tables
+        )  # none is written before the first checkpoint
+        if tables is not None and tables.lsn > lsn:
+            tables = None
+        return Checkpoint(1, redo.epoch, lsn, None, tables)
 
     def fix(self, lsn: int, checkpoint: Checkpoint, changed: dict[str, object]) -> None:
         """Read what a later checkpoint would take away. While there is none, and no snapshot ends; all is durable.
@@ -104,8 +143,9 @@ class LogBackup:
         size = max(len(self._ring) + BLOCK, _LOG_BYTES_MIN)
         return -(-size // BLOCK) * BLOCK
 
-    def pieces(self) -> Iterator[Piece]:
-        """All of it."""
+    def pieces(self, *, skip_binlog: bool) -> Iterator[Piece]:
+        """All of it. `skip_binlog`: without what waits for XA COMMIT."""
+        yield from self._kept_pieces([] if skip_binlog else None)
         yield from self._log_pieces()
         if self._tables is not None:
             size = self._tables.size()
@@ -114,6 +154,16 @@ class LogBackup:
                 yield piece._replace(data=data)
         if self._values:
             yield Piece(STATE_NAME, len(self._values), 0, self._values)
+
+    def _kept_pieces(self, prepared: list[tuple[Xid, Changes]] | None) -> Iterator[Piece]:
+        kept, keeper = self._kept, self._keeper
+        if kept is None or keeper is None:
+            return
+        if prepared is None:
+            prepared = [(xa_name(self.uuid, trx), changes) for trx, changes in kept.prepared]
+        with contextlib.closing(keeper.copy_of(self.uuid, kept.rows(), prepared)) as file:
+            kept.close()
+            yield from in_pieces(file, keeper.file_name, file.size())
 
     def _log_pieces(self) -> Iterator[Piece]:
         capacity = self._capacity
@@ -128,7 +178,9 @@ class LogBackup:
                 yield Piece(REDO_NAME, size, RING_AT + begin + done, part)
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Let go of the snapshot, and of rows."""
+        if self._kept is not None:
+            self._kept.close()
         if self._tables is not None:
             self._tables.close()
             self._tables = None
@@ -156,9 +208,13 @@ class IbbBackup:
     _full: FullDisk
     _facts: StateStore | None
     _find_start: Callable[[SlavePosition], StartPoint]
+    _tables: TableStore
+    _keeper: RowKeeper | None
 
     def __post_init__(self) -> None:
-        self._log = LogBackup(self._disk, self._durability.redo, self._facts)
+        self._log = LogBackup(
+            self._disk, self._durability.redo, self._facts, self._tables, self._keeper
+        )
         self._pin: Pin | None = None
         self._age = 0
         self._stable = Position(0, 0)  # pages in front of it are in the files for good
@@ -171,7 +227,7 @@ class IbbBackup:
 
     def begin(self) -> Manifest:
         if not self._wanted.no_lock and not self._wanted.skip_binlog:
-            self._pin = self._references.hold_for_reader(_HOLDER, self._pages.first_number)
+            self._pin = self._references.hold_for_reader(HOLDER, self._pages.first_number)
         self._age = self._references.wait_until_open()
         self._since = self._begins_at()
         if self._full.error is None:
@@ -186,6 +242,7 @@ class IbbBackup:
                 lsn, stand = redo.lsn, self._writer.stand
                 self._tail = self._pages.sealed_tail()
                 state = self._writer.state.copy()
+                self._log.keep()
             self._durability.sync_log()
             return self._fixed(lsn, stand, state)
 
@@ -193,7 +250,7 @@ class IbbBackup:
         redo = self._durability.redo
         checkpoint, changed = redo.checkpoint, dict[str, object]()
         if self._wanted.skip_binlog:
-            checkpoint = Checkpoint(1, redo.epoch, lsn, None, checkpoint.tables)
+            checkpoint = self._log.without_binlog(lsn)
             changed[FIRST_FILE_KEY] = None
         self._stable = checkpoint.end or Position(0, 0)
         self._log.fix(lsn, checkpoint, changed)
@@ -248,7 +305,7 @@ class IbbBackup:
         return since
 
     def pieces(self) -> Iterator[Piece]:
-        yield from self._log.pieces()
+        yield from self._log.pieces(skip_binlog=self._wanted.skip_binlog)
         for file_no in self._files:
             yield from self._file_pieces(file_no)
             self._require_age()

@@ -68,7 +68,6 @@ from binlog_storage.engine.backup import BackupRequest
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.errors import (
-    BackupRefused,
     BinlogHasGtids,
     CorruptBinlog,
     DiskError,
@@ -623,12 +622,7 @@ class IbbEngine:
         self.keeper.caretaker.poke()
 
     def backup(self, wanted: BackupRequest) -> IbbBackup:
-        """See `BackupEngine`. Raises `BackupRefused` for a store that this cannot copy as a whole."""
-        if self.row_keeper is not None and self.row_keeper.exists:
-            raise BackupRefused(
-                f"there are tables with ENGINE={self.row_keeper.name}: their file is not backed up yet. Stop the "
-                "server and copy its directory, or drop them"
-            )
+        """See `BackupEngine`."""
         self._late.require_written()
         return IbbBackup(
             wanted,
@@ -643,6 +637,8 @@ class IbbEngine:
             self._full,
             self._file_facts,
             self.find_start,
+            self.tables,
+            self.row_keeper,
         )
 
     def groups_of_file(

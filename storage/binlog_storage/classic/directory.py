@@ -54,20 +54,11 @@ def read_small(disk: Disk, name: str) -> bytes:
         return file.pread(size, 0)
 
 
-class BinlogDirectory:
-    """The names of one binlog; its owner holds a lock."""
+class BinlogNames:
+    """The names of the files of one binlog."""
 
-    def __init__(self, disk: Disk, base: str) -> None:
-        self.disk = disk
-        self.keys: Keys | None = None
-        """For files that are encrypted."""
+    def __init__(self, base: str) -> None:
         self.base = base
-        self.index_name = f"{base}{_INDEX}"
-        self.rec_name = f"{base}.~rec~"
-        self.state_name = f"{base}.state"
-        self.reset_name = f"{base}.reset"
-        self._noted: list[int] | None = None  # in `rec_name`, durably
-        self._next_index: list[int] | None = None  # written ahead, durably
         self._numbered = re.compile(re.escape(base) + r"\.([0-9]{1,10})")
 
     def name(self, number: int) -> str:
@@ -78,6 +69,22 @@ class BinlogDirectory:
         """The number of a file of this binlog; None for any other name."""
         match = self._numbered.fullmatch(name)
         return int(match[1]) if match else None
+
+
+class BinlogDirectory(BinlogNames):
+    """The directory of one binlog; its owner holds a lock."""
+
+    def __init__(self, disk: Disk, base: str) -> None:
+        super().__init__(base)
+        self.disk = disk
+        self.keys: Keys | None = None
+        """For files that are encrypted."""
+        self.index_name = f"{base}{_INDEX}"
+        self.rec_name = f"{base}.~rec~"
+        self.state_name = f"{base}.state"
+        self.reset_name = f"{base}.reset"
+        self._noted: list[int] | None = None  # in `rec_name`, durably
+        self._next_index: list[int] | None = None  # written ahead, durably
 
     def next_number(self, names: Iterable[str]) -> int:
         """The number for a new file, with these names in the directory."""
@@ -130,7 +137,7 @@ class BinlogDirectory:
             return
         self._next_index = None
         with made_ahead(self.disk, self.index_name) as file:
-            file.pwrite(self._lines(numbers), 0)
+            file.pwrite(self.index_of(numbers), 0)
         self._next_index = list(numbers)
 
     # --- files that are being made or deleted ---
@@ -144,7 +151,7 @@ class BinlogDirectory:
             return
         self._noted = None
         with replaced(self.disk, self.rec_name) as file:
-            file.pwrite(self._lines(numbers), 0)
+            file.pwrite(self.index_of(numbers), 0)
         self._noted = list(numbers)
 
     def end_note(self) -> None:
@@ -161,7 +168,8 @@ class BinlogDirectory:
             self._next_index = None
             self.disk.unlink(f"{self.index_name}.new")
 
-    def _lines(self, numbers: Sequence[int]) -> bytes:
+    def index_of(self, numbers: Sequence[int]) -> bytes:
+        """An index that names these files."""
         return "".join(f"./{self.name(number)}\n" for number in numbers).encode()
 
     def work_off_note(self, kept: Sequence[int]) -> None:

@@ -120,7 +120,7 @@ class RowLog:
         self._sync_binlog = sync_binlog
         self._disk = disk
         self._options = options
-        self._file = facts
+        self.file: Final = facts
         self.lock = binlog.append_lock
         self.require_sound = binlog.require_sound
         self._planned: RedoLog | None = None
@@ -150,14 +150,14 @@ class RowLog:
         elif there:
             redo = RedoLog(self._disk, self.lock, self._options.innodb_log_buffer_size)
             try:
-                require_known(redo, self._file)
+                require_known(redo, self.file)
                 with no_collections():
                     self._read(redo, reaches)
             except BaseException:
                 redo.close()
                 raise
             self._planned = redo
-        elif self._file is not None and self._file.get(REDO_KEY) is not None:
+        elif self.file is not None and self.file.get(REDO_KEY) is not None:
             raise CorruptRedo(
                 f"{REDO_NAME} is missing, which has the rows of tables and the facts of this server. The store was not "
                 "opened: put it back; or start once with innodb_force_recovery=6 to go on without what was only there"
@@ -182,7 +182,7 @@ class RowLog:
 
         `settle`: see `StoredTables`.
         """
-        disk, file, options, rebuilt = self._disk, self._file, self._options, self._rebuilt
+        disk, file, options, rebuilt = self._disk, self.file, self._options, self._rebuilt
         if self._planned is None:
             redo = make_log(disk, rebuilt, file, options, self.lock, FIRST_LSN, None)
         else:

@@ -49,6 +49,7 @@ from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.back_pressure import BackPressure, Turns
+from binlog_storage.classic.backup import ClassicBackup
 from binlog_storage.classic.binlog import FileHead
 from binlog_storage.classic.binlog_files import BinlogFiles, CurrentFile, clear_flag
 from binlog_storage.classic.directory import LOCK_NAME, BinlogDirectory
@@ -88,10 +89,12 @@ from binlog_storage.engine import (
     StartPoint,
     Xid,
 )
+from binlog_storage.engine.backup import BackupRequest
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.engine.soundness import Soundness
 from binlog_storage.errors import (
+    BackupRefused,
     DiskError,
     DiskFull,
     NotAStore,
@@ -465,6 +468,22 @@ class ClassicEngine:
 
     def explain_purge(self, to: int | None = None, before: float | None = None) -> list[FileFate]:
         return self._purging.explain_purge(to, before)
+
+    def backup(self, wanted: BackupRequest) -> ClassicBackup:
+        """See `BackupEngine`."""
+        if self._row_log is None:
+            raise BackupRefused(
+                "the store has no redo log: files of somebody else are copied by hand"
+            )
+        return ClassicBackup(
+            wanted,
+            self._disk,
+            self._log,
+            self._row_log,
+            self._row_log.file,
+            self._two_phase.row_keeper,
+            self.find_start,
+        )
 
     def step(self) -> bool:
         """Do one round of the background work. Returns whether there are rows to undo."""

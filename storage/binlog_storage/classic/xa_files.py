@@ -142,6 +142,34 @@ def waiting(disk: ReadableDisk, has: Callable[[Commitment], bool]) -> list[Prepa
     return [one for one in found if one.commitment is None or not has(one.commitment)]
 
 
+class PreparedCopy:
+    """The file of a prepared transaction as it was at one moment: open, so that it may be deleted meanwhile."""
+
+    def __init__(self, disk: ReadableDisk, prepared: PreparedFile) -> None:
+        """Raises `DiskError`."""
+        self.name = prepared.name
+        self.size = _HEAD_BYTES + prepared.size
+        self._head = _head(
+            prepared.xid, prepared.size, prepared.crc, prepared.commitment, prepared.nonce
+        )
+        self._file = disk.open(prepared.name)
+
+    def pieces(self) -> Iterator[bytes]:
+        """All bytes. Raises `DiskError`, `NotAStore`."""
+        yield self._head
+        at = _HEAD_BYTES
+        while at < self.size:
+            piece = self._file.pread(min(_PIECE_BYTES, self.size - at), at)
+            if not piece:
+                raise NotAStore(f"{self.name} has become shorter")
+            at += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        """Twice is no error."""
+        self._file.close()
+
+
 class PreparedFiles:
     """All of one store, in the order in which they were prepared. Its owner holds a lock."""
 
@@ -241,6 +269,18 @@ class PreparedFiles:
             else:
                 self.note(prepared, None)
         self._disk.fsync_dir()
+
+    def copies(self) -> list[PreparedCopy]:
+        """Of all files that a start behind a crash might need. Raises `DiskError`."""
+        found: list[PreparedCopy] = []
+        try:
+            for prepared in (*self.by_xid.values(), *self.ended):
+                found.append(PreparedCopy(self._disk, prepared))
+        except BaseException:
+            for one in found:
+                one.close()
+            raise
+        return found
 
     def forget(self, prepared: PreparedFile) -> None:
         """Its transaction is not prepared any more."""

@@ -82,6 +82,7 @@ class Manifest:
     end: the place from which on a later one is wanted; None without a binlog.
     first_file: of the binlog as it was; earlier ones are to go from what this one is put onto.
     sizes: of its files, by their names. bytes_total: to be copied, about.
+    log_bin: the base name of traditional binlog files.
     """
 
     engine: str
@@ -97,6 +98,7 @@ class Manifest:
     sizes: dict[str, int] = field(default_factory=dict)
     bytes_total: int = 0
     notes: tuple[str, ...] = ()
+    log_bin: str = ""
 
     def at(self, stage: str) -> Manifest:
         """The same at another stage."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from binlog_storage.ibb.xa import Xid
@@ -37,6 +37,16 @@ Changes = Mapping[tuple[int, bytes], bytes | None]
 """Rows by table and key, as they are behind a transaction; None: deleted."""
 
 
+class Copied(Protocol):
+    """A file that was made to be read once."""
+
+    def pread(self, size: int, offset: int) -> bytes: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class RowKeeper(Participant, Protocol):
     """One that keeps the rows of tables here, in the place of the redo log (`ELSEWHERE`). See `SqliteRows`."""
 
@@ -64,6 +74,18 @@ class RowKeeper(Participant, Protocol):
 
     def forget(self, tables: Collection[int]) -> None:
         """Delete the rows of tables that are dropped."""
+
+    @property
+    def file_name(self) -> str:
+        """Of the file in which it has all that."""
+
+    def copy_of(
+        self,
+        uuid: bytes,
+        rows: Iterable[tuple[int, bytes, bytes]],
+        prepared: Iterable[tuple[Xid, Changes]],
+    ) -> Copied:
+        """A file as its own, for the store with this uuid, with these rows instead. It is gone when it is closed."""
 
     def close(self) -> None:
         """No more use."""

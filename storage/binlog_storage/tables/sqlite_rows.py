@@ -21,8 +21,9 @@ import contextlib
 import logging
 import os
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -91,10 +92,7 @@ class SqliteRows:
             with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("BEGIN")
-                for text in _SCHEMA:
-                    connection.execute(text)
-                facts = (("format", b"%d" % _FORMAT), ("uuid", uuid))
-                connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+                _begin(connection, uuid)
                 connection.execute("COMMIT")
             self._before("create: written")
             new.replace(self._path)
@@ -117,9 +115,7 @@ class SqliteRows:
             self.commit(late)
         name = xid.encode()
         with self._changing("prepare") as connection:
-            connection.execute("INSERT INTO names VALUES (?)", (name,))
-            rows = ((name, table, key, row) for (table, key), row in changes.items())
-            connection.executemany("INSERT INTO prepared VALUES (?, ?, ?, ?)", rows)
+            _prepare(connection, name, changes)
 
     def prepare(self, xid: Xid) -> None:
         """See `Participant`: a transaction without changes here."""
@@ -199,6 +195,42 @@ class SqliteRows:
             with self._changing("forget") as connection:
                 for number in tables:
                     connection.execute("DELETE FROM rows WHERE tbl = ?", (number,))
+
+    # --- a backup ---
+
+    file_name: Final = SQLITE_NAME
+
+    def copy_of(
+        self,
+        uuid: bytes,
+        rows: Iterable[tuple[int, bytes, bytes]],
+        prepared: Iterable[tuple[Xid, Changes]],
+    ) -> CopiedFile:
+        """See `RowKeeper`. It has no name: whatever ends the process leaves nothing of it. Raises `DiskError`."""
+        try:
+            handle, name = tempfile.mkstemp(prefix=f"{SQLITE_NAME}.copy.", dir=self._path.parent)
+        except OSError as error:
+            raise DiskError(f"{self._path.parent}: {error}") from error
+        try:
+            with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode = OFF")
+                connection.execute("PRAGMA synchronous = OFF")
+                connection.execute("BEGIN")
+                Path(name).unlink()
+                _begin(connection, uuid)
+                connection.executemany("REPLACE INTO rows VALUES (?, ?, ?)", rows)
+                for xid, changes in prepared:
+                    _prepare(connection, xid.encode(), changes)
+                connection.execute("COMMIT")
+        except BaseException as error:
+            Path(name).unlink(missing_ok=True)
+            os.close(handle)
+            if isinstance(error, sqlite3.DatabaseError):
+                full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+                text = f"a copy of {self._path.name}: {error}"
+                raise (DiskFull(text) if full else DiskError(text)) from error
+            raise
+        return CopiedFile(handle)
 
     # --- one transaction of SQLite ---
 
@@ -288,6 +320,50 @@ class SqliteRows:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return CorruptTables(f"{text}. Restore it with the store from a copy")
         return DiskError(text)
+
+
+def _begin(connection: sqlite3.Connection, uuid: bytes) -> None:
+    """Tables, and whose they are."""
+    for text in _SCHEMA:
+        connection.execute(text)
+    facts = (("format", b"%d" % _FORMAT), ("uuid", uuid))
+    connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+
+
+def _prepare(connection: sqlite3.Connection, name: bytes, changes: Changes) -> None:
+    connection.execute("INSERT INTO names VALUES (?)", (name,))
+    rows = ((name, table, key, row) for (table, key), row in changes.items())
+    connection.executemany("INSERT INTO prepared VALUES (?, ?, ?, ?)", rows)
+
+
+class CopiedFile:
+    """A file without a name."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Raises `DiskError`, as the next one."""
+        with self._mapped():
+            return os.pread(self._handle, size, offset)
+
+    def size(self) -> int:
+        with self._mapped():
+            return os.fstat(self._handle).st_size
+
+    def close(self) -> None:
+        """It is gone; twice is no error."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    @staticmethod
+    @contextmanager
+    def _mapped() -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskError(f"a copy of {SQLITE_NAME}: {error}") from error
 
 
 class SqlitePart:

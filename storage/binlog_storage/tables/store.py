@@ -48,6 +48,7 @@ from binlog_storage.tables.rows import (
     Memory,
     PackedNode,
     Resource,
+    Table,
     Trx,
     Version,
     logged_no,
@@ -109,6 +110,31 @@ class ReadView:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsElsewhere:
+    """The rows of one moment that another engine keeps. To be closed, as its view.
+
+    prepared: the changes of transactions that wait for XA COMMIT, by their numbers.
+    """
+
+    _store: TableStore
+    _view: ReadView
+    _tables: Mapping[int, Table]
+    prepared: list[tuple[int, dict[tuple[int, bytes], bytes | None]]]
+
+    def rows(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """What was committed: table, key, row; some twice. A table may be dropped meanwhile."""
+        for number, table in self._tables.items():
+            for key in self._store.keys_in(table):
+                row = self._store.read_in(table, key, self._view)
+                if row is not None:
+                    yield number, key, row
+
+    def close(self) -> None:
+        """Old versions need not stay any more; twice is no error."""
+        self._view.close()
 
 
 class LockBusy(StorageError):
@@ -350,11 +376,7 @@ class TableTransaction:
 
     def changes_elsewhere(self) -> dict[tuple[int, bytes], bytes | None]:
         """Those rows as they are behind it, by table and key; None: deleted. To be prepared there, see `ready`."""
-        found: dict[tuple[int, bytes], bytes | None] = {}
-        for node in self._trx.chain():
-            if node.table & ELSEWHERE and (node.table, node.key) not in found:
-                found[node.table, node.key] = self.store.newest(node.table, node.key)
-        return found
+        return self.store.changes_elsewhere(self._trx)
 
     def ready(self, *, prepared: bool) -> None:
         """Whether they are prepared there as they are now: without that it does not commit."""
@@ -558,7 +580,14 @@ class TableStore:
         self, table: int, key: bytes, view: ReadView | None, trx: Trx = COMMITTED
     ) -> bytes | None:
         """See `TableTransaction.get`. Takes no lock: versions never change, but for the cut of what no view needs."""
-        version = self.memory.table(table).look(key)
+        return self.read_in(self.memory.table(table), key, view, trx)
+
+    @staticmethod
+    def read_in(
+        table: Table, key: bytes, view: ReadView | None, trx: Trx = COMMITTED
+    ) -> bytes | None:
+        """The same of a table that may be dropped by now."""
+        version = table.look(key)
         most = UNFINISHED - 1 if view is None else view.number
         while version is not None:
             # Read before its transaction is looked at: a commit in between is seen then, before it cuts what is below.
@@ -637,15 +666,7 @@ class TableStore:
                     return
                 noted = place.noted = []
             try:
-                keys: list[bytes] = []
-                packed = place.packed
-                for first in range(0, 0 if packed is None else packed.places, AT_ONCE):
-                    assert packed is not None
-                    with self.latch:
-                        keys += packed.keys(first, AT_ONCE)
-                with self.latch:
-                    keys += place.rows
-                made = SortedKeys.of_many(keys)
+                made = SortedKeys.of_many(self.keys_in(place))
                 applied = 0
                 while place.keys is None:
                     with self.latch:
@@ -657,6 +678,18 @@ class TableStore:
             finally:
                 place.noted = None
 
+    def keys_in(self, place: Table) -> list[bytes]:
+        """All keys of a table, in no order, some twice. Many may be: the latch is given back in between."""
+        keys: list[bytes] = []
+        packed = place.packed
+        for first in range(0, 0 if packed is None else packed.places, AT_ONCE):
+            assert packed is not None
+            with self.latch:
+                keys += packed.keys(first, AT_ONCE)
+        with self.latch:
+            keys += place.rows
+        return keys
+
     def tables(self, view: ReadView | None = None) -> dict[int, bytes]:
         """The definitions of all tables, by number."""
         return {int.from_bytes(key): row for key, row in self.scan(CATALOG, view=view)}
@@ -665,6 +698,24 @@ class TableStore:
     def kept_elsewhere(self) -> set[int]:
         """The tables whose rows another engine keeps."""
         return {number for number in self.memory.tables if number & ELSEWHERE}
+
+    def changes_elsewhere(self, trx: Trx) -> dict[tuple[int, bytes], bytes | None]:
+        """See `TableTransaction.changes_elsewhere`."""
+        found: dict[tuple[int, bytes], bytes | None] = {}
+        for node in trx.chain():
+            if node.table & ELSEWHERE and (node.table, node.key) not in found:
+                found[node.table, node.key] = self.newest(node.table, node.key)
+        return found
+
+    def now_elsewhere(self) -> RowsElsewhere:
+        """The rows of now that another engine keeps. Under the append lock, as `view`."""
+        prepared = [trx for trx in self.prepared.values() if trx.elsewhere]
+        return RowsElsewhere(
+            self,
+            self.view(),
+            {number: self.memory.tables[number] for number in self.kept_elsewhere},
+            [(trx.id, self.changes_elsewhere(trx)) for trx in prepared],
+        )
 
     def view(self) -> ReadView:
         """What is committed now. Under the append lock it goes with the end of the binlog."""

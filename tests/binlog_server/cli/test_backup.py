@@ -9,25 +9,33 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pymysql
 import pytest
+from binlog_protocol.errors import ProtocolError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine.backup import COPYING, PREPARED, read_manifest
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import running_server
+from binlog_server.cli.backup import _piece
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
 from tests.storage.groups import read_all
 
 SIZES = {"max_binlog_size": 1 << 16, "innodb_log_file_size": 4 << 20}
+TRADITIONAL = {"binlog_storage_engine": "", "log_bin": "mariadb-bin"}
+BOTH = pytest.mark.parametrize(
+    "server", [{}, TRADITIONAL], ids=["ibb", "traditional"], indirect=True
+)
 T = "shop.t"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """With rows, and some binlog files."""
-    with running_server(tmp_path / "store", users=ROOT, **SIZES) as running:
+    kind = getattr(request, "param", {})
+    with running_server(tmp_path / "store", users=ROOT, **SIZES, **kind) as running:
         master = running.master
         master.create_database("shop")
         master.create_table(T, {"id": "INT PRIMARY KEY", "a": "VARCHAR(5000)"})
@@ -39,6 +47,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def insert(server: Server, number: int, text: str) -> None:
     with server.master.transaction() as t:
         t.insert(T, {"id": number, "a": text})
+
+
+def say(server: Server, text: str) -> None:
+    connection = pymysql.connect(
+        host="127.0.0.1", port=server.port, user="root", password="pw", autocommit=True
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(text)
 
 
 def backup(server: Server, target: Path | str, *more: str | Path) -> Ran:
@@ -64,6 +80,7 @@ def without_groups(server: Server) -> tuple[BinlogState, int]:
     return engine.binlog_state(), rows
 
 
+@BOTH
 def test_to_a_directory_and_on(server: Server, tmp_path: Path) -> None:
     """Incremental ones onto it; then a server goes on from there, with the tables, as the one that was copied does."""
     base, later = tmp_path / "base", tmp_path / "later"
@@ -92,6 +109,7 @@ def test_to_a_directory_and_on(server: Server, tmp_path: Path) -> None:
     )
 
 
+@BOTH
 def test_as_a_tar(server: Server, tmp_path: Path) -> None:
     """One that was cut off says that it is not whole, wherever that was."""
     truth = held(server)
@@ -112,6 +130,7 @@ def test_as_a_tar(server: Server, tmp_path: Path) -> None:
     assert (ran.code, "make another one" in ran.err) == (1, True)
 
 
+@BOTH
 def test_without_the_binlog(server: Server, tmp_path: Path) -> None:
     """The binlog begins at the GTID position of the backup; the rows are there."""
     state, rows = without_groups(server)
@@ -166,6 +185,28 @@ def test_what_waits_for_it(server: Server, said: str) -> None:
         insert(server, 5000, said)
     assert done.wait(30)
     thread.join()
+
+
+@BOTH
+def test_with_a_table_of_sqlite(server: Server, tmp_path: Path) -> None:
+    """Its rows are those of the point, too."""
+    say(server, "CREATE TABLE shop.s (id INT PRIMARY KEY) ENGINE=SQLITE")
+    say(server, "INSERT INTO shop.s VALUES (1), (2)")
+    truth = held(server)
+    assert backup(server, tmp_path / "b", "--prepare").code == 0
+    with running_server(tmp_path / "b", users={}, **SIZES) as restored:
+        assert held(restored) == truth
+        with restored.master.transaction() as t:
+            assert len(t.scan("shop.s")) == 2
+            t.insert("shop.s", {"id": 3})
+
+
+@pytest.mark.parametrize("name", ["../binlog-x", "other.000001", "mariadb-bin.000001/x", ""])
+def test_names_that_a_server_makes_up(name: str) -> None:
+    """They become names of files: a hostile server gets none but those of a store."""
+    with pytest.raises(ProtocolError, match="no row of BACKUP SERVER"):
+        _piece([name.encode(), b"1", b"0", b"x"], "mariadb-bin")
+    assert _piece([b"mariadb-bin.000001", b"1", b"0", b"x"], "mariadb-bin").size == 1
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {

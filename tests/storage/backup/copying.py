@@ -10,11 +10,12 @@ from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import StateStore
-from binlog_storage.engine.backup import BackupRequest, Manifest
+from binlog_storage.engine.backup import BackupEngine, BackupRequest, Manifest
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.check import look
 from tests.storage.crash.model import Found
+from tests.storage.crash.tables import Options, open_engine
 
 ALL = BackupRequest()
 
@@ -24,7 +25,7 @@ def open_store(disk: Disk, options: StoreOptions) -> IbbEngine:
 
 
 def copy(
-    engine: IbbEngine,
+    engine: BackupEngine,
     target: Disk,
     wanted: BackupRequest = ALL,
     between: Callable[[], object] = lambda: None,
@@ -48,7 +49,7 @@ def copy(
 
 def make_ready(
     target: Disk,
-    options: StoreOptions,
+    options: Options,
     *,
     skip_binlog: bool = False,
     incremental: MemoryDisk | None = None,
@@ -56,7 +57,7 @@ def make_ready(
     return prepare(
         target,
         "the target",
-        lambda manifest: open_store(target, options),
+        lambda manifest: open_engine(target, options),
         skip_binlog=skip_binlog,
         incremental=incremental,
     )

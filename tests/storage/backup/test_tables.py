@@ -6,23 +6,32 @@ import random
 
 import pytest
 from binlog_storage.binlog import backup as backup_module
-from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic import backup as classic_backup
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.backup.copying import copy, make_ready
 from tests.storage.crash.check import quiet
 from tests.storage.crash.history import OPTIONS
-from tests.storage.crash.tables import TableChecker, TableHistory, begun, step, step_of
+from tests.storage.crash.tables import (
+    CLASSIC,
+    Options,
+    TableChecker,
+    TableHistory,
+    begun,
+    step,
+    step_of,
+)
 
 
+@pytest.mark.parametrize("options", [OPTIONS, CLASSIC], ids=["ibb", "traditional"])
 @pytest.mark.parametrize("number", range(4))
 def test_in_the_middle_of_transactions(
-    number: int, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    number: int, options: Options, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several backups in one history; each is held against the model of its point."""
     monkeypatch.setattr(backup_module, "PIECE_BYTES", PAGE_SIZE)
-    history = TableHistory(OPTIONS, None)
+    history = TableHistory(options, None)
     begun(history)
     with quiet():
         for _ in range(6):
@@ -30,12 +39,12 @@ def test_in_the_middle_of_transactions(
                 step(history, rng)
             history.sync()
             if rng.random() < 0.5:
-                monkeypatch.setattr(backup_module, "LOG_BYTES", rng.choice([0, 1 << 20]))
-            assert isinstance(history.engine, IbbEngine)
+                for module in (backup_module, classic_backup):
+                    monkeypatch.setattr(module, "LOG_BYTES", rng.choice([0, 1 << 20]))
             point = len(history.stands) - 1
             disk = MemoryDisk()
             copy(history.engine, disk, between=lambda: goes_on(history, rng))
-            make_ready(disk, OPTIONS)
+            make_ready(disk, options)
             checker = TableChecker(history, rng)
             checker._require(checker._open(disk.contents()), point, point, "the backup")
 
