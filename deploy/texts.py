@@ -32,7 +32,7 @@ COMPLETIONS = {
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """Of each program."""
     yield of_server.parser()[0]
-    yield of_pipeline.parser()
+    yield of_pipeline.parser()[0]
 
 
 def write(share: Path) -> list[Path]:

@@ -54,6 +54,7 @@ ROOMS = {
     },
     "binlog_storage": {
         ".": "",
+        "console": ".",
         "ibb": ".",
         "disk": ". ibb",
         "redo": ". ibb disk",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,6 +23,9 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.target import BackupTarget
 from binlog_storage.classic.directory import belongs
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -35,7 +39,6 @@ from binlog_storage.engine.backup import (
 )
 from binlog_storage.errors import BackupRefused
 
-from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import ConfigError
@@ -109,9 +112,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="N",
         help="chunks of 10 MB per second, at most",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="progress as lines of JSON on standard error"
-    )
+    add_json(parser, "one JSON object; and progress as lines of JSON on standard error")
     parser.add_argument("--prepare", action="store_true", help="prepare it at once")
     _add_config(parser)
     parser.set_defaults(run=run)
@@ -134,6 +135,8 @@ def _add_prepare(commands: argparse._SubParsersAction[Any]) -> None:
         help="as it was given to backup: the binlog begins there",
     )
     _add_config(parser)
+    add_dry_run(parser)
+    add_json(parser)
     parser.set_defaults(run=run_prepare)
 
 
@@ -148,27 +151,41 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def run_prepare(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
+    directory = arguments.directory
     manifest = _prepare(
-        arguments.directory, arguments, arguments.skip_binlog, arguments.incremental_dir
+        directory,
+        arguments,
+        arguments.skip_binlog,
+        arguments.incremental_dir,
+        dry_run=arguments.dry_run,
     )
-    print(f"{arguments.directory} is a store at GTID position '{_position(manifest)}'")
+    position = _position(manifest)
+    if arguments.json:
+        told = {"directory": str(directory), "position": position}
+        show_json({**told, "dry_run": arguments.dry_run})
+    else:
+        becomes = "would become" if arguments.dry_run else "is"
+        print(f"{directory} {becomes} a store at GTID position '{position}'")
     return 0
 
 
 def _prepare(
-    directory: Path, arguments: argparse.Namespace, skip_binlog: bool, incremental: Path | None
+    directory: Path,
+    arguments: argparse.Namespace,
+    skip_binlog: bool,
+    incremental: Path | None,
+    *,
+    dry_run: bool = False,
 ) -> Manifest:
     config = configuration.load(arguments.config, {"binlog_directory": str(directory)})
-    line = ProgressLine()
-    try:
+    with Progress("prepare") as progress:
         return prepare_backup(
             config,
             skip_binlog=skip_binlog,
             incremental=incremental,
-            progress=lambda what: line.show(lambda: what),
+            progress=lambda what: progress.show(0, 0, lambda: what),
+            dry_run=dry_run,
         )
-    finally:
-        line.end()
 
 
 def _position(manifest: Manifest) -> str:
@@ -185,17 +202,30 @@ def run(arguments: argparse.Namespace) -> int:
     statement, info = _statement(arguments), _server(arguments)
     progress = _Progress(as_json=arguments.json)
     copied = asyncio.run(_copied(arguments, info, statement, progress))
-    for note in copied.notes:
-        print(f"binlog-server: {note}", file=sys.stderr)
-    said = (
-        f"{len(copied.sizes)} files, {progress.done / (1 << 20):.1f} MiB, in {progress.seconds:.1f} s; GTID position "
-        f"'{_position(copied)}'"
-    )
-    print(said, file=sys.stderr if to_tar else sys.stdout)
-    if arguments.prepare:
-        directory = local_path(arguments.target)
-        _prepare(directory, arguments, arguments.skip_binlog, None)
-        print(f"{directory} is a store")
+    told = {
+        "files": len(copied.sizes),
+        "bytes": progress.done,
+        "position": _position(copied),
+        "notes": list(copied.notes),
+        "seconds": round(progress.seconds, 3),
+        "prepared": arguments.prepare,
+    }
+    # Of a tar standard output has the tar.
+    with contextlib.redirect_stdout(sys.stderr if to_tar else sys.stdout):
+        if not arguments.json:
+            for note in copied.notes:
+                print(f"binlog-server: {note}", file=sys.stderr)
+            print(
+                f"{told['files']} files, {progress.done / (1 << 20):.1f} MiB, in {progress.seconds:.1f} s; GTID "
+                f"position '{told['position']}'"
+            )
+        if arguments.prepare:
+            directory = local_path(arguments.target)
+            _prepare(directory, arguments, arguments.skip_binlog, None)
+            if not arguments.json:
+                print(f"{directory} is a store")
+        if arguments.json:
+            show_json(told)
     return 0
 
 
@@ -269,6 +299,8 @@ async def _copied(
         raise BackupRefused(f"{info.address}: {error}") from None
     except TimeoutError:
         raise BackupRefused(f"{info.address} does not answer") from None
+    except ConnectionError as error:
+        raise BackupRefused(f"{info.address}: {error.strerror or error}") from None
     finally:
         progress.end()
         target.close()
@@ -324,7 +356,7 @@ class _Progress:
     """Tells on standard error how far it is: a line that changes, or lines of JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
-        self._line = ProgressLine()
+        self._line = Progress("backup")
         self._as_json = as_json
         self._told_at = 0.0
         self.total = 0
@@ -346,8 +378,8 @@ class _Progress:
             self._name, self._size = piece.name, piece.size
         self._at = piece.offset + len(piece.data)
         if not self._as_json:
-            part = self.done / max(self.total, self.done, 1)
-            self._line.show(lambda: f"{part:4.0%} of {self.total >> 20} MiB, {piece.name}")
+            total = max(self.total, self.done)
+            self._line.show(self.done, total, lambda: f"of {total >> 20} MiB, {piece.name}")
         elif time.monotonic() - self._told_at >= _JSON_EVERY_S:
             self._told_at = time.monotonic()
             self._tell(piece.name)

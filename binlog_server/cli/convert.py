@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from binlog_storage.classic.encryption import Keys
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 from binlog_storage.convert.compare import Compared, compare
 from binlog_storage.convert.for_mariadb import copy_files
 from binlog_storage.convert.stores import store_source, take_rest
@@ -20,20 +24,19 @@ from binlog_storage.disk.state import STATE_NAME
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.intake.ibb_files import IbbFiles
-from binlog_storage.intake.intake import Intake
+from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
 from binlog_storage.intake.source import StoreSource
 from binlog_storage.log.pending_redo import PendingRedo
 from binlog_storage.tables.facts import OfflineFacts
 from binlog_storage.verify.verify import Finding, Verifier
 
-from binlog_server.cli.import_files import ImportProgress, taken_summary
+from binlog_server.cli.import_files import show_taken, take
 from binlog_server.cli.keys import binlog_keys
-from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.store.conversion import take_facts, wanted_of, without_limits
-from binlog_server.store.store_directory import StoreDirectory, gone_on_in, open_state
+from binlog_server.store.store_directory import StoreDirectory, gone_on_in, has_no_store, open_state
 from binlog_server.tables.held import FIRST_TABLE
 
 _EPILOG = """
@@ -87,6 +90,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="leave out the tables that SOURCE holds (local_tables)",
     )
+    add_dry_run(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -114,10 +119,13 @@ def run(arguments: argparse.Namespace) -> int:
             with _held(target_path, keys) as there:
                 _require_closed(target_path)
                 with contextlib.closing(store_source(target_path, keys=keys)) as target:
-                    is_same = _verify(source, target)
-                if facts is None or there is None or arguments.without_tables or not is_same:
-                    return 0 if is_same else 1
-                return _verify_tables(facts, there)
+                    found = _compare(source, target)
+                of_tables = ""
+                if facts is not None and there is not None and not arguments.without_tables:
+                    of_tables = (
+                        first_difference(facts.tables, there.tables) if found.is_same else ""
+                    )
+                return _verdict(found, of_tables, source.notes, as_json=arguments.json)
         if arguments.for_mariadb:
             tables = facts.other_tables if facts is not None else ()
             if any(number >= FIRST_TABLE for number in tables) and not arguments.without_tables:
@@ -162,13 +170,13 @@ def _require_closed(path: Path) -> None:
 def _convert(
     source: StoreSource, facts: OfflineFacts | None, arguments: argparse.Namespace
 ) -> None:
-    directory = StoreDirectory.of(_config(source, facts, arguments), converting=True)
+    config = _config(source, facts, arguments)
+    if arguments.dry_run:
+        _would_convert(source, config, arguments)
+        return
+    directory = StoreDirectory.of(config, converting=True)
     try:
-        progress = ImportProgress(source)
-        try:
-            taken = Intake(directory.engine, source, progress.take).run()
-        finally:
-            progress.end()
+        taken, seconds = take(directory.engine, source)
         waiting = 0
         if arguments.online:
             taken.notes = [
@@ -194,12 +202,22 @@ def _convert(
         position = directory.engine.binlog_state().position()
     finally:
         directory.close()
-    for line in taken.notes:
-        print(f"binlog-server: {line}", file=sys.stderr)
-    print(taken_summary(taken, progress.seconds))
-    if waiting:
-        print(f"{waiting} prepared XA transactions wait, as in {arguments.source}")
-    print(f"the store ends at '{position}'")
+    show_taken(arguments, taken, position, seconds, waiting)
+
+
+def _would_convert(source: StoreSource, config: Config, arguments: argparse.Namespace) -> None:
+    """Read all of the source, and look at what is in the target."""
+    if has_no_store(arguments.target):
+        engine = NothingStored(None)
+        taken, seconds = take(engine, source)
+    else:
+        config = dataclasses.replace(config, innodb_read_only=True)
+        there = StoreDirectory.of(config, background=False, to_serve=True, converting=True)
+        with contextlib.closing(there):
+            engine = NothingStored(there.engine)
+            taken, seconds = take(engine, source)
+    waiting = len(source.prepared())
+    show_taken(arguments, taken, engine.position, seconds, waiting)
 
 
 def _config(
@@ -224,41 +242,56 @@ def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:
             f"{len(waiting)} prepared XA transactions wait ({waiting[0].xid.sql()} ...), which a MariaDB would roll "
             "back: XA COMMIT or XA ROLLBACK them first"
         )
-    line = ProgressLine()
+    with Progress("verify") as progress:
 
-    def report(finding: Finding) -> None:
-        line.end()
-        print(finding, file=sys.stderr, flush=True)
+        def report(finding: Finding) -> None:
+            progress.end()
+            print(finding, file=sys.stderr, flush=True)
 
-    def shown(what: str) -> Callable[[int, int], None]:
-        return lambda done, total: line.show(lambda: f"{what}: {done / (total or 1):4.0%}")
-
-    totals = Verifier(ReadOnlyDisk(arguments.source), report, shown("verified")).run()
-    line.end()
+        totals = Verifier(ReadOnlyDisk(arguments.source), report, progress.show).run()
     if totals.errors:
         raise NotAStore(f"{arguments.source} is damaged: nothing was copied")
-    files, copied = copy_files(arguments.source, arguments.target, shown("copied"))
-    line.end()
-    print(f"{files} files, {totals.groups} groups, start LSN 0; {copied} of them copied now")
+    with Progress("copy") as progress:
+        files, copied = copy_files(
+            arguments.source, arguments.target, progress.show, dry_run=arguments.dry_run
+        )
+    if arguments.json:
+        told = {"files": files, "groups": totals.groups, "copied": copied}
+        show_json({**told, "dry_run": arguments.dry_run})
+    else:
+        would = "would be copied" if arguments.dry_run else "copied now"
+        print(f"{files} files, {totals.groups} groups, start LSN 0; {copied} of them {would}")
     return 0
 
 
-def _verify_tables(facts: OfflineFacts, there: OfflineFacts) -> int:
-    difference = first_difference(facts.tables, there.tables)
-    if difference:
-        print(f"different tables: {difference}; give convert again, unless TARGET was served since")
-    return 1 if difference else 0
+def _compare(source: StoreSource, target: StoreSource) -> Compared:
+    with Progress("compare") as progress:
+
+        def shown(done: Compared) -> None:
+            progress.show(source.bytes_read, source.size, lambda: f"{done.groups} groups")
+
+        return compare(source, target, shown)
 
 
-def _verify(source: StoreSource, target: StoreSource) -> bool:
-    line = ProgressLine()
-
-    def progress(done: Compared) -> None:
-        line.show(lambda: f"{source.bytes_read / source.size:4.0%}, {done.groups} groups compared")
-
-    found = compare(source, target, progress)
-    line.end()
-    for note in source.notes:
+def _verdict(found: Compared, of_tables: str, notes: list[str], *, as_json: bool) -> int:
+    """Say what a comparison has found. Returns the exit code."""
+    code = 0 if found.is_same and not of_tables else 1
+    if as_json:
+        told = {
+            "same": not code,
+            "groups": found.groups,
+            "bytes": found.size,
+            "start_markers": found.markers,
+            "prepared_xa": found.prepared,
+            "difference": str(found.difference) if found.difference else None,
+            "missing_from": str(found.missing) if found.missing else None,
+            "more_from": str(found.more) if found.more else None,
+            "tables": of_tables or None,
+            "notes": notes,
+        }
+        show_json(told)
+        return code
+    for note in notes:
         print(f"binlog-server: {note}", file=sys.stderr)
     same = f"{found.groups} groups, {found.size / (1 << 20):.1f} MiB, {found.markers} start markers"
     if found.prepared:
@@ -271,4 +304,6 @@ def _verify(source: StoreSource, target: StoreSource) -> bool:
         print(f"the same: {same}; TARGET goes on with {found.more}")
     else:
         print(f"the same: {same}")
-    return found.is_same
+    if of_tables:
+        print(f"different tables: {of_tables}; give convert again, unless TARGET was served since")
+    return code

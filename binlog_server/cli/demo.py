@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import secrets
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +22,9 @@ from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import GroupStream, StreamEnded
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.ibb.file_names import file_name
 
 from binlog_server.app.app import Server
@@ -43,6 +48,7 @@ _TABLE = "demo.orders"
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("demo", help="see it work: about 20 s, ends by itself")
     parser.add_argument("--seconds", type=float, default=PUBLISH_S, help="how long to publish")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,10 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
     set_up_logging("WARNING")
     with tempfile.TemporaryDirectory(prefix="binlog-server-demo-") as directory:
         (Path(directory) / "replica").mkdir()
-        return uvloop.run(_demo(Path(directory), arguments.seconds))
+        # With --json standard output has nothing else.
+        with contextlib.redirect_stdout(sys.stderr if arguments.json else sys.stdout):
+            shown = uvloop.run(_demo(Path(directory), arguments.seconds))
+    if arguments.json:
+        show_json(shown)
+    return 0 if shown["complete"] else EXIT_FAILED
 
 
-async def _demo(directory: Path, seconds: float) -> int:
+async def _demo(directory: Path, seconds: float) -> dict[str, Any]:
     password = secrets.token_hex(12)
     config = Config(
         directory / "store", listen_port=0, max_binlog_size=_FILE_BYTES, users={_USER: password}
@@ -74,7 +85,9 @@ async def _demo(directory: Path, seconds: float) -> int:
         await server.stop()
 
 
-async def _show(server: Server, password: str, replica: DemoReplica | None, seconds: float) -> int:
+async def _show(
+    server: Server, password: str, replica: DemoReplica | None, seconds: float
+) -> dict[str, Any]:
     follower = _Client(server.port, password)
     following = asyncio.create_task(follower.run())
     published = await _publish(server, follower, replica, seconds)
@@ -87,12 +100,20 @@ async def _show(server: Server, password: str, replica: DemoReplica | None, seco
     print(f"store     {file_name(end.file_no)}, next write at {end.offset}, gtid_binlog_pos {last}")
     print(f"published {published} groups")
     print(f"received  {follower.groups} groups by a protocol client")
+    rows = None
     if replica is not None:
         rows = await replica.count(_TABLE)
         print(f"applied   {applied} groups by the MariaDB replica: {rows} rows in {_TABLE}")
     complete = follower.groups == published and (replica is None or applied == published)
     print("all groups arrived" if complete else "NOT all groups arrived")
-    return 0 if complete else 1
+    return {
+        "published": published,
+        "received": follower.groups,
+        "applied": None if replica is None else applied,
+        "rows": rows,
+        "position": str(last),
+        "complete": complete,
+    }
 
 
 async def _publish(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import socket
 import sys
@@ -17,6 +16,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
@@ -59,32 +60,35 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--error", metavar="TEXT", help="of a replica or of the log: its cause, and what to do"
     )
-    parser.add_argument("--json", action="store_true", help="a JSON object a line")
+    add_json(parser, "a line with an object for each thing that was looked at, or for each cause")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 where something is wrong. Raises `ConfigError`."""
     if arguments.error is not None:
-        return _explain(arguments.error)
+        return _explain(arguments.error, as_json=arguments.json)
     overrides = {"binlog_directory": arguments.binlog_directory}
     config = configuration.load(arguments.config, overrides)
     found = [*_of_the_machine(config), *asyncio.run(_of_the_upstreams(config))]
     for one in found:
+        remedies = [trouble.remedy for trouble in about(one.text)] if one.level == ERROR else []
         if arguments.json:
-            print(json.dumps(one._asdict()))
-        else:
-            print(f"{one.level:8} {one.about}: {one.text}")
-            if one.level == ERROR:
-                for trouble in about(one.text):
-                    print(f"{'':8} {trouble.remedy}")
+            show_json_line({**one._asdict(), "remedies": remedies})
+            continue
+        print(f"{one.level:8} {one.about}: {shown(one.text)}")
+        for remedy in remedies:
+            print(f"{'':8} {remedy}")
     return int(any(one.level == ERROR for one in found))
 
 
-def _explain(text: str) -> int:
+def _explain(text: str, *, as_json: bool) -> int:
     found = about(text)
-    for trouble in found:
-        print(f"{trouble.shown}\n  {trouble.cause}\n  {trouble.remedy}")
+    for one in found:
+        if as_json:
+            show_json_line({"error": one.shown, "cause": one.cause, "remedy": one.remedy})
+        else:
+            print(f"{one.shown}\n  {one.cause}\n  {one.remedy}")
     if not found:
         print(
             "this text is not known here; docs/troubleshooting.md has those that are",

@@ -21,6 +21,7 @@ from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.console.arguments import add_json
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -107,7 +108,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         default=0,
         help="rows as comments; -vv with column names and types",
     )
-    add("--json", action="store_true", help="one object an event, rows decoded")
+    add_json(parser, "a line with an object for each event, rows decoded")
     add("-s", "--short-form", action="store_true", help="SQL without the comments about each event")
     add(
         "--local-load",

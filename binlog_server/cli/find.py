@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ from binlog_storage.archive.group_files import (
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.offline_groups import classic_groups
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.errors import StorageError
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
@@ -67,7 +68,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("--op", choices=OPERATIONS, help="groups that do this; with --table to that table")
     add("--larger-than", metavar="SIZE", help="groups of more bytes, such as 100M")
     add("--limit", type=int, metavar="N", help="no more than so many")
-    add("--json", action="store_true", help="one object a group")
+    add_json(parser, "a line with an object for each group")
     add("--index", type=path_argument, metavar="DIR", help="a folder of this store's own")
     parser.set_defaults(run=run)
 
@@ -99,7 +100,7 @@ class GroupFound(NamedTuple):
     def as_text(self) -> str:
         return (
             f"{utc_text(self.group.timestamp)}  {self.group.gtid}  {self.facts.size} bytes, in {self.group.where}\n"
-            f"    {self.facts.statement or 'no statement'}\n"
+            f"    {shown(self.facts.statement or 'no statement')}\n"
             f"    before: '{self.before}'\n    behind: '{self.behind}'"
         )
 
@@ -255,7 +256,10 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for found in search.of(wanted):
                 _require_certain(wanted, found, search)
-                print(json.dumps(found.as_json()) if arguments.json else found.as_text())
+                if arguments.json:
+                    show_json_line(found.as_json())
+                else:
+                    print(found.as_text())
                 count += 1
                 if wanted.is_one or count == arguments.limit:
                     break

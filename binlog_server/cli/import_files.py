@@ -7,17 +7,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.encryption import Keys
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.intake.intake import Intake, Taken, taken_object
+from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
 
 from binlog_server.cli.keys import archive_keys, binlog_keys
-from binlog_server.cli.progress_line import ProgressLine
-from binlog_server.cli.seed import add_store_options, open_store
+from binlog_server.cli.seed import add_store_options, looked_at, open_store
 from binlog_server.settings.config import ConfigError
 from binlog_server.store.given_source import source_of
 
@@ -50,6 +55,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add_store_options(parser)
     parser.add_argument("--index", type=path_argument, metavar="FILE", help="the index of a binlog")
     parser.add_argument("paths", nargs="*", type=archive_argument, metavar="FILES|DIR|URL")
+    add_dry_run(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -59,24 +66,22 @@ def run(arguments: argparse.Namespace) -> int:
     for_archive = archive_keys(arguments.config, arguments.binlog_directory)
     source = _source(arguments.index, arguments.paths, keys, for_archive)
     try:
-        directory = open_store(arguments)
-        try:
-            progress = ImportProgress(source)
+        if arguments.dry_run:
+            with looked_at(arguments) as there:
+                engine = NothingStored(None if there is None else there.engine)
+                taken, seconds = take(engine, source)
+            position = engine.position
+        else:
+            directory = open_store(arguments)
             try:
-                taken = Intake(directory.engine, source, progress.take).run()
+                taken, seconds = take(directory.engine, source)
+                note_server_version(directory.state, source.server_version)
+                position = directory.engine.binlog_state().position()
             finally:
-                progress.end()
-            seconds = progress.seconds
-            note_server_version(directory.state, source.server_version)
-            position = directory.engine.binlog_state().position()
-        finally:
-            directory.close()
+                directory.close()
     finally:
         source.close()
-    for line in taken.notes:
-        print(f"binlog-server: {line}", file=sys.stderr)
-    print(taken_summary(taken, seconds))
-    print(f"the store ends at '{position}'")
+    show_taken(arguments, taken, position, seconds)
     return 0
 
 
@@ -91,33 +96,49 @@ def _source(
     return source_of(paths, index, keys, for_archive)
 
 
-def taken_summary(taken: Taken, seconds: float) -> str:
-    """What an intake has done, in a line."""
-    begun = f"; the store begins at '{taken.began_at}'" if taken.began_at is not None else ""
+def take(engine: BinlogEngine | NothingStored, source: IntakeSource) -> tuple[Taken, float]:
+    """Take the groups of a source, with its progress. Returns what was taken and the seconds. Raises `StorageError`."""
+    with Progress("import") as progress:
+
+        def shown(taken: Taken) -> None:
+            progress.show(source.bytes_read, source.size, lambda: _progress_text(taken, source))
+
+        return Intake(engine, source, shown).run(), progress.seconds
+
+
+def _progress_text(taken: Taken, source: IntakeSource) -> str:
+    passed = f", {taken.passed_over} passed over" if taken.passed_over else ""
+    return f"of {source.size / (1 << 20):.0f} MiB, {taken.groups} groups{passed}"
+
+
+def show_taken(
+    arguments: argparse.Namespace,
+    taken: Taken,
+    position: SlavePosition,
+    seconds: float,
+    prepared_xa: int | None = None,
+) -> None:
+    """Say what an intake has done, or would do, and the position behind it."""
+    if arguments.json:
+        more = {} if prepared_xa is None else {"prepared_xa": prepared_xa}
+        show_json({**taken_object(taken, position, seconds), **more, "dry_run": arguments.dry_run})
+        return
+    for line in taken.notes:
+        print(f"binlog-server: {line}", file=sys.stderr)
+    print(_taken_summary(taken, seconds, would=arguments.dry_run))
+    if prepared_xa:
+        print(f"{prepared_xa} prepared XA transactions wait, as in {arguments.source}")
+    print(f"the store {'would end' if arguments.dry_run else 'ends'} at '{position}'")
+
+
+def _taken_summary(taken: Taken, seconds: float, *, would: bool) -> str:
+    begins = "would begin" if would else "begins"
+    begun = f"; the store {begins} at '{taken.began_at}'" if taken.began_at is not None else ""
     if not taken.groups:
         return f"nothing to do: the store has all groups of these files{begun}"
     mib = taken.size / (1 << 20)
     passed = f", behind {taken.passed_over} that were there already" if taken.passed_over else ""
+    if would:
+        return f"{taken.groups} groups would be stored, {mib:.1f} MiB{passed}{begun}"
     speed = f"{mib / max(seconds, 1e-3):.0f} MiB/s"
     return f"{taken.groups} groups stored, {mib:.1f} MiB in {seconds:.1f} s, {speed}{passed}{begun}"
-
-
-class ImportProgress(ProgressLine):
-    """The progress of one import."""
-
-    def __init__(self, source: IntakeSource) -> None:
-        super().__init__()
-        self._source = source
-
-    def take(self, taken: Taken) -> None:
-        """Show how much is taken; to be called at each step of the work."""
-        self.show(lambda: self._text(taken))
-
-    def _text(self, taken: Taken) -> str:
-        done, size = self._source.bytes_read, self._source.size
-        part = done / size if size else 1.0
-        rest = f", {self.seconds / part - self.seconds:.0f} s to go" if 0.01 < part < 1 else ""
-        passed = f", {taken.passed_over} passed over" if taken.passed_over else ""
-        return (
-            f"{part:4.0%} of {size / (1 << 20):.0f} MiB, {taken.groups} groups stored{passed}{rest}"
-        )

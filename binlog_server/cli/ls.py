@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json, show_table
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.log.summary import FileState, FileSummary, GroupEnd, summarize
@@ -17,7 +18,6 @@ The times are those of the first and last group, in UTC. States: closed (it has 
 server runs), empty (made ahead), damaged (the reason follows; `verify` tells more). A few pages are read of each file.
 """
 _HEAD = ("FILE", "SIZE", "STATE", "FIRST GTID", "FIRST TIME", "LAST GTID", "LAST TIME")
-_RIGHT = frozenset((1,))
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -29,9 +29,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("directory", type=path_argument, metavar="DIR")
-    parser.add_argument(
-        "--json", action="store_true", help="one array with an object for each file"
-    )
+    add_json(parser, "one array with an object for each file")
     parser.set_defaults(run=run)
 
 
@@ -43,10 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         binlog.close()
     if arguments.json:
-        print(json.dumps([_object(file) for file in files], indent=1))
+        show_json([_object(file) for file in files])
     else:
-        for line in _table([_HEAD, *map(_row, files)]):
-            print(line)
+        show_table(_HEAD, list(map(_row, files)), right={1})
     return 1 if any(file.state is FileState.DAMAGED for file in files) else 0
 
 
@@ -55,7 +52,7 @@ def _object(file: FileSummary) -> dict[str, object]:
         "file": file.name,
         "size": file.size,
         "state": file.state.value,
-        **({"damage": file.damage} if file.damage else {}),
+        "damage": file.damage or None,
         **_end_object("first", file.first),
         **_end_object("last", file.last),
         "base_state": None if file.base_state is None else str(file.base_state),
@@ -82,14 +79,3 @@ def _row(file: FileSummary) -> Sequence[str]:
 def _time(end: GroupEnd, between: str) -> str:
     moment = datetime.datetime.fromtimestamp(end.timestamp, datetime.UTC)
     return moment.strftime(f"%Y-%m-%d{between}%H:%M:%S")
-
-
-def _table(rows: list[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

@@ -10,13 +10,15 @@ import argparse
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from binlog_protocol.dump.target import HistoryEnd, utc_text
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.cli.seed_backup import backup_position
@@ -59,7 +61,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("--until", required=True, metavar="POINT", help="GTIDs, or a time with Z or an offset")
     add("--start-position", metavar="GTIDS", help="of the backup, if it does not say it")
     add("--server-id", type=int, default=4_000_000_001, metavar="N", help="unlike all others")
-    add("--print", action="store_true", help="print the steps, do nothing")
+    add("--print", "--dry-run", action="store_true", help="print the steps, do nothing")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -83,17 +86,31 @@ def run(arguments: argparse.Namespace) -> int:
         position=position,
         server_id=arguments.server_id,
     )
-    if arguments.print:
+    told = {
+        "datadir": str(arguments.datadir.resolve()),
+        "begin": str(position),
+        "until": until,
+        "reached": None,
+        "steps": text,
+        "dry_run": arguments.print,
+    }
+    if arguments.print and not arguments.json:
         print(text, end="")
-        return 0
-    if arguments.datadir.exists() and any(arguments.datadir.iterdir()):
-        raise ConfigError(f"--datadir {arguments.datadir} is not empty")
-    return _run(text, {**os.environ, "MASTER_PASSWORD": password})
-
-
-def _run(text: str, environment: Mapping[str, str]) -> int:
-    done = subprocess.run(["bash", "-c", text], env=dict(environment), check=False)
-    return 1 if done.returncode else 0
+    elif not arguments.print:
+        if arguments.datadir.exists() and any(arguments.datadir.iterdir()):
+            raise ConfigError(f"--datadir {arguments.datadir} is not empty")
+        environment = {**os.environ, "MASTER_PASSWORD": password}
+        done = subprocess.run(
+            ["bash", "-c", text], env=environment, check=False, stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode:
+            return EXIT_FAILED
+        told["reached"] = done.stdout.strip()
+        if not arguments.json:
+            print(done.stdout, end="")
+    if arguments.json:
+        show_json(told)
+    return 0
 
 
 def _until(text: str) -> str:
@@ -185,7 +202,8 @@ sql --execute 'STOP SLAVE; RESET SLAVE ALL'
 kill "$mariadbd"
 wait "$mariadbd"
 mariadbd=
-echo "recover: $datadir is at gtid_slave_pos '$reached': start your mariadbd on it"
+echo "recover: $datadir is at gtid_slave_pos '$reached': start your mariadbd on it" >&2
+echo "$reached"
 """
 
 

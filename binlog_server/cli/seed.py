@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.engine import EngineAdmin
 from binlog_storage.errors import NotAStore
 
 from binlog_server.cli.seed_backup import backup_position
 from binlog_server.cli.seed_dump import dump_position
 from binlog_server.settings import config as configuration
-from binlog_server.settings.config import ConfigError
-from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.settings.config import Config, ConfigError
+from binlog_server.store.store_directory import StoreDirectory, gone_on_in, has_no_store
 
 _EPILOG = """
 Groups up to that position are not in the store then: give replicas of this server the dump or backup, too. The server
@@ -47,6 +51,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     sources.add_argument(
         "--gtid-binlog-state", metavar="GTIDS", help="the master's, with all its servers"
     )
+    add_dry_run(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -65,34 +71,66 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
 
 def open_store(arguments: argparse.Namespace) -> StoreDirectory:
     """Open the store of these options. Raises `ConfigError`, `StorageError`; `StoreInUse` while a server runs."""
+    return StoreDirectory.of(_config(arguments))
+
+
+@contextlib.contextmanager
+def looked_at(arguments: argparse.Namespace) -> Iterator[StoreDirectory | None]:
+    """The store of these options as it lies, for a dry run; None if there is none yet. Raises as `open_store`."""
+    config = _config(arguments)
+    path = gone_on_in(config.binlog_directory)
+    if has_no_store(path):
+        yield None
+        return
+    config = dataclasses.replace(config, innodb_read_only=True)
+    with contextlib.closing(StoreDirectory.of(config, background=False, to_serve=True)) as there:
+        yield there
+
+
+def _config(arguments: argparse.Namespace) -> Config:
     overrides = {"binlog_directory": arguments.binlog_directory}
-    config = configuration.load(arguments.config, overrides)
-    return StoreDirectory.of(config)
+    return configuration.load(arguments.config, overrides)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
-    state, found = _wanted(arguments)
-    for line in found:
-        print(line)
+    state, where = _wanted(arguments)
+    if where and not arguments.json:
+        print(where)
     if not len(state):
         raise NotAStore("the position is empty: a store begins there by itself")
-    directory = open_store(arguments)
-    try:
-        changed = _begin_at(directory.engine, state)
-    finally:
-        directory.close()
-    said = "begins" if changed else "was already"
+    if arguments.dry_run:
+        with looked_at(arguments) as there:
+            changes = there is None or _is_to_begin(there.engine.binlog_state(), state)
+    else:
+        directory = open_store(arguments)
+        try:
+            changes = _is_to_begin(directory.engine.binlog_state(), state)
+            if changes:
+                directory.engine.reset(state)
+        finally:
+            directory.close()
+    if arguments.json:
+        show_json(
+            {
+                "position": str(state.position()),
+                "found": where,
+                "changed": changes,
+                "dry_run": arguments.dry_run,
+            }
+        )
+        return 0
+    begins = "would begin" if arguments.dry_run else "begins"
+    said = begins if changes else "was already"
     print(f"the store {said} at gtid_slave_pos '{state.position()}'")
     return 0
 
 
-def _begin_at(engine: EngineAdmin, state: BinlogState) -> bool:
-    """Set the state of an empty store. False if the store has that state already.
+def _is_to_begin(there: BinlogState, state: BinlogState) -> bool:
+    """Whether a store at `there` is to be given the state; False if it has it already.
 
     Raises `NotAStore` if the store is not empty.
     """
-    there = engine.binlog_state()
     if there == state or there.position() == state.position():
         return False
     if len(there):
@@ -100,21 +138,20 @@ def _begin_at(engine: EngineAdmin, state: BinlogState) -> bool:
             f"the store is at '{there.position()}' already: a position is given to an empty store only. Give another "
             "--directory; or start the server, and say RESET MASTER, which deletes all that is stored"
         )
-    engine.reset(state)
     return True
 
 
-def _wanted(arguments: argparse.Namespace) -> tuple[BinlogState, list[str]]:
-    """The binlog state to begin with, and lines that tell its source. Raises `ConfigError`, `NotAStore`."""
+def _wanted(arguments: argparse.Namespace) -> tuple[BinlogState, str | None]:
+    """The binlog state to begin with, and the place of a file where it was found. Raises `ConfigError`, `NotAStore`."""
     try:
         if arguments.gtid_slave_pos is not None:
-            return BinlogState(SlavePosition.parse(arguments.gtid_slave_pos)), []
+            return BinlogState(SlavePosition.parse(arguments.gtid_slave_pos)), None
         if arguments.gtid_binlog_state is not None:
-            return BinlogState.parse(arguments.gtid_binlog_state), []
+            return BinlogState.parse(arguments.gtid_binlog_state), None
         if arguments.from_dump is not None:
             position, where = dump_position(arguments.from_dump)
         else:
             position, where = backup_position(arguments.from_backup)
     except ServerError as error:
         raise ConfigError(str(error)) from None
-    return BinlogState(position), [where]
+    return BinlogState(position), where

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.given_files import open_given
 
-from binlog_server.cli.progress_line import ProgressLine
 from binlog_server.cli.seed_position import Found, NoPosition
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -107,12 +107,11 @@ def _take_head(data: bytes, found: Found) -> bool:
 def _end(file: _Readable, begin: bytes, packed: BinaryIO) -> bytes:
     """The last bytes of a compressed file, which can only be read forward."""
     size = os.fstat(packed.fileno()).st_size
-    progress = ProgressLine()
     end = begin
-    while data := file.read(_CHUNK_BYTES):
-        end = (end + data)[-_END_BYTES:]
-        progress.show(lambda: f"{packed.tell() / size:4.0%} of {size >> 20} MiB unpacked")
-    progress.end()
+    with Progress("unpacked") as progress:
+        while data := file.read(_CHUNK_BYTES):
+            end = (end + data)[-_END_BYTES:]
+            progress.show(packed.tell(), size, lambda: f"of {size >> 20} MiB")
     return end
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_argument
+from binlog_storage.console.arguments import add_json, position_argument
+from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.app.app import (
@@ -71,7 +72,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--archive-start-position",
-        type=_position,
+        type=position_argument,
         metavar="GTIDS",
         help="begin an empty store with the part of the archive that has this position",
     )
@@ -85,6 +86,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="say whether the configuration is right, and end; a server may run meanwhile",
     )
+    add_json(parser, "one JSON object; with --check-config")
     parser.set_defaults(run=run)
 
 
@@ -111,7 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load()
     if arguments.check_config:
-        return _check(config)
+        return _check(config, as_json=arguments.json)
+    if arguments.json:
+        raise ConfigError("--json is for --check-config; the log is made JSON by --log-format json")
     logs.set_up_logging(config.log_level, config.log_format)
     for doubt in configuration.doubts(config):
         log.warning("%s", doubt)
@@ -132,12 +136,16 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
 
-def _check(config: Config) -> int:
+def _check(config: Config, *, as_json: bool) -> int:
     """Say what there is to say about a configuration that could be read, and look at the files that it names."""
     if config.ssl:
         certificate_of(config)
     metrics_tls_of(config)
-    for doubt in configuration.doubts(config):
+    doubts = list(configuration.doubts(config))
+    if as_json:
+        show_json({"right": True, "doubts": doubts})
+        return 0
+    for doubt in doubts:
         print(f"binlog-server: warning: {doubt}", file=sys.stderr)
     print("the configuration is right")
     return 0
@@ -402,10 +410,3 @@ async def _leave_threads(signals: Signals) -> None:
             log.warning("left behind, as they do not return: threads %s", ", ".join(left))
             signals.leave(signals.status)
         await asyncio.sleep(0.01)
-
-
-def _position(text: str) -> SlavePosition:
-    try:
-        return SlavePosition.parse(text)
-    except ServerError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any, Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json, show_table
 from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.state import StoreFacts
 
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
@@ -54,8 +60,14 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
             )
         if name in ("add", "set"):
             _add_replica_options(action)
-        action.add_argument("--directory", required=True, type=path_argument)
+        action.add_argument("--directory", required=True, type=path_argument, metavar="DIR")
         add_key_options(action)
+        if name != "list":
+            add_dry_run(action)
+        add_json(
+            action,
+            "one array with an object for each account" if name == "list" else "one JSON object",
+        )
     parser.set_defaults(run=run)
 
 
@@ -83,14 +95,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     if arguments.action != "add" and not arguments.directory.is_dir():
         raise ConfigError(f"there is no directory {arguments.directory}")
-    state, disk = open_state(
-        arguments.directory, binlog_keys(arguments.config, arguments.directory)
-    )
+    with contextlib.ExitStack() as stack:
+        directory = arguments.directory
+        looks = arguments.action == "list" or arguments.dry_run
+        if looks and not directory.exists():  # the directory would be made
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        keys = binlog_keys(arguments.config, arguments.directory)
+        state, disk = open_state(directory, keys, as_it_lies=looks)
+        stack.callback(disk.close)
+        _do(arguments, state)
+    return 0
+
+
+def _do(arguments: argparse.Namespace, state: StoreFacts) -> None:
     try:
         users = Users(state)
         if arguments.action == "list":
-            print("\n".join(_line(account) for account in users.all()) or "no accounts")
-            return 0
+            _show(users.all(), as_json=arguments.json)
+            return
         name, _, host = arguments.name.partition("@")
         host = host or ANY_HOST
         if arguments.action == "drop":
@@ -116,13 +138,39 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(str(error)) from None
     except KeyError:
         raise ConfigError(f"there is no account {arguments.name!r}") from None
-    finally:
-        disk.close()
-    return 0
+    if arguments.json:
+        told = {"account": f"{name}@{host}", "action": arguments.action}
+        show_json({**told, "dry_run": arguments.dry_run})
+    elif arguments.dry_run:
+        print(
+            f"{arguments.action} {name}@{host}: nothing is in the way of it, and nothing was done"
+        )
 
 
-def _line(account: UserAccount) -> str:
-    return "  ".join([account.name, as_shown(account.granted), *account.replica.words()])
+def _show(accounts: list[UserAccount], *, as_json: bool) -> None:
+    if as_json:
+        show_json([_object(account) for account in accounts])
+    elif accounts:
+        rows = [
+            (one.name, as_shown(one.granted), ", ".join(one.replica.words())) for one in accounts
+        ]
+        show_table(("ACCOUNT", "PRIVILEGES", "REPLICAS"), rows)
+    else:
+        print("no accounts")
+
+
+def _object(account: UserAccount) -> dict[str, object]:
+    policy = account.replica
+    return {
+        "account": account.name,
+        "privileges": sorted(account.granted),
+        "plugin": account.credential.plugin,
+        "require": account.require.value,
+        "locked": account.locked,
+        "stream_style": policy.style.value,
+        "server_version": policy.server_version,
+        **{name: getattr(policy, name) for name in LIMITS},
+    }
 
 
 def _password() -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import NotAStore
-from binlog_storage.ibb.file_names import file_numbers, no_files
+from binlog_storage.ibb.file_names import file_name, file_numbers, no_files
+from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.verify.verify import Finding, Verifier
-
-from binlog_server.cli.progress_line import ProgressLine
 
 _EPILOG = """
 One line a finding: file, page, byte offset, reason. It goes on behind a damaged page where it can, so one damage may
 show in more than one line. Exit code: 0 sound, perhaps with warnings; 1 damaged. Nothing is changed. Verify a directory
 that no server is writing: what is being written would count as damaged.
 """
-_BAR_CELLS = 30
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -30,6 +31,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("directory", type=path_argument, metavar="DIR")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -38,17 +40,21 @@ def run(arguments: argparse.Namespace) -> int:
     disk = ReadOnlyDisk(arguments.directory)
     if not file_numbers(disk.names()):
         raise NotAStore(f"{arguments.directory} {no_files(disk.names())}")
-    line = ProgressLine()
+    found: list[Finding] = []
+    with Progress("verify") as progress:
 
-    def report(finding: Finding) -> None:
-        line.end()
-        print(finding, flush=True)
+        def report(finding: Finding) -> None:
+            if arguments.json:
+                found.append(finding)
+                return
+            progress.end()
+            print(finding, flush=True)
 
-    def checked(done: int, total: int) -> None:
-        line.show(lambda: _bar(done / total if total else 1.0))
-
-    totals = Verifier(disk, report, checked).run()
-    line.end()
+        totals = Verifier(disk, report, progress.show).run()
+    if arguments.json:
+        findings = [_object(finding) for finding in found]
+        show_json({"sound": not totals.errors, **totals._asdict(), "findings": findings})
+        return 1 if totals.errors else 0
     verdict = "damaged" if totals.errors else "sound"
     print(
         f"{verdict}: {_count(totals.files, 'file')}, {_count(totals.groups, 'group')}, "
@@ -61,5 +67,11 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _bar(part: float) -> str:
-    return f"[{'#' * int(part * _BAR_CELLS):<{_BAR_CELLS}}] {part:4.0%}"
+def _object(finding: Finding) -> dict[str, object]:
+    return {
+        "severity": finding.severity.name.lower(),
+        "file": file_name(finding.file_no),
+        "page": finding.offset // PAGE_SIZE,
+        "offset": finding.offset,
+        "reason": finding.reason,
+    }

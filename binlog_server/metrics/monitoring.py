@@ -114,6 +114,27 @@ ALERTS: Final = (
 )
 
 
+def rule_groups() -> dict[str, Any]:
+    """The rules as an object, for JSON."""
+    return {
+        "groups": [
+            {
+                "name": JOB,
+                "rules": [
+                    {
+                        "alert": alert.name,
+                        "expr": alert.expression,
+                        **({"for": alert.lasts} if alert.lasts else {}),
+                        "labels": {"severity": alert.severity},
+                        "annotations": {"summary": alert.summary},
+                    }
+                    for alert in ALERTS
+                ],
+            }
+        ]
+    }
+
+
 def rules() -> str:
     """The rules as a file for `rule_files` of Prometheus."""
     lines = ["groups:", f"  - name: {JOB}", "    rules:"]

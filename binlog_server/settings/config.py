@@ -17,10 +17,9 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 
 from __future__ import annotations
 
-import difflib
 import ssl
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -47,6 +46,7 @@ from binlog_storage.binlog.transaction import BINLOG_CACHE_SIZE
 from binlog_storage.classic.encryption import ALGORITHMS, Keys
 from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
+from binlog_storage.console.arguments import did_you_mean
 from binlog_storage.disk.given_files import read_given_text
 from binlog_storage.disk.local_path import NotLocal, local_path
 
@@ -440,12 +440,6 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     users = values.get("users", {})
     values["users"] = {name: _account(name, value, path) for name, value in users.items()}
     return Config(**values, ignored_options=ignored)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What to say behind a name that is unknown: the nearest one of the known ones, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

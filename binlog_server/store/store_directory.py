@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from binlog_storage.backup.prepare import prepare
+from binlog_storage.backup.prepare import prepare, require_preparable
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.stored_tables import TableEngine
@@ -380,6 +380,15 @@ def go_on_in(path: Path, other: Path) -> None:
         raise DiskError(f"{note} could not be written: {error.strerror}") from None
 
 
+def has_no_store(path: Path) -> bool:
+    """Whether a directory is missing, or has nothing: a store would be made there. Raises `DiskError`, `NotAStore`."""
+    with mapped("read", path):
+        names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if path.exists():
+        _require_ours(path, names)
+    return not names - {LOCK_NAME, "lost+found"}
+
+
 def require_new(path: Path) -> None:
     """Raise `NotAStore` unless a directory is missing, empty, or one that a conversion has begun."""
     if path.is_dir():
@@ -390,13 +399,22 @@ def require_new(path: Path) -> None:
             )
 
 
-def open_state(path: Path, keys: Keys | None = None) -> tuple[OfflineFacts, Disk]:
+def open_state(
+    path: Path, keys: Keys | None = None, *, as_it_lies: bool = False
+) -> tuple[OfflineFacts, Disk]:
     """The state alone, for the command line; close the disk afterwards. Raises as `StoreDirectory`.
 
     keys: of an encrypted binlog, whose end says which rows count.
+    as_it_lies: nothing in the directory is changed, and none is made.
     """
     path = gone_on_in(path)
-    disk = _locked(path)
+    disk: Disk
+    if as_it_lies:
+        has_no_store(path)  # raises for a directory of others
+        disk = OverlayDisk(path)
+        disk.lock(LOCK_NAME)
+    else:
+        disk = _locked(path)
     try:
         becomes_a_store(disk, str(path))
         found = bases(disk.names())
@@ -413,11 +431,20 @@ def prepare_backup(
     skip_binlog: bool,
     incremental: Path | None,
     progress: Callable[[str], None],
+    dry_run: bool = False,
 ) -> Manifest:
-    """Make a store of the backup in the directory of this configuration: see `prepare`. Raises as `StoreDirectory`."""
+    """Make a store of the backup in the directory of this configuration: see `prepare`. Raises as `StoreDirectory`.
+
+    dry_run: only look whether it can be made.
+    """
     path = config.binlog_directory
     if not path.is_dir():
         raise NotAStore(f"there is no directory {path}")
+    later = None if incremental is None else ReadOnlyDisk(incremental)
+    if dry_run:
+        return require_preparable(
+            ReadOnlyDisk(path), str(path), skip_binlog=skip_binlog, incremental=later
+        )
     disk = _locked(path)
     try:
         how = _How(background=False, as_it_lies=False)
@@ -433,7 +460,7 @@ def prepare_backup(
             str(path),
             opened,
             skip_binlog=skip_binlog,
-            incremental=None if incremental is None else ReadOnlyDisk(incremental),
+            incremental=later,
             progress=progress,
         )
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,13 @@ def test_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 OF_A_REPLICA = "REPLICATION SLAVE"
 
 
+def table_of(ran: tuple[int, str, str]) -> list[list[str]]:
+    """The cells of a table."""
+    code, out, err = ran
+    assert (code, err) == (0, "")
+    return [re.split(" {2,}", line) for line in out.splitlines()]
+
+
 def test_users(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +156,12 @@ def test_users(
     assert user("list") == (0, "no accounts\n", "")
     assert user("add", "repl", password="se cret\n") == (0, "", "")
     assert user("add", "open", password="\n") == (0, "", "")
-    assert user("list") == (0, f"open@%  {OF_A_REPLICA}\nrepl@%  {OF_A_REPLICA}\n", "")
+    listed = [
+        ["ACCOUNT", "PRIVILEGES", "REPLICAS"],
+        ["open@%", OF_A_REPLICA],
+        ["repl@%", OF_A_REPLICA],
+    ]
+    assert table_of(user("list")) == listed
     state, disk = open_state(tmp_path)
     users = Users(state)
     for name, response in (("repl", native_password_scramble("se cret", SALT)), ("open", b"")):
@@ -163,7 +176,7 @@ def test_users(
     assert (code, "cannot be a user name" in err) == (2, True)
     options = ["--plugin", "ed25519", "--grant", "RELOAD", "--require", "SSL"]
     assert user("add", "etl@10.0.%", *options, password="x\n") == (0, "", "")
-    assert user("list") == (0, f"etl@10.0.%  RELOAD\nrepl@%  {OF_A_REPLICA}\n", "")
+    assert table_of(user("list"))[1:] == [["etl@10.0.%", "RELOAD"], ["repl@%", OF_A_REPLICA]]
     assert user("drop", "etl")[0] == 2
     assert user("drop", "etl@10.0.%") == (0, "", "")
 

@@ -8,20 +8,16 @@ pyarrow, and is quick.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Final
 
-from binlog_protocol.errors import ProtocolError
-from binlog_storage.errors import StorageError
+from binlog_storage.console.arguments import parse
+from binlog_storage.console.running import EXIT_FAILED, EXIT_USAGE, run_command
 
 from binlog_pipeline.errors import BadOption, PipelineError
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 COMMANDS: Final = (
     "stats",
     "export",
@@ -38,28 +34,13 @@ COMMANDS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. 0 done, 1 failed, 2 wrong usage."""
-    arguments = parser().parse_args(argv)
-    try:
-        return int(arguments.run(arguments))
-    except BadOption as error:
-        return _complaint(error, EXIT_USAGE)
-    except BrokenPipeError:  # who reads our output has gone, such as `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
-    except (PipelineError, StorageError, ProtocolError, OSError) as error:
-        return _complaint(error, EXIT_FAILED)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        package = {"py4j": "pyspark"}.get(package, package)  # which brings it
-        extra = "spark" if package == "pyspark" else "jobs"
-        needed = f"{package} is needed for that: pip install '.[{extra}]'"
-        return _complaint(needed, EXIT_FAILED)
-    except KeyboardInterrupt:
-        return EXIT_FAILED
+    arguments = parse(*parser(), argv)
+    errors: dict[type[Exception], int] = {BadOption: EXIT_USAGE, PipelineError: EXIT_FAILED}
+    return run_command("binlog-spark", lambda: int(arguments.run(arguments)), errors)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The command line, and that of each command."""
     parser = argparse.ArgumentParser(
         prog="binlog-spark",
         description="MariaDB's binlog as data: statistics, typed Parquet, archives, state tables.",
@@ -80,15 +61,8 @@ def parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    return parser
+    return parser, commands.choices
 
 
 def _uncapitalized(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-def _complaint(error: object, code: int) -> int:
-    """Print an error in one line, whatever its text. Returns `code`."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    print(f"binlog-spark: {text}", file=sys.stderr)
-    return code

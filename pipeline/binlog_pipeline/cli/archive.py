@@ -8,12 +8,13 @@ configuration, a binlog-server purges no file that is not archived.
 from __future__ import annotations
 
 import argparse
-import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlog_storage.archive.places import archive_argument
+from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 
 from binlog_pipeline.cli.arguments import add_engine, add_source, engine, source_options
 
@@ -55,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="encrypt parts with that key of the key file BINLOG_ARCHIVE_KEY_FILE (default: as the archive is)",
     )
     parser.add_argument("--partition-bytes", metavar="BYTES", help="of a part (default: 64m)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_dry_run(parser)
+    add_json(parser)
     add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_pipeline.jobs.archive import ArchiveSettings, archive
-    from binlog_pipeline.jobs.progress import Progress
+    from binlog_pipeline.jobs.archive import ArchiveSettings, archive, what_lacks
     from binlog_pipeline.sources.opening import open_source
 
     options = source_options(arguments)
@@ -73,12 +74,32 @@ def run(arguments: argparse.Namespace) -> int:
         key_id=arguments.encryption_key_id,
         engine=engine(arguments),
     )
-    began = time.monotonic()
-    with Progress(0, "archive") as bar:
-        done = archive(open_source(options), arguments.target, settings, bar.set)
-    seconds = time.monotonic() - began
+    source = open_source(options)
+    if arguments.dry_run:
+        would = what_lacks(source, arguments.target, settings)
+        if arguments.json:
+            show_json(
+                {
+                    "archive": str(arguments.target),
+                    "parts": would.parts,
+                    "bytes": would.size,
+                    "begin": would.begin,
+                    "end": would.end,
+                    "dry_run": True,
+                }
+            )
+        elif not would.parts:
+            print(f"nothing new: {arguments.target} is at '{would.begin}'")
+        else:
+            print(
+                f"{would.parts} parts would be added to {arguments.target}, behind '{would.begin}'"
+            )
+        return 0
+    with Progress("archive") as progress:
+        done = archive(source, arguments.target, settings, progress.show)
+    seconds = progress.seconds
     if arguments.json:
-        print(json.dumps(_facts(arguments.target, done, seconds)))
+        show_json(_facts(arguments.target, done, seconds))
     elif not done.parts:
         print(f"nothing new: {arguments.target} is at '{done.manifest.state.position()}'")
     else:
@@ -108,4 +129,5 @@ def _facts(target: str | Path, done: Archived, seconds: float) -> dict[str, Any]
         "state": str(manifest.state),
         "position": str(manifest.state.position()),
         "seconds": round(seconds, 3),
+        "dry_run": False,
     }

@@ -12,6 +12,9 @@ import argparse
 import sys
 import time
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json, shown
+from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
@@ -31,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="struct",
         help="struct: columns before and after (default); flat: the columns themselves",
     )
+    add_json(parser)
     add_range(parser)
     add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_pipeline.cli import EXIT_FAILED
     from binlog_pipeline.jobs.export import export
 
     began = time.monotonic()
@@ -48,6 +51,29 @@ def run(arguments: argparse.Namespace) -> int:
         engine=engine(arguments),
     )
     seconds = time.monotonic() - began
+    is_wrong = bool(done.unknown) and options.non_row != "skip"
+    if arguments.json:
+        show_json(
+            {
+                "target": str(arguments.target),
+                "rows": done.rows,
+                "files": done.files,
+                "bytes": done.bytes,
+                "position": str(done.position),
+                "complete": not is_wrong,
+                "unknown": [
+                    {
+                        "table": f"{one.database}.{one.table}",
+                        "gtid": str(one.gtid),
+                        "statement": one.sql,
+                        "why": one.why,
+                    }
+                    for one in done.unknown
+                ],
+                "seconds": round(seconds, 3),
+            }
+        )
+        return EXIT_FAILED if is_wrong else 0
     if done.files:
         print(
             f"{done.rows} rows in {done.files} files, {done.bytes / (1 << 20):.1f} MiB, in {seconds:.1f} s; "
@@ -55,10 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(f"nothing new: {arguments.target} is at '{done.position}'")
-    if not done.unknown or options.non_row == "skip":
+    if not is_wrong:
         return 0
     for one in done.unknown:
-        print(f"{one.database}.{one.table}: {one.gtid}: {one.sql}: {one.why}", file=sys.stderr)
+        print(
+            f"{one.database}.{one.table}: {one.gtid}: {shown(one.sql)}: {one.why}", file=sys.stderr
+        )
     print(
         f"binlog-spark: {arguments.target} has all rows as they were logged, and behind these {len(done.unknown)} "
         "statements the tables are not what those rows make of them; _manifest.json lists them. --option nonRow=skip "

@@ -7,19 +7,20 @@ transactions, or fewer if there are gaps. With --max N it fails (exit code 1) if
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json, show_table
+
 from binlog_pipeline.cli.arguments import add_source, source_options
-from binlog_pipeline.cli.text_table import text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument("made", metavar="MADE", help="a directory, or a GTID position")
     parser.add_argument("--max", type=int, metavar="N", help="fail if it is more than that")
-    parser.add_argument("--json", action="store_true", help="one array, an object a domain")
+    add_json(parser, "one array, an object a domain")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     at = position_of(arguments.made)
     found = lag(open_source(source_options(arguments)).latest(), at)
     if arguments.json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        show_json([asdict(one) for one in found])
     else:
         rows = [(str(one.domain), one.at, one.latest, one.behind) for one in found]
-        print("\n".join(text_table(("DOMAIN", "AT", "SOURCE", "BEHIND"), rows)))
+        show_table(("DOMAIN", "AT", "SOURCE", "BEHIND"), rows)
     far = max((one.behind for one in found), default=0)
     if arguments.max is not None and far > arguments.max:
         print(f"binlog-spark: {far} behind, {arguments.max} are allowed", file=sys.stderr)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from binlog_storage.console.output import show_json
+from binlog_storage.console.running import EXIT_FAILED
 
 if TYPE_CHECKING:
     from binlog_pipeline.jobs.state import Kept
@@ -17,12 +21,21 @@ _FROM_BEFORE = (
 )
 
 
-def told(target: Path, kept: Kept | TableSink, *, is_strict: bool) -> int:
-    """0 if the target is right, or it is accepted that it may not be; else it is said why not."""
-    from binlog_pipeline.cli import EXIT_FAILED
+def told(
+    target: Path,
+    kept: Kept | TableSink,
+    *,
+    is_strict: bool,
+    facts: Mapping[str, object] | None = None,
+) -> int:
+    """0 if the target is right, or it is accepted that it may not be; else it is said why not.
 
-    if kept.is_complete:
-        return 0
-    why = kept.doubt or _FROM_BEFORE
-    print(f"binlog-spark: {target} may not be complete: {why}", file=sys.stderr)
-    return EXIT_FAILED if is_strict else 0
+    facts: what else an object of --json has; None without --json.
+    """
+    why = None if kept.is_complete else kept.doubt or _FROM_BEFORE
+    if facts is not None:
+        known = {"target": str(target), "position": str(kept.position)}
+        show_json({**known, **facts, "complete": why is None, "doubt": why})
+    elif why is not None:
+        print(f"binlog-spark: {target} may not be complete: {why}", file=sys.stderr)
+    return EXIT_FAILED if why is not None and is_strict else 0

@@ -14,6 +14,8 @@ from typing import Final
 
 import binlog_protocol
 import binlog_storage
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import local_path, path_argument
 
 import binlog_pipeline
@@ -24,11 +26,15 @@ _SUFFIXES: Final = (".py", ".pyi", ".typed", ".lark")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=path_argument, metavar="FILE.zip")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     size = make_zip(arguments.target)
-    print(f"{arguments.target}, {size >> 10} KiB")
+    if arguments.json:
+        show_json({"file": str(arguments.target), "bytes": size})
+    else:
+        print(f"{arguments.target}, {size >> 10} KiB")
     return 0
 
 

@@ -7,11 +7,11 @@ interruption, or when the archive has grown: what the store has is passed over.
 from __future__ import annotations
 
 import argparse
-import time
 
-from binlog_protocol.errors import ServerError
-from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_argument
+from binlog_storage.console.arguments import add_dry_run, add_json, position_argument
+from binlog_storage.console.output import show_json
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
 
 _SIZE_MIN = 64 << 10
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start-position",
-        type=_position,
+        type=position_argument,
         metavar="GTIDS",
         help="begin an empty store with the part of the archive that has this position",
     )
@@ -38,39 +38,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="of a file, 64k to 1g (default: 1g)",
     )
+    add_dry_run(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_pipeline.jobs.progress import Progress
+    from binlog_storage.intake.intake import taken_object
+
     from binlog_pipeline.jobs.replay import replay
 
-    began = time.monotonic()
-    with Progress(0, "replay", "B") as bar:
+    with Progress("replay") as progress:
         done = replay(
             arguments.archive,
             arguments.ibb,
             start=arguments.start_position,
             max_binlog_size=arguments.max_binlog_size,
-            progress=bar.set,
+            progress=progress.show,
+            dry_run=arguments.dry_run,
         )
-    seconds = time.monotonic() - began
+    seconds = progress.seconds
     taken = done.taken
+    if arguments.json:
+        told = taken_object(taken, done.position, seconds)
+        show_json({"directory": str(arguments.ibb), **told, "dry_run": arguments.dry_run})
+        return 0
     if not taken.groups:
         print(f"nothing new: {arguments.ibb} is at '{done.position}'")
         return 0
     mib = taken.size / (1 << 20)
+    if arguments.dry_run:
+        print(
+            f"{taken.groups} groups would be stored, {mib:.1f} MiB; {arguments.ibb} would be at '{done.position}'"
+        )
+        return 0
     print(
         f"{taken.groups} groups, {mib:.1f} MiB, in {seconds:.1f} s, {mib / max(seconds, 1e-3):.0f} MiB/s; "
         f"{arguments.ibb} is at '{done.position}'"
     )
     return 0
-
-
-def _position(text: str) -> SlavePosition:
-    try:
-        return SlavePosition.parse(text)
-    except ServerError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None
 
 
 def _size(text: str) -> int:

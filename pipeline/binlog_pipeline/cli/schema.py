@@ -9,15 +9,15 @@ written to a file for the option schemaSeed. Tables that are not understood are 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json, show_table, time_text
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
-from binlog_pipeline.cli.text_table import text_table, time_text
 from binlog_pipeline.errors import BadOption
 
 
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tables", metavar="GLOB,...", help="only these are written, such as shop.* (default: all)"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="one array, an object a list of columns"
-    )
+    add_json(parser, "one array, an object a list of columns; with --seed-from-ddl one object")
     add_range(parser)
     add_engine(parser)
 
@@ -62,7 +60,7 @@ def _seed(arguments: argparse.Namespace) -> int:
             "known": [asdict(table) for table in done.known],
             "unknown": [{"name": name, "why": why} for name, why in done.unknown],
         }
-        print(json.dumps(shown, indent=1))
+        show_json(shown)
     else:
         for table in done.known:
             count = "1 layout" if table.layouts == 1 else f"{table.layouts} layouts"
@@ -98,7 +96,7 @@ def _history(arguments: argparse.Namespace) -> int:
         for layout in found
     ]
     if arguments.json:
-        print(json.dumps(shown, indent=1))
+        show_json(shown)
     if not found:
         print(f"binlog-spark: no row change of {arguments.table} there", file=sys.stderr)
         return 1
@@ -109,7 +107,7 @@ def _history(arguments: argparse.Namespace) -> int:
             print(f"{layout.first} .. {layout.last}  from {one['time']}  primary key: {key}")
             before, columns = columns, layout_columns(layout, options)
             rows = list(_rows(before, columns))
-            print("\n".join(list(text_table(("", "", ""), rows))[1:]))
+            show_table(("", "", ""), rows)
     return 0
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from binlog_storage.console.arguments import add_json, position_argument
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
@@ -33,7 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="changes: what happened, not what is",
     )
     end = parser.add_mutually_exclusive_group()
-    end.add_argument("--at-gtid", metavar="GTIDS", help="the table as it was at this position")
+    end.add_argument(
+        "--at-gtid",
+        type=position_argument,
+        metavar="GTIDS",
+        help="the table as it was at this position",
+    )
     end.add_argument(
         "--at-time", metavar="TIME", help="as it was then; ISO 8601, UTC without a zone"
     )
@@ -45,11 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
     )
     parser.add_argument("--schema-seed", metavar="FILE", help="names and types of columns, JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_protocol.gtid import SlavePosition
-
     from binlog_pipeline.cli.outcome import told
     from binlog_pipeline.jobs.state import OPS, keep_state, position_at
     from binlog_pipeline.options import moment
@@ -61,10 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = source_options(
         arguments, view="changes", layout="struct", ops=OPS, schemaevolution="ignore", **more
     )
-    until = None
-    if arguments.at_gtid is not None:
-        until = SlavePosition.parse(arguments.at_gtid)
-    elif arguments.at_time is not None:
+    until = arguments.at_gtid
+    if arguments.at_time is not None:
         source = open_source(options)
         start = options.start_gtid if options.start_gtid is not None else source.earliest()
         until = position_at(source, start, moment(arguments.at_time))
@@ -77,5 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
         copy=arguments.copy,
     )
     seconds = time.monotonic() - began
-    print(f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'")
-    return told(arguments.target, done, is_strict=options.non_row == "fail")
+    facts = None
+    if arguments.json:
+        facts = {"changes": done.changes, "seconds": round(seconds, 3)}
+    else:
+        print(
+            f"{done.changes} changes in {seconds:.1f} s; {arguments.target} is at '{done.position}'"
+        )
+    return told(arguments.target, done, is_strict=options.non_row == "fail", facts=facts)

@@ -7,15 +7,14 @@ those at which statements began, in UTC. A GTID gap is no error: filters and oth
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
 from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import bar, show_json, show_table, size_text, time_text
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
-from binlog_pipeline.cli.text_table import bar, size_text, text_table, time_text
 from binlog_pipeline.errors import BadOption
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=20, metavar="N", help="tables and transactions (default: 20)"
     )
-    parser.add_argument("--json", action="store_true", help="one object, with all numbers")
+    add_json(parser, "one object, with all numbers")
     parser.add_argument(
         "--plot",
         type=path_argument,
@@ -54,10 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_plot(found, arguments.source, arguments.plot)
     if arguments.json:
-        print(json.dumps(as_object(found, arguments.top), indent=1))
+        show_json(as_object(found, arguments.top))
         return 0
-    for line in _text(found, arguments.top):
-        print(line)
+    _show(found, arguments.top)
     return 0
 
 
@@ -127,38 +125,38 @@ _PEAKS: Final = {
 }
 
 
-def _text(found: LogStatistics, top: int) -> Iterator[str]:
+def _show(found: LogStatistics, top: int) -> None:
     if not found.groups:
-        yield "nothing: no transaction of the source is in that range"
+        print("nothing: no transaction of the source is in that range")
         return
     operations = ", ".join(f"{count:,} {name}" for name, count in found.operations.items())
     times = sorted(found.rates.amounts)
-    yield f"{found.groups:,} transactions, {found.events:,} events, {size_text(found.bytes)}"
-    yield f"{found.rows:,} rows: {operations}; {found.ddl:,} DDL, {found.xa:,} XA"
-    yield f"from {time_text(times[0])} to {time_text(times[-1])}"
-    yield ""
+    print(f"{found.groups:,} transactions, {found.events:,} events, {size_text(found.bytes)}")
+    print(f"{found.rows:,} rows: {operations}; {found.ddl:,} DDL, {found.xa:,} XA")
+    print(f"from {time_text(times[0])} to {time_text(times[-1])}")
+    print()
     shown = [(name, *astuple(amount)) for name, amount in _hottest(found, top)]
-    yield from text_table(("TABLE", "TRANSACTIONS", "ROWS", "BYTES"), shown)
+    show_table(("TABLE", "TRANSACTIONS", "ROWS", "BYTES"), shown)
     if len(found.tables) > top:
-        yield f"and {len(found.tables) - top:,} more"
-    yield ""
-    yield from _sizes(found)
-    yield ""
+        print(f"and {len(found.tables) - top:,} more")
+    print()
+    _show_sizes(found)
+    print()
     peaks = [
         (name, _peak(found, name, 1), _peak(found, name, 60))
         for name in ("transactions", "rows", "bytes")
     ]
     finest = "A SECOND" if found.rates.step == 1 else f"IN {found.rates.step} S"
-    yield from text_table(("PEAK", finest, "A MINUTE"), peaks)
-    yield ""
-    yield from text_table(
+    show_table(("PEAK", finest, "A MINUTE"), peaks)
+    print()
+    show_table(
         ("SERVER ID", "TRANSACTIONS", "ROWS", "BYTES"),
         [(str(server), *astuple(amount)) for server, amount in _writers(found)],
     )
-    yield ""
-    yield from _domains(found)
-    yield ""
-    yield from text_table(
+    print()
+    _show_domains(found)
+    print()
+    show_table(
         ("LARGEST", "BYTES", "ROWS", "TIME", "TABLES"),
         [
             (str(one.gtid), one.bytes, one.rows, time_text(one.timestamp), ", ".join(one.tables))
@@ -167,23 +165,23 @@ def _text(found: LogStatistics, top: int) -> Iterator[str]:
     )
 
 
-def _sizes(found: LogStatistics) -> Iterator[str]:
+def _show_sizes(found: LogStatistics) -> None:
     percentiles = [f"p{p} {size_text(found.sizes.percentile(p))}" for p in PERCENTILES]
-    yield f"SIZE OF TRANSACTIONS: {', '.join(percentiles)}, max {size_text(found.sizes.largest)}"
+    print(f"SIZE OF TRANSACTIONS: {', '.join(percentiles)}, max {size_text(found.sizes.largest)}")
     buckets = found.sizes.buckets()
     most = max(count for _, count in buckets)
     rows = [(f"from {size_text(least)}", count, bar(count / most)) for least, count in buckets]
-    yield from list(text_table(("", "", ""), rows))[1:]
+    show_table(("", "", ""), rows)
 
 
-def _domains(found: LogStatistics) -> Iterator[str]:
+def _show_domains(found: LogStatistics) -> None:
     rows = []
     for domain, numbers in sorted(found.domains.items()):
         gaps = [f"{gap.before} .. {gap.behind}" for gap in numbers.gaps[:_GAPS_SHOWN]]
         more = ["..."] if numbers.gap_count > _GAPS_SHOWN else []
         ends = (str(numbers.first), str(numbers.last))
         rows.append((str(domain), *ends, numbers.count, numbers.missing, ", ".join(gaps + more)))
-    yield from text_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING", "GAPS"), rows)
+    show_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING", "GAPS"), rows)
 
 
 def _hottest(found: LogStatistics, top: int) -> list[tuple[str, Amount]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from binlog_storage.console.arguments import add_json
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options, spark_options
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema-evolution", choices=("restart", "fail", "ignore"), default="restart"
     )
+    add_json(parser, "one JSON object, when it ends")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="default: this machine")
 
 
@@ -58,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     with in_own_words():
         target = _followed(arguments, options)
     with target.opened() as kept:
-        return told(arguments.target, kept, is_strict=parsed.non_row == "fail")
+        facts: dict[str, object] | None = {} if arguments.json else None
+        return told(arguments.target, kept, is_strict=parsed.non_row == "fail", facts=facts)
 
 
 def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:

@@ -8,15 +8,16 @@ files of a store that no server has open.
 from __future__ import annotations
 
 import argparse
-import json
+
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json, show_table, shown, size_text
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
-from binlog_pipeline.cli.text_table import size_text, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    parser.add_argument("--json", action="store_true", help="one object")
+    add_json(parser, "one object")
     add_range(parser)
     add_engine(parser)
 
@@ -41,11 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
                 for one in domains
             ],
         }
-        print(json.dumps({"sound": not done.damage, "damage": done.damage, **totals}, indent=1))
+        show_json({"sound": not done.damage, "damage": done.damage, **totals})
         return 1 if done.damage else 0
-    print("\n".join(text_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING"), domains)))
+    show_table(("DOMAIN", "FIRST", "LAST", "TRANSACTIONS", "MISSING"), domains)
     for text in done.damage:
-        print(text)
+        print(shown(text))
     print(
         f"{'damaged' if done.damage else 'sound'}: {found.groups:,} transactions, {found.events:,} events, "
         f"{found.rows:,} rows, {size_text(found.bytes)}"

@@ -19,6 +19,7 @@ from binlog_storage.archive.publisher import (
     STAGED_PREFIX,
     ArchivePublisher,
     StagedPart,
+    manifest_there,
     open_shelf,
 )
 from binlog_storage.log.partitions import PARTITION_BYTES
@@ -99,6 +100,29 @@ def archive(
         return replace(run.added, manifest=publisher.manifest)
     finally:
         publisher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What an archive lacks of its source: parts, about how many bytes, and the GTID positions around them."""
+
+    parts: int
+    size: int
+    begin: str
+    end: str
+
+
+def what_lacks(source: LogSource, target: Where, settings: ArchiveSettings) -> Lacking:
+    """What `archive` would add. Nothing is written, nor made. Raises as `archive`."""
+    manifest = manifest_there(target)
+    if manifest is None:
+        manifest = ArchiveManifest(str(beginning(source)), {})
+    plan = plan_archive(source, manifest, settings.partition_bytes, tail=settings.tail)
+    begin = manifest.state.position()
+    end = source.latest() if plan.end is None else plan.end.position()
+    if not plan.items or end == begin:  # then there are markers alone
+        return Lacking(0, 0, str(begin), str(begin))
+    return Lacking(len(plan.items), plan.size, str(begin), str(end))
 
 
 class _Run:

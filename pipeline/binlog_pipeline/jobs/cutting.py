@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from binlog_pipeline.jobs.progress import Progress
+from binlog_storage.console.progress import Progress
+
 from binlog_pipeline.jobs.workers import Engine, open_workers
 from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.tasks import Result
@@ -25,18 +26,18 @@ def over_slices(
 ) -> list[Result]:
     """The results of a task for all slices, in the order of the log. Raises `PipelineError`, `StorageError`.
 
-    `label`: of the progress bar.
+    `label`: of the progress.
     """
     engine = engine or Engine()
     slices, size = _cut(source, wanted, engine.count)
     found: dict[int, Result] = {}
     with (
         open_workers(engine, size) as workers,
-        Progress(len(slices), label, "slice") as progress,
+        Progress(label) as progress,
     ):
         for number, result in workers.map(task, slices):
             found[number] = result
-            progress.add()
+            progress.show(len(found), len(slices), lambda: f"{len(found)} of {len(slices)} slices")
     return [found[number] for number in range(len(slices))]
 
 

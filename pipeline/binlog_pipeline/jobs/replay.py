@@ -17,11 +17,13 @@ from binlog_storage.archive.places import Where
 from binlog_storage.archive.taking import take_archive
 from binlog_storage.binlog.options import FILE_BYTES_MAX, StoreOptions
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.disk import Disk, OsDisk
+from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
-from binlog_storage.intake.intake import Taken
+from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.intake.nothing_stored import NothingStored
 
 _REDO_BYTES: Final = 96 << 20
 _SMALL_REDO_BYTES: Final = 4 << 20  # taken at once, and a small store needs no more
@@ -42,6 +44,7 @@ def replay(
     start: SlavePosition | None = None,
     max_binlog_size: int = FILE_BYTES_MAX,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    dry_run: bool = False,
 ) -> Replayed:
     """Fill the store in `target`; it is made if there is none.
 
@@ -50,26 +53,35 @@ def replay(
     Args:
         start: begin an empty store with the part of the archive in which this position is.
         progress: is called with the bytes of the archive that were read, and with all.
+        dry_run: all is read, and nothing is stored or made.
     """
     source = ArchiveFiles(archive, start)
-    disk = OsDisk(target)
-    names = disk.names()
-    if STATE_NAME not in names and set(names) - {LOCK_NAME, "lost+found"}:
-        raise NotAStore(
-            f"{target} is no binlog store: it holds something, and no {STATE_NAME}. Give an empty directory"
-        )
-    disk.lock(LOCK_NAME)
+
+    def shown(_: Taken) -> None:
+        progress(source.bytes_read, source.size)
+
+    if dry_run and not target.exists():
+        engine = NothingStored(None)
+        return Replayed(Intake(engine, source, shown).run(), engine.position)
+    disk: Disk = OverlayDisk(target) if dry_run else OsDisk(target)
     try:
+        names = disk.names()
+        if STATE_NAME not in names and set(names) - {LOCK_NAME, "lost+found"}:
+            raise NotAStore(
+                f"{target} is no binlog store: it holds something, and no {STATE_NAME}. Give an empty directory"
+            )
+        disk.lock(LOCK_NAME)
         redo = _SMALL_REDO_BYTES if max_binlog_size < _REDO_BYTES else _REDO_BYTES
         options = StoreOptions(max_binlog_size=max_binlog_size, innodb_log_file_size=redo)
-        engine = IbbEngine(disk, options, facts=StateStore(disk), background=True)
+        store = IbbEngine(disk, options, facts=StateStore(disk), background=not dry_run)
     except BaseException:
         disk.close()
         raise
     try:
-        taken = take_archive(
-            engine, engine.facts, source, lambda taken: progress(source.bytes_read, source.size)
-        )
-        return Replayed(taken, engine.binlog_state().position())
+        if dry_run:
+            engine = NothingStored(store)
+            return Replayed(Intake(engine, source, shown).run(), engine.position)
+        taken = take_archive(store, store.facts, source, shown)
+        return Replayed(taken, store.binlog_state().position())
     finally:
-        engine.close()
+        store.close()

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, PipelineError
 from binlog_pipeline.groups import after
-from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.jobs.story import Chapter, story_of
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
@@ -90,7 +90,8 @@ def keep_state(
             )
             for one in story
         ]
-        with Progress(sum(map(len, parts)), "state", "slice") as progress:
+        done, total = 0, sum(map(len, parts))
+        with Progress("state") as progress:
             for one, slices in zip(story, parts, strict=True):
                 if isinstance(kept, KeptTable):
                     columns = one.enter(kept, options, columns)
@@ -98,9 +99,11 @@ def keep_state(
                 def batches(
                     one: Chapter = one, slices: Sequence[Slice] = slices
                 ) -> Iterator[pa.RecordBatch]:
+                    nonlocal done
                     for part in slices:
                         yield from one.batches(part.read(), kept)
-                        progress.add()
+                        done += 1
+                        progress.show(done, total)
 
                 for table, position in chunks(
                     batches(), one.stretch.start, split_groups=kept.takes_parts

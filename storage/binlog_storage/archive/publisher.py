@@ -48,10 +48,18 @@ from binlog_storage.archive.manifest import (
     part_name,
 )
 from binlog_storage.archive.objects import Objects, open_objects
-from binlog_storage.archive.places import DiskPlace, ObjectPlace, Place, Where, is_remote
+from binlog_storage.archive.places import (
+    DiskPlace,
+    ObjectPlace,
+    Place,
+    Where,
+    is_remote,
+    open_place,
+)
 from binlog_storage.disk.disk import Disk, OsDisk, replaced
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import StoreInUse
 
 LOCK_NAME: Final = "_archive.lock"
@@ -113,6 +121,19 @@ def open_shelf(where: Where, keys: ArchiveKeys | None = None) -> FolderShelf | O
         return ObjectShelf(open_objects(str(where)), keys)
     directory = local_path(where)
     return FolderShelf(OsDisk(directory), str(directory), keys)
+
+
+def manifest_there(where: Where) -> ArchiveManifest | None:
+    """The manifest of an archive as it lies, for a dry run; None where one would be made. Raises as `ArchivePublisher`.
+
+    Nobody is kept out, and nothing is made.
+    """
+    if not is_remote(where):
+        directory = local_path(where)
+        if not directory.exists():
+            return None
+        _require_ours(ReadOnlyDisk(directory).names(), str(directory))
+    return read_manifest(open_place(where))
 
 
 class FolderShelf:

@@ -118,7 +118,37 @@ def prepare(
             manifest = _recovered(disk, where, manifest, opened, progress)
         progress("applying the incremental backup")
         manifest = _applied(disk, where, manifest, later, since, incremental)
-    elif manifest.stage == APPLYING:
+    _require_alone(manifest, where, skip_binlog)
+    return _recovered(disk, where, manifest, opened, progress)
+
+
+def require_preparable(
+    disk: ReadableDisk, where: str, *, skip_binlog: bool, incremental: ReadableDisk | None
+) -> Manifest:
+    """Look whether `prepare` would begin; nothing is changed. Returns the manifest of the store that would be made.
+
+    Raises `BackupRefused`, `NotAStore`. What the redo log says is not looked at.
+    """
+    manifest = _require_whole(disk, where)
+    if incremental is not None:
+        later, since = _require_later(incremental)
+        if manifest.stage != APPLYING:
+            _require_follows(manifest, since)
+            # Before it is prepared, a part of its pages may be in its redo log alone.
+            if manifest.stage == PREPARED:
+                _require_same_file(disk, binlog_of(manifest), since)
+            elif manifest.stage == WHOLE:
+                _require_files(disk, where, manifest)
+        manifest = dataclasses.replace(later, since=None, stage=PREPARED)
+    _require_alone(manifest, where, skip_binlog)
+    if manifest.stage == WHOLE:
+        _require_files(disk, where, manifest)
+    return manifest
+
+
+def _require_alone(manifest: Manifest, where: str, skip_binlog: bool) -> None:
+    """Raises `BackupRefused` unless a store can be made of it by itself, with this option."""
+    if manifest.stage == APPLYING:
         raise BackupRefused(
             f"{where}: an incremental backup was being put onto it. Give it again, by --incremental-dir"
         )
@@ -130,7 +160,6 @@ def prepare(
         raise BackupRefused(
             f"{where} was made {'with' if manifest.skip_binlog else 'without'} --skip-binlog: give prepare the same"
         )
-    return _recovered(disk, where, manifest, opened, progress)
 
 
 def _recovered(

@@ -27,9 +27,15 @@ _MODE: Final = 0o660  # of a MariaDB's own
 _NEW: Final = ".new"
 
 
-def copy_files(source: Path, target: Path, progress: Callable[[int, int], None]) -> tuple[int, int]:
+def copy_files(
+    source: Path,
+    target: Path,
+    progress: Callable[[int, int], None],
+    *,
+    dry_run: bool = False,
+) -> tuple[int, int]:
     """Copy the files that have data; those that are there already are passed over. Returns how many there are, and how
-    many were copied.
+    many were copied; in a dry run, how many would be.
 
     `progress` is called with bytes done, and of all. Raises `NotAStore`, `CorruptBinlog`, `DiskError`.
     """
@@ -39,14 +45,16 @@ def copy_files(source: Path, target: Path, progress: Callable[[int, int], None])
         wanted = {file_name(number): head for number, head in heads if head is not None}
         total = sum((source / name).stat().st_size for name in wanted)
     with mapped("make directory", target):
-        target.mkdir(parents=True, exist_ok=True)
-        _require_empty(target, set(wanted))
+        if not dry_run:
+            target.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            _require_empty(target, set(wanted))
     copied = done = 0
     for name, head in wanted.items():
         size = (source / name).stat().st_size
         if not _is_there(source / name, target / name):
             with mapped("copy", target / name):
-                for at in _copy(source / name, target / name, head):
+                for at in () if dry_run else _copy(source / name, target / name, head):
                     progress(done + at, total)
             copied += 1
         done += size

@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import cast
 
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_runs import GroupRun
@@ -26,6 +27,7 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.engine import BinlogEngine, EngineReader, Position
 from binlog_storage.errors import DomainInUse, PositionPurged, StorageError
 from binlog_storage.ibb.records import parsed
+from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.intake.source import FileStart, IntakeSource, SourceGroup, UnfinishedGroup
 from binlog_storage.log.stored_groups import digest
 
@@ -56,6 +58,19 @@ class Taken:
     notes: list[str] = field(default_factory=list)
 
 
+def taken_object(taken: Taken, position: SlavePosition, seconds: float) -> dict[str, object]:
+    """The same for a program, with the GTID position of the store behind it."""
+    return {
+        "groups": taken.groups,
+        "bytes": taken.size,
+        "passed_over": taken.passed_over,
+        "begins_at": None if taken.began_at is None else str(taken.began_at),
+        "position": str(position),
+        "notes": taken.notes,
+        "seconds": round(seconds, 3),
+    }
+
+
 class Intake:
     """One run, in one thread. What was taken is durable when `run` returns, or raises.
 
@@ -64,12 +79,12 @@ class Intake:
 
     def __init__(
         self,
-        engine: BinlogEngine,
+        engine: BinlogEngine | NothingStored,
         source: IntakeSource,
         progress: Callable[[Taken], None] = lambda taken: None,
     ) -> None:
         """`progress` is called again and again, also while there is no room; what it raises ends the run."""
-        self._engine = engine
+        self._engine = cast("BinlogEngine", engine)  # the other one has all that is asked for here
         self._source = source
         self._progress = progress
         self._taken = Taken()

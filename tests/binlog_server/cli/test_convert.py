@@ -110,7 +110,7 @@ def test_encrypted_files(config: Path, encrypted: Path, tmp_path: Path) -> None:
 
     listed = ("user", "list", "--directory", ours)
     ran = run(*listed, "--config", encrypted)
-    assert (ran.code, ran.lines[0].split()[0]) == (0, "a@%")
+    assert (ran.code, ran.lines[1].split()[0]) == (0, "a@%")
     for target, source, made_by in ((there, ours, config), (again, there, encrypted)):
         ran = convert(made_by, source, target)
         assert (ran.code, ran.err) == (0, "")

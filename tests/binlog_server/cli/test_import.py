@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import signal
 import subprocess
@@ -12,15 +11,9 @@ from pathlib import Path
 import pytest
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
-from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.classic.binlog import ClassicBinlog
-from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY
 from binlog_storage.log.groups import OfflineBinlog
-from binlog_storage.testing.memory_disk import MemoryDisk
 
-from binlog_server.cli import progress_line
-from binlog_server.cli.import_files import ImportProgress
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
@@ -128,28 +121,6 @@ def test_what_is_refused_changes_nothing(store: Path, config: Path, tmp_path: Pa
     finally:
         directory.close()
     assert (ran.code, "in use by another process" in ran.err) == (1, True)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_on_a_terminal(
-    store: Path, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line that is written over, and is gone in the end."""
-    monkeypatch.setattr(progress_line, "_EVERY_S", 0.0)
-    paths = binlog_files.write_chain(tmp_path / "files", *PARTS)
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    source = ClassicBinlog(paths)
-    progress = ImportProgress(source)
-    Intake(IbbEngine(MemoryDisk(), small(8)), source, progress.take).run()
-    progress.end()
-    lines = terminal.getvalue().split("\r")
-    assert lines[-2:] == [" " * len(lines[-3]), ""]
-    assert f"% of 0 MiB, {sum(map(len, PARTS))} groups stored" in lines[-3]
 
 
 KILLED = """

@@ -181,7 +181,8 @@ def test_bar_on_a_terminal(tmp_path: Path) -> None:
         argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0
-    assert "[###" in done.stdout
+    assert "verify " in done.stdout
+    assert "━" in done.stdout
     assert "sound: " in done.stdout
 
 

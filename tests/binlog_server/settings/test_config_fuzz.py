@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_storage.console.running import EXIT_USAGE
 from binlog_storage.disk.state import StateStore
 from binlog_storage.testing.memory_disk import MemoryDisk
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog_server.accounts.users import Users
-from binlog_server.cli import EXIT_USAGE, main
+from binlog_server.cli import main
 from binlog_server.settings.config import Config, ConfigError, load
 
 SECRET = "s3cr3t"

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from binlog_pipeline.cli import COMMANDS, main
-from binlog_pipeline.cli.text_table import size_text, text_table
 from binlog_pipeline.errors import SourceError
-from binlog_pipeline.jobs.progress import Progress
 from binlog_pipeline.jobs.workers import Engine, LocalWorkers
 from binlog_pipeline.tasks import WorkFailed
 
@@ -55,7 +53,7 @@ def test_help_imports_nothing_heavy() -> None:
         "from binlog_pipeline.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'numpy', 'pyarrow', 'pyspark', 'pandas', 'matplotlib', 'tqdm'}\n"
+        "heavy = {'numpy', 'pyarrow', 'pyspark', 'pandas', 'matplotlib', 'rich'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
@@ -138,30 +136,6 @@ def killed(number: int) -> None:
 def test_a_worker_that_is_killed() -> None:
     with pytest.raises(WorkFailed, match="fewer --workers"):
         list(LocalWorkers(2).map(killed, [1, 2]))
-
-
-def test_progress_is_for_terminals(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work() -> str:
-        with Progress(3, "label", "slice") as progress:
-            progress.add()
-            progress.add(2)
-        return capsys.readouterr().err
-
-    assert work() == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "label" in work()
-
-
-def test_text() -> None:
-    assert list(text_table(("A", "BEE"), [("x", 1), ("long", 1000)])) == [
-        "A       BEE",
-        "x         1",
-        "long  1,000",
-    ]
-    assert list(text_table(("A", "B"), [])) == ["A  B"]
-    assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 30)] == [
-        *("0 B", "1023 B", "1 KiB", "1.5 KiB", "5 GiB"),
-    ]
 
 
 def test_verify(capsys: Capture, store: str) -> None:

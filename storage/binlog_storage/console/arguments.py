@@ -1,0 +1,52 @@
+"""The arguments of commands: how they are read, and those that many commands have."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from binlog_protocol.errors import ServerError
+from binlog_protocol.gtid import SlavePosition
+
+
+def parse(
+    parser: argparse.ArgumentParser,
+    commands: Mapping[str, argparse.ArgumentParser],
+    argv: Sequence[str] | None,
+) -> argparse.Namespace:
+    """Read a command line. An option that is unknown ends the process, with the one that was perhaps meant."""
+    arguments, left = parser.parse_known_args(argv)
+    if left:
+        command = commands[arguments.command]
+        known = re.findall(r"--[a-z][a-z-]*", command.format_help())
+        meant = did_you_mean(left[0].partition("=")[0], known)
+        command.error(f"unrecognized arguments: {' '.join(left)}{meant}")
+    return arguments
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to say behind a name that is unknown: the nearest one of the known ones, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
+def add_json(parser: argparse.ArgumentParser, about: str = "one JSON object") -> None:
+    """Declare `--json`. docs/commands.md has the shape of each."""
+    parser.add_argument("--json", action="store_true", help=about)
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Declare `--dry-run`."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and change nothing"
+    )
+
+
+def position_argument(text: str) -> SlavePosition:
+    """A GTID position, as the `type` of an argument."""
+    try:
+        return SlavePosition.parse(text)
+    except ServerError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None

@@ -1,0 +1,122 @@
+"""Each command with --json: its keys are those of docs/commands.md. And --dry-run, which changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from binlog_pipeline.cli import COMMANDS, main, parser
+from binlog_pipeline.cli.outcome import told
+from binlog_pipeline.jobs.state import Kept
+from binlog_protocol.gtid import SlavePosition
+
+from binlog_server.app.in_process import running_server
+from tests.binlog_server.cli.test_json import files_of
+from tests.kit.commands_page import shapes
+
+SHAPES = shapes("binlog-spark")
+ONE = ["--workers", "1"]
+Json = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with two layouts."""
+    path = tmp_path_factory.mktemp("of_json") / "store"
+    with running_server(path, max_binlog_size=1 << 20, innodb_log_file_size=4 << 20) as server:
+        master = server.master
+        master.create_database("shop")
+        master.create_table("shop.t", {"id": "INT PRIMARY KEY", "a": "VARCHAR(50)"})
+        for number in range(20):
+            with master.transaction() as t:
+                t.insert("shop.t", {"id": number, "a": str(number)})
+    return path
+
+
+@pytest.fixture
+def holds(capsys: pytest.CaptureFixture[str]) -> Json:
+    """Run a command: its first object, which must have the keys of the page."""
+
+    def run(shape: str, *more: str | Path, code: int = 0) -> dict[str, Any]:
+        command, *flags = shape.split()
+        assert main([command, *map(str, more), *flags, "--json"]) == code, capsys.readouterr().err
+        found = json.loads(capsys.readouterr().out)
+        objects = found if isinstance(found, list) else [found]
+        for one in objects:
+            assert sorted(one) == sorted(SHAPES[shape]), shape
+        first: dict[str, Any] = objects[0]
+        return first
+
+    return run
+
+
+def test_the_page_has_every_command() -> None:
+    assert {name.split()[0] for name in SHAPES} == set(COMMANDS)
+    _, commands = parser()
+    for name, command in commands.items():
+        assert "--json" in command.format_help(), name
+
+
+def test_of_a_store(holds: Json, store: Path, tmp_path: Path) -> None:
+    assert holds("stats", store, *ONE)["rows"] == 20
+    assert holds("verify", store, *ONE)["sound"] is True
+    assert holds("lag", store, "0-1-1")["behind"] > 20
+    assert holds("schema", store, "--table", "shop.t", *ONE)["columns"]
+    assert holds("package", tmp_path / "code.zip")["bytes"] > 1000
+
+
+def test_ddl_seed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = tmp_path / "seed.json"
+    assert main(["schema", str(store), "--seed-from-ddl", str(seed), "--json", *ONE]) == 0
+    assert sorted(json.loads(capsys.readouterr().out)) == sorted(SHAPES["schema --seed-from-ddl"])
+
+
+def test_of_targets(holds: Json, store: Path, tmp_path: Path) -> None:
+    exported = holds("export", store, tmp_path / "out", *ONE)
+    assert (exported["rows"], exported["complete"]) == (20, True)
+    kept = holds("state", store, tmp_path / "state", "--table", "shop.t")
+    assert (kept["changes"], kept["complete"]) == (21, True)  # and the CREATE TABLE
+
+
+def test_of_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without Spark: what it says at its end."""
+    kept = Kept(SlavePosition.parse("0-1-5"), 3, False, "a doubt")
+    assert told(tmp_path, kept, is_strict=True, facts={}) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(found) == sorted(SHAPES["stream"])
+    assert found["doubt"] == "a doubt"
+
+
+def test_archive_and_replay_dry_and_in_earnest(holds: Json, store: Path, tmp_path: Path) -> None:
+    target, made = tmp_path / "archive", tmp_path / "made"
+    archive = [store, target, "--include-tail", *ONE]
+    dry = holds("archive --dry-run", *archive)
+    assert not target.exists()
+    real = holds("archive", *archive)
+    assert (dry["parts"], dry["end"]) == (real["added"]["parts"], real["position"])
+    before = files_of(target)
+    assert holds("archive --dry-run", *archive)["parts"] == 0
+    replay = ["--ibb", made, "--max-binlog-size", "1m"]
+    would = holds("replay", target, *replay, "--dry-run")
+    assert not made.exists()
+    did = holds("replay", target, *replay)
+    there = files_of(made)
+    again = holds("replay", target, *replay, "--dry-run")
+    assert files_of(made) == there
+    assert files_of(target) == before
+    assert (would["groups"], would["position"]) == (did["groups"], did["position"])
+    assert (again["groups"], again["position"]) == (0, did["position"])
+
+
+def test_an_archive_of_others(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    said = []
+    for more in ([], ["--dry-run"]):
+        assert main(["archive", str(store), str(tmp_path), *more]) == 1
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1]
