@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.error is not None:
         return _explain(arguments.error, as_json=arguments.json)
     overrides = {"binlog_directory": arguments.binlog_directory}
-    config = configuration.load(arguments.config, overrides)
+    config = configuration.load(arguments.config, overrides, os.environ)
     found = [*_of_the_machine(config), *asyncio.run(_of_the_upstreams(config))]
     for one in found:
         remedies = [trouble.remedy for trouble in about(one.text)] if one.level == ERROR else []

@@ -76,7 +76,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="GTIDS",
         help="begin an empty store with the part of the archive that has this position",
     )
-    parser.add_argument("--config", type=path_argument, metavar="FILE.toml")
+    parser.add_argument(
+        "--config",
+        type=path_argument,
+        metavar="FILE.toml",
+        help="options; those of variables BINLOG_SERVER_... go before, those of this line before both",
+    )
     parser.add_argument("--server-id", dest="server_id", type=int)
     parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
     parser.add_argument("--log-format", dest="log_format", choices=logs.FORMATS)
@@ -109,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
 
     def load() -> Config:
-        return configuration.load(arguments.config, overrides)
+        return configuration.load(arguments.config, overrides, os.environ)
 
     config = load()
     if arguments.check_config:

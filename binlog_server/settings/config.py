@@ -1,4 +1,4 @@
-"""The configuration: one value, from defaults, then a TOML file, then the command line.
+"""The configuration: one value, from defaults, then a TOML file, then the environment, then the command line.
 
 Names are MariaDB's where MariaDB has one. A TOML file holds them at the top level, and accounts in a table:
 
@@ -12,14 +12,14 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 
     [users]
     repl = "a password, or its hash: *0123..."
-    test = {password = "the same", grants = ["BINLOG REPLAY"]}
+    test = {password_file = "/run/secrets/test", grants = ["BINLOG REPLAY"]}
 """
 
 from __future__ import annotations
 
 import ssl
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -55,7 +55,7 @@ from binlog_server.accounts.privileges import privileges
 from binlog_server.accounts.replica_policy import ReplicaPolicy, check_server_version
 from binlog_server.accounts.users import Account
 from binlog_server.process.logs import FORMATS, TEXT
-from binlog_server.settings import engine_limits
+from binlog_server.settings import engine_limits, environment
 from binlog_server.settings.engine_limits import TRADITIONAL
 from binlog_server.settings.option_kinds import (
     U32_MAX,
@@ -68,7 +68,7 @@ from binlog_server.settings.option_kinds import (
     Words,
 )
 from binlog_server.upstreams.master_info import MasterInfo, upstreams
-from binlog_server.upstreams.password import KEY_NAME
+from binlog_server.upstreams.password import KEY_NAME, Password, PasswordUnavailable
 
 SERVER_VERSION = "11.8.9-MariaDB-binlog-server"
 PORT = 3306
@@ -81,6 +81,7 @@ ERROR_ACTIONS = ("READ_ONLY", ABORT_SERVER)
 LOG_BIN = "binlog"
 ROLLBACKS = {"BACKGROUND": UNDO_BACKGROUND, "SYNCHRONOUS": UNDO_SYNCHRONOUS}
 _FILE_BYTES_MAX = 4 << 20  # of a configuration file
+_PASSWORD_FILE: Final = "password_file"
 _DAY_S = 86400
 _YEAR_S = 365 * _DAY_S
 
@@ -398,47 +399,62 @@ def _check_host(name: str, host: str) -> None:
         raise ConfigError(f"{name}: {host!r} cannot be the name of a machine") from None
 
 
-def load(path: Path | None, overrides: Mapping[str, Any]) -> Config:
-    """The configuration from a TOML file, if given, and options of the command line that are not None.
+def load(
+    path: Path | None, overrides: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> Config:
+    """The configuration from a TOML file, if given, the environment, and options of the command line that are not None.
 
-    Raises `ConfigError`.
+    `environ` has the variables of `environment`; without it none is looked at. Raises `ConfigError`.
     """
+    environ = environ or {}
+    if path is None and environ.get(environment.CONFIG):
+        path = Path(environ[environment.CONFIG])
     values = _read(path) if path is not None else {}
+    known = {f.name for f in fields(Config)} - {"ignored_options"}
+    variables: dict[str, str] = {}  # of options that they have given
+
+    def place(name: str) -> str:
+        return f" in {variables[name]}" if name in variables else _place(path)
+
+    try:
+        for name, variable, value in environment.given_options(environ, KINDS, known | {"listen"}):
+            values[name], variables[name] = value, variable
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     values.update({name: value for name, value in overrides.items() if value is not None})
-    if "listen" in values:
-        values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
     if "upstream" in values:
         try:
             values["upstream"] = upstreams(values["upstream"])
         except ValueError as error:
-            raise ConfigError(f"upstream: {error}{_place(path)}") from None
+            raise ConfigError(f"upstream: {error}{place('upstream')}") from None
     try:
         ignored = engine_limits.take_options(values)
     except ValueError as error:
         raise ConfigError(f"{error}{_place(path)}") from None
-    known = {f.name for f in fields(Config)} - {"ignored_options"}
     for name in values:
-        if name not in known:
+        if name not in known | {"listen"}:
             meant = did_you_mean(name, known | {"listen"})
-            raise ConfigError(f"unknown option {name!r}{_place(path)}{meant}")
+            raise ConfigError(f"unknown option {name!r}{place(name)}{meant}")
+    if "listen" in values:
+        values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
     if "binlog_directory" not in values:
         raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
     if not isinstance(values["binlog_directory"], str | Path):
         raise ConfigError(
-            f"binlog_directory: {values['binlog_directory']!r} is not str{_place(path)}"
+            f"binlog_directory: {values['binlog_directory']!r} is not str{place('binlog_directory')}"
         )
     for name in values.keys() & KINDS.keys():
         values[name] = KINDS[name].written(values[name])
-    _check_types(values, path)
+    _check_types(values, place)
     for name in _PATHS & values.keys():
         try:
             path_of = archive_path if name in _ARCHIVES else local_path
             values[name] = str(path_of(values[name])) if values[name] else ""
         except NotLocal as error:
-            raise ConfigError(f"{name}: {error}{_place(path)}") from None
+            raise ConfigError(f"{name}: {error}{place(name)}") from None
     values["binlog_directory"] = Path(values["binlog_directory"])
     users = values.get("users", {})
-    values["users"] = {name: _account(name, value, path) for name, value in users.items()}
+    values["users"] = {name: _account(name, value, place("users")) for name, value in users.items()}
     return Config(**values, ignored_options=ignored)
 
 
@@ -454,44 +470,62 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
-def _check_types(values: Mapping[str, Any], path: Path | None) -> None:
+def _check_types(values: Mapping[str, Any], place: Callable[[str], str]) -> None:
     for name, value in values.items():
         default = DEFAULTS[name]
         if isinstance(default, float) and type(value) is int:
             continue  # a whole number of days
         if isinstance(default, (int, float, str)) and type(value) is not type(default):
-            raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{_place(path)}")
+            raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{place(name)}")
     if type(values.get("read_only")) not in (bool, type(None)):
-        raise ConfigError(f"read_only: {values['read_only']!r} is not bool{_place(path)}")
+        raise ConfigError(f"read_only: {values['read_only']!r} is not bool{place('read_only')}")
     if not isinstance(values.get("users", {}), Mapping):
-        raise ConfigError(_USERS + _place(path))
+        raise ConfigError(_USERS + place("users"))
 
 
 _USERS = (
     'users: write a table of name = "password" or '
-    'name = {password = "...", grants = ["BINLOG REPLAY"], max_lag_seconds = 600}'
+    'name = {password = "...", grants = ["BINLOG REPLAY"], max_lag_seconds = 600}, or password_file instead of password'
 )
 
 
-def _account(name: str, value: Any, path: Path | None) -> str | Account:
+def _account(name: str, value: Any, place: str) -> str | Account:
     try:
         UserAccount(name)
     except ValueError as error:
-        raise ConfigError(f"users: {error}{_place(path)}") from None
+        raise ConfigError(f"users: {error}{place}") from None
     if isinstance(value, str | Account):
         return value
-    if not isinstance(value, Mapping) or not isinstance(value.get("password"), str):
-        raise ConfigError(_USERS + _place(path))
+    if not isinstance(value, Mapping) or ("password" in value) == (_PASSWORD_FILE in value):
+        raise ConfigError(_USERS + place)
+    given = value.get("password", value.get(_PASSWORD_FILE))
     grants = value.get("grants", [])
-    if not isinstance(grants, list):
-        raise ConfigError(_USERS + _place(path))
+    if not isinstance(given, str) or not isinstance(grants, list):
+        raise ConfigError(_USERS + place)
+    if _PASSWORD_FILE in value:
+        given = _password_of(name, given, place)
     try:
         policy = ReplicaPolicy().changed(
-            {key: given for key, given in value.items() if key not in ("password", "grants")}
+            {
+                key: limit
+                for key, limit in value.items()
+                if key not in ("password", _PASSWORD_FILE, "grants")
+            }
         )
-        return Account(value["password"], privileges(map(str, grants)), policy)
+        return Account(given, privileges(map(str, grants)), policy)
     except ValueError as error:
-        raise ConfigError(f"users: {name}: {error}{_place(path)}") from None
+        raise ConfigError(f"users: {name}: {error}{place}") from None
+
+
+def _password_of(name: str, path: str, place: str) -> str:
+    """The first line of a file. An empty one would let everybody in."""
+    try:
+        password = Password(file=path).read()
+    except PasswordUnavailable as error:
+        raise ConfigError(f"users: {name}: {error}{place}") from None
+    if not password:
+        raise ConfigError(f"users: {name}: there is no password in {path}{place}")
+    return password
 
 
 def _place(path: Path | None) -> str:

@@ -23,8 +23,9 @@ def spawn(
     env: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
+    folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts `argv` with its output appended to `log`. Its pid is the program's own."""
+    """Starts `argv` with its output appended to `log`, in `folder`. Its pid is the program's own."""
     with log.open("ab") as out:
         return subprocess.Popen(
             [*_dies_with_us(), *argv],
@@ -32,6 +33,7 @@ def spawn(
             stdout=out,
             stderr=out,
             env=env,
+            cwd=folder,
             pass_fds=pass_fds,
             start_new_session=True,  # Ctrl-C is for the test run, which then cleans up
         )

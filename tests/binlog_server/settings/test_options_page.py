@@ -25,7 +25,7 @@ SIZES = {"KiB": 10, "MiB": 20, "GiB": 30}
 
 def rows() -> Iterator[tuple[list[str], str]]:
     """The names in the first column, and the text of the second."""
-    for line in PAGE.splitlines():
+    for line in PAGE.partition("\n## ")[0].splitlines():
         if line.startswith("| `"):
             names, default = line.split("|")[1:3]
             yield re.findall(r"`(\w+)`", names), default.strip()
