@@ -5,6 +5,7 @@
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
+# make docs          the documents as a site, in site/; warnings are errors
 # make lint types    what CI also checks;  make format applies the formatting
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
@@ -28,7 +29,7 @@ NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 # Tests start hundreds of processes: each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo setup test test-unit test-others test-slow test-spark compiled-tests fuzz lint types format bench clean
+.PHONY: help venv demo setup test test-unit test-others test-slow test-spark compiled-tests fuzz lint types docs format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -81,6 +82,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	@$(BIN)/mypy
 
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --clean
+
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -89,4 +93,4 @@ bench: $(STAMP)
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
-	rm -rf $(VENV) .venv-spark-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark-* build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

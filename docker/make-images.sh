@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the images of this folder:  make-images.sh [mariadb-10.11] [mariadb-11.8] [server]
+# Builds the images of this folder:  make-images.sh [mariadb-10.11] [mariadb-11.8] [server] [spark]
 # (default: the two MariaDB images). Nothing is done for an image that was built from the same files.
 #
 # Bases are pulled where a registry answers; where none does, local stand-ins of the same name are
@@ -65,7 +65,9 @@ debian_base() {   # debian_base SUITE -> debian:SUITE-slim
 }
 
 python_base() {   # -> python:3.11-slim; bookworm's python3 is 3.11
-    local tag=python:3.11-slim context=$work/python
+    local tag=python:3.11-slim context=$work/python lock
+    exec {lock}>"$work/python.lock"   # as above
+    flock "$lock"
     if has_image "$tag" || pull "$tag"; then return; fi
     debian_base bookworm
     # Where TLS goes through a gateway with an authority of its own, this machine knows it.
@@ -94,7 +96,13 @@ server_image() {
     python_base && docker build -t binlog-test/server:dev -f "$here/server/Dockerfile" \
         --label "binlog-test.digest=$(digest "${server_files[@]}")" "$root"
 }
-server_files=(pyproject.toml hatch_build.py README.md LICENSE binlog_server protocol storage pipeline docker/server/Dockerfile)
+spark_image() {
+    python_base && docker build -t binlog-test/spark:dev -f "$here/spark/Dockerfile" \
+        --label "binlog-test.digest=$(digest "${spark_files[@]}")" "$root"
+}
+package=(pyproject.toml hatch_build.py README.md LICENSE binlog_server protocol storage pipeline)
+server_files=("${package[@]}" docker/server/Dockerfile)
+spark_files=("${package[@]}" docker/spark/Dockerfile)
 
 jobs=()
 start() {   # start NAME TAG DIGEST COMMAND...: side by side, they wait on network and dpkg by turns
@@ -110,6 +118,7 @@ for image in "$@"; do
     mariadb-10.11) start "$image" binlog-test/mariadb:10.11 "$(digest docker/mariadb)" mariadb_image 10.11 bookworm ;;
     mariadb-11.8) start "$image" binlog-test/mariadb:11.8 "$(digest docker/mariadb)" mariadb_image 11.8 trixie ;;
     server) start "$image" binlog-test/server:dev "$(digest "${server_files[@]}")" server_image ;;
+    spark) start "$image" binlog-test/spark:dev "$(digest "${spark_files[@]}")" spark_image ;;
     *) echo "make-images: no such image: $image" >&2; exit 2 ;;
     esac
 done

@@ -1,4 +1,4 @@
-"""docs/examples/cdc-consumer, as somebody who copies it runs it: the scenario finds the bug, and it is mended."""
+"""docs/examples/cdc-consumer (README.md), as somebody who copies it runs it: the scenario finds the bug."""
 
 from __future__ import annotations
 

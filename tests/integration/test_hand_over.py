@@ -1,4 +1,7 @@
-"""A new process takes the place of a server under load (docs/running.md), and kill -9 of either at each step."""
+"""A new process takes the place of a server under load, and kill -9 of either at each step.
+
+What docs/running.md and docs/upgrades.md say of it.
+"""
 
 from __future__ import annotations
 

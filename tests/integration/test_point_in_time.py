@@ -1,4 +1,4 @@
-"""Points in time with real servers: logins whose history ends there, and a recovery."""
+"""docs/point-in-time.md with real servers: logins whose history ends there, and a recovery."""
 
 from __future__ import annotations
 

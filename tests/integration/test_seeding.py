@@ -1,4 +1,4 @@
-"""Ways to begin, with real masters: their binlog files, dumps and backups; and then relaying goes on exactly behind."""
+"""docs/seeding.md with real masters: their binlog files, dumps and backups; then relaying goes on exactly behind."""
 
 from __future__ import annotations
 

@@ -84,11 +84,14 @@ packages() {   # the ones that are wanted and not there
             # a package of its own from Debian 13 on
             ! apt-cache show docker-cli >/dev/null 2>&1 || want+=(docker-cli)
         fi
+        docker compose version >/dev/null 2>&1 || want+=(docker-compose)
     fi
     # For disks whose power is cut (tests/kit/cut_disk.py), where the machine has loop devices at all.
     ! is_root || [ ! -e /dev/loop-control ] || want+=(mount e2fsprogs xfsprogs)
     # For the tree of the other version and for base images. Ubuntu needs Debian's keys.
     want+=(mmdebstrap debian-archive-keyring)
+    # Checks our unit (systemd-analyze); nothing of it runs.
+    want+=(systemd)
     # Spark is a program for the JVM.
     command -v java >/dev/null || want+=(default-jre-headless)
     # MariaDB Connector/Python and mysqlclient come as source.
@@ -260,8 +263,19 @@ java_classes() {   # without them the tests of Spark take longer, no more: they 
     fi
 }
 
+helm() {   # checks our chart (tests/test_deploy.py)
+    if made helm/helm; then
+        there helm
+    elif [ ! -x "$root/.venv/bin/python" ] || [ "$(uname -m)" != x86_64 ]; then
+        missing helm "make venv, on x86_64; or put helm on the path"
+    else
+        part helm "$root/.venv/bin/python" "$here/helm.py" "$home/helm/helm"
+    fi
+}
+
 connector &
 node_clients &
+command -v helm >/dev/null || helm &
 java_classes &
 if wanted local; then
     local_mariadb 10.11 bookworm &

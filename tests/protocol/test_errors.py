@@ -10,6 +10,7 @@ from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.gtid import Gtid
 
 from tests.house import ROOT
+from tests.protocol.errors_page import PAGE, page
 
 GTID = Gtid(0, 1, 9999)
 
@@ -148,3 +149,9 @@ def test_every_error_of_the_product_is_made_with_the_values_of_its_text() -> Non
 def test_an_error_goes_from_process_to_process() -> None:
     error = pickle.loads(pickle.dumps(errors.UnknownThread(7)))
     assert (error.kind, str(error)) == (errors.UnknownThread, "1094 (HY000): Unknown thread id: 7")
+
+
+def test_the_page_is_made_of_the_list() -> None:
+    """docs/errors.md; python -m tests.protocol.errors_page writes it."""
+    assert PAGE.read_text("utf-8") == page()
+    assert page().count("\n| ") > 200

@@ -1,0 +1,137 @@
+"""The compose files of docker/, run as docs/quick-start.md says: relay, test master, Spark beside the relay."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog_server.testing import containers
+from binlog_server.testing.waiting import until
+from tests.house import ROOT
+
+DOCKER = ROOT / "docker"
+TABLE = "CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(20))"
+ROW = "INSERT INTO shop.orders VALUES (1, 'a')"
+READ = "SELECT note FROM shop.orders"
+END = "SELECT @@gtid_binlog_pos"
+LOCAL = ("-h127.0.0.1", "-uroot")
+
+
+def command() -> list[str]:
+    """`docker compose`, or the older program."""
+    asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    if asked.returncode == 0:
+        return ["docker", "compose"]
+    return [found] if (found := shutil.which("docker-compose")) else []
+
+
+class Project:
+    """The containers of some compose files, under a name of their own; ports of this machine as the engine likes."""
+
+    def __init__(self, name: str, files: list[str]) -> None:
+        named = [word for file in files for word in ("-f", str(DOCKER / file))]
+        self._argv = [*command(), "-p", name, *named]
+        ports = ("UPSTREAM", "SERVER", "METRICS", "REPLICA_1", "REPLICA_2", "REPLICA_3")
+        self._environment = {**os.environ, **{f"{port}_PORT": "0" for port in ports}}
+
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._argv, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def sql(self, service: str, *words: str) -> str:
+        """What the program `mariadb` of a service prints."""
+        return self.run("exec", "-T", service, "mariadb", "-N", *words).strip()
+
+    def has_row(self, service: str, gtid: str) -> None:
+        """The replica applies up to there, and has the row."""
+        asked = f"SELECT MASTER_GTID_WAIT('{gtid}', 60); {READ}"
+        assert self.sql(service, *LOCAL, "-e", asked).split() == ["0", "a"], service
+
+
+def images(*names: str) -> None:
+    """Build those that are not there as they are now."""
+    if not command() or containers.why_no_image("none") not in (None, "no image none"):
+        reason = "no docker engine, or no docker-compose (make test sets both up)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    subprocess.run([str(DOCKER / "make-images.sh"), *names], check=True)
+
+
+@pytest.fixture
+def project() -> Iterator[Callable[..., Project]]:
+    made: list[Project] = []
+
+    def make(name: str, *files: str) -> Project:
+        made.append(Project(f"binlog-test-{name}-{os.getpid()}", list(files)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.run("down", "--volumes", "--timeout", "1")
+
+
+def relay(project: Callable[..., Project]) -> None:
+    images("mariadb-10.11", "mariadb-11.8", "server")
+    relay = project("relay", "compose.yaml")
+    relay.run("up", "-d")
+    end = relay.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}; {END}")
+    for service in ("replica-1", "replica-2", "replica-3"):
+        relay.has_row(service, end)
+    inspected = relay.run("exec", "-T", "server", "env")
+    assert "/run/secrets/users" in inspected
+    assert "password_file" in inspected
+
+
+def master(project: Callable[..., Project]) -> None:
+    images("mariadb-11.8", "server")
+    master = project("master", "compose.master.yaml")
+    master.run("up", "-d")
+    account = ("-hmaster", "-utester", "-ptester")
+    master.has_row("replica", master.sql("replica", *account, "-e", f"{TABLE}; {ROW}; {END}"))
+
+
+@pytest.mark.parametrize("file", [relay, master], ids=["relay", "master"])
+@pytest.mark.by_turns(2)
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_compose_file(
+    project: Callable[..., Project], file: Callable[[Callable[..., Project]], None]
+) -> None:
+    file(project)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spark_beside_the_relay(project: Callable[..., Project]) -> None:
+    images("mariadb-10.11", "mariadb-11.8", "server", "spark")
+    spark = project("spark", "compose.yaml", "compose.spark.yaml")
+    spark.run("up", "-d", "upstream", "server", "spark")
+    spark.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}")
+    program = (
+        "import sys, pathlib, pyarrow.dataset as d\n"
+        "found = [str(p) for p in pathlib.Path('/lake/orders').rglob('*.parquet')]\n"
+        "print(d.dataset(found).to_table().to_pylist() if found else '')\n"
+    )
+    until(
+        lambda: "'note': 'a'" in spark.run("exec", "-T", "spark", "python3", "-c", program),
+        "the table as Parquet",
+        timeout=120,
+    )
+
+
+def test_every_compose_file_is_run() -> None:
+    said = Path(__file__).read_text("utf-8")
+    assert all(f'"{path.name}"' in said for path in DOCKER.glob("compose*.yaml"))
