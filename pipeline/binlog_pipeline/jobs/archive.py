@@ -14,6 +14,7 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.manifest import ArchiveManifest
+from binlog_storage.archive.merging import Merger
 from binlog_storage.archive.places import Where, is_remote
 from binlog_storage.archive.publisher import (
     STAGED_PREFIX,
@@ -97,6 +98,9 @@ def archive(
         run.work(plan, progress)
         if plan.end is not None:
             _require_whole(source, publisher.manifest.state, plan.end)
+        merger = Merger(settings.partition_bytes)
+        while merger.step(publisher):
+            pass
         return replace(run.added, manifest=publisher.manifest)
     finally:
         publisher.close()

@@ -61,10 +61,12 @@ class ArchiveSource:
         archive = self.open()
         self.check(archive, wanted.gtids)
         joined: list[list[ArchivePart]] = []
-        size = partition_bytes
+        size = 0
         for placed in wanted_parts(archive, wanted):
             size += placed.part.payload_bytes
-            if size > partition_bytes:
+            if (
+                size > partition_bytes or not joined
+            ):  # the first may have no groups, but start markers
                 joined.append([])
                 size = placed.part.payload_bytes
             joined[-1].append(placed.part)

@@ -18,6 +18,7 @@ from binlog_storage.archive.manifest import (
     object_name,
     parse_chunk,
     part_name,
+    part_number,
     times_of,
 )
 from binlog_storage.archive.places import Place, Where, is_remote, open_place
@@ -72,6 +73,7 @@ class Archive:
             is_wanted: whether anything of a whole chunk is, and of the state in front of it; asked before it is read.
         """
         state, number = self.begin, 1
+        seen = set[int]()
         for chunk in self.manifest.chunks:
             behind = BinlogState.parse(chunk.state)
             if is_wanted(chunk, state):
@@ -84,23 +86,35 @@ class Archive:
                         f"{self.where}/{chunk.name} has {len(parts)} parts up to '{after}', and the manifest says "
                         f"{chunk.parts} up to '{behind}'; restore it from a copy"
                     )
-                yield from self._placed(parts, state, number)
+                yield from self._placed(parts, state, number, seen)
             state, number = behind, number + chunk.parts
-        yield from self._placed(self.manifest.parts, state, number)
+        yield from self._placed(self.manifest.parts, state, number, seen)
 
     def _placed(
-        self, parts: tuple[ArchivePart, ...], state: BinlogState, number: int
+        self, parts: tuple[ArchivePart, ...], state: BinlogState, number: int, seen: set[int]
     ) -> Iterator[PlacedPart]:
         for at, part in enumerate(parts, number):
             # Else it would be read from anywhere, or twice.
-            if part.name not in (part_name(at), object_name(part_name(at), part.sha256)):
+            named = self._number(part) if self.manifest.numbers else at
+            if part.name not in (part_name(named), object_name(part_name(named), part.sha256)):
                 raise ArchiveDamaged(
-                    f"{self.where}: the manifest says {part.name!a} where {part_name(at)} would be; restore it "
+                    f"{self.where}: the manifest says {part.name!a} where {part_name(named)} would be; restore it "
                     "from a copy"
                 )
+            if named in seen or named > self.manifest.given:
+                raise ArchiveDamaged(
+                    f"{self.where}: the manifest says {part.name!a}, a number that was given to another part, or to "
+                    "none; restore it from a copy"
+                )
+            seen.add(named)
             placed = PlacedPart(at, part, state)
             yield placed
             state = placed.after
+
+    def _number(self, part: ArchivePart) -> int:
+        """Parts that have become one have a number of their own, not that of their place."""
+        number = part_number(part.name)
+        return 0 if number is None else number
 
     def _chunk(self, chunk: ArchiveChunk) -> tuple[ArchivePart, ...]:
         where = f"{self.where}/{chunk.name}"

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from binlog_protocol.groups.stored_group import (
-    HEAD_BYTES,
-    HEAD_FIELDS,
-    group_gtid,
-    is_start_marker,
-)
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.groups.stored_group import is_start_marker
 
-from binlog_storage.archive.encryption import ArchiveKey, ArchiveKeys
-from binlog_storage.archive.errors import ArchiveNotOfStore, PyarrowMissing
+from binlog_storage.archive.encryption import ArchiveKeys
+from binlog_storage.archive.errors import ArchiveNotOfStore
 from binlog_storage.archive.manifest import ArchiveManifest
+from binlog_storage.archive.merging import Merger
+from binlog_storage.archive.placed_groups import PlacedGroups, part_writer
 from binlog_storage.archive.places import Where
 from binlog_storage.archive.publisher import (
     STAGED_PREFIX,
@@ -33,13 +27,7 @@ from binlog_storage.archive.publisher import (
     open_shelf,
 )
 from binlog_storage.archive.seam import place_behind
-from binlog_storage.engine import EngineReader, LargeGroup, Position
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_storage.archive.part_writer import PartFacts
+from binlog_storage.engine import EngineReader, Position
 
 PART_BYTES: Final = 64 << 20
 _LEVEL: Final = 1  # of zstd
@@ -67,6 +55,7 @@ class StoreArchiver:
         self._part_bytes: Final = part_bytes
         self._keys: Final = keys
         self._key_id: Final = key_id
+        self._merger: Final = Merger(part_bytes)
         self._publisher: ArchivePublisher | None = None
         self._age = -1
         self._place = Position(0, 0)  # where it goes on
@@ -107,6 +96,8 @@ class StoreArchiver:
                 if groups is None:
                     break
                 added += groups
+            while not self._stopping.is_set() and self._merger.step(self._opened()):
+                pass
         except BaseException:
             self.close()  # what is there has to be looked at again
             raise
@@ -147,7 +138,7 @@ class StoreArchiver:
 
     def _add_part(self, publisher: ArchivePublisher) -> int | None:
         """Add one part. Returns its number of groups; None if there is nothing more."""
-        write_part = _writer()
+        write_part = part_writer()
         manifest = publisher.manifest
         assert manifest is not None
         reading = _Reading(self._engine, self._place, self._skip, self._known_markers)
@@ -197,60 +188,3 @@ class _Reading:
             size += sum(len(payload) for payload, _ in found)
             if found or markers:
                 yield PlacedGroups(found, markers)
-
-
-class PlacedGroups:
-    """Groups of an engine for a part: see `part_writer.PartGroups`."""
-
-    def __init__(
-        self,
-        placed: Sequence[tuple[bytes, Position]],
-        markers: Sequence[tuple[int, bytes]],
-        large: LargeGroup | None = None,
-    ) -> None:
-        self.payloads: Final = [payload for payload, _ in placed]
-        self.markers: Final = markers
-        self.large: Final = large
-        self._ends: Final = [end for _, end in placed]
-
-    def __len__(self) -> int:
-        return len(self.payloads)
-
-    @cached_property
-    def columns(self) -> tuple[NDArray[np.int64], ...]:
-        """Domain, server, seq, file, offset, timestamp."""
-        import numpy as np
-
-        heads = np.frombuffer(
-            b"".join(p[:HEAD_BYTES] for p in self.payloads), np.dtype(HEAD_FIELDS)
-        )
-        places = np.array(self._ends, np.int64).reshape(-1, 2)
-        domain, server, seq, timestamp = (
-            heads[name].astype(np.int64) for name in ("domain", "server", "seq", "timestamp")
-        )
-        return domain, server, seq, places[:, 0], places[:, 1], timestamp
-
-    def gtid(self, i: int) -> Gtid:
-        """The GTID of group `i`."""
-        found = group_gtid(self.payloads[i])
-        assert found is not None
-        return found
-
-    def place(self, i: int) -> Position:
-        """The end of group `i`."""
-        return self._ends[i]
-
-    def pieces(self, i: int) -> Iterator[bytes]:
-        """The bytes of one group, piece by piece."""
-        return iter((self.payloads[i],)) if self.large is None else self.large.pieces()
-
-
-def _writer() -> Callable[[Path, Iterable[PlacedGroups], int, ArchiveKey | None], PartFacts | None]:
-    try:
-        from binlog_storage.archive.part_writer import write_part
-    except ModuleNotFoundError:
-        raise PyarrowMissing(
-            "archives are Parquet files: pyarrow and numpy are needed to write them; pip install "
-            "'binlog-server[archive]'"
-        ) from None
-    return write_part

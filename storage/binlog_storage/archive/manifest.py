@@ -9,6 +9,8 @@ What is not in it does not count.
     begin             GTID binlog state at the beginning: what had been logged before the first group
     chunks            lists of parts that are full and have a file of their own, the oldest first
     parts             the parts behind those
+    numbers           * so many numbers of parts were given out: none is used again when parts have become one
+    retired           * such parts, which are removed after a while: [{"at": since when, "names": [...]}, ...]
     key_id            * of the key with which parts are encrypted, and the manifest is authenticated
     mac               * by that key, of the object without `mac` and `sha256`
     sha256            of the object without this member, written with sorted keys and without spaces
@@ -38,9 +40,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
@@ -69,6 +72,15 @@ def object_name(name: str, sha256: str) -> str:
     """The name of such a file in an object store: two who write the same number do not write the same object."""
     stem, dot, ending = name.rpartition(".")
     return f"{stem}-{sha256[:_NAME_DIGITS]}{dot}{ending}"
+
+
+_PART_NAME: Final = re.compile(r"part-([0-9]{8,18})(?:-[0-9a-f]{16})?\.parquet")
+
+
+def part_number(name: str) -> int | None:
+    """The number in the name of a part, in a folder or an object store; None of anything else."""
+    found = _PART_NAME.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +114,27 @@ class ArchivePart:
     def last_gtid(self) -> Gtid:
         return Gtid.parse(self.last)
 
+    def moved(self, file_base: int) -> Self:
+        """It, with places that come so many files later."""
+        if not self.groups:
+            return replace(self, file_base=file_base)
+        file_no, offset = self.last_place
+        return replace(self, file_base=file_base, last_place=(file_no + file_base, offset))
+
+
+class RetiredParts(NamedTuple):
+    """Names of parts that have become one, and when, in seconds since 1970."""
+
+    at: int
+    names: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveChunk:
-    """A list of parts in a file of its own. `state` is behind its last part; the rest sums its parts up."""
+    """A list of parts in a file of its own. `state` is behind its last part; the rest sums its parts up.
+
+    highest: number of a part in it, if that is not how many parts there are up to its end.
+    """
 
     name: str
     sha256: str
@@ -116,6 +145,7 @@ class ArchiveChunk:
     size: int
     ts_min: int
     ts_max: int
+    highest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +157,8 @@ class ArchiveManifest:
     chunks: tuple[ArchiveChunk, ...] = ()
     parts: tuple[ArchivePart, ...] = ()
     key_id: int = 0
+    numbers: int = 0
+    retired: tuple[RetiredParts, ...] = ()
 
     @property
     def _all(self) -> tuple[ArchiveChunk | ArchivePart, ...]:
@@ -136,6 +168,20 @@ class ArchiveManifest:
     def count(self) -> int:
         """Number of parts."""
         return sum(chunk.parts for chunk in self.chunks) + len(self.parts)
+
+    @property
+    def given(self) -> int:
+        """The highest number that a part was given."""
+        return self.numbers or self.count
+
+    @property
+    def listed(self) -> int:
+        """The highest number of a part in a chunk."""
+        highest = count = 0
+        for chunk in self.chunks:
+            count += chunk.parts
+            highest = max(highest, chunk.highest or count)
+        return highest
 
     @property
     def groups(self) -> int:
@@ -188,17 +234,20 @@ class ArchiveManifest:
         file_no, offset = first_place
         if last is not None and (file_no + base, offset) <= last.last_place:
             base = last.last_place[0] + 1 - file_no
-        end_file, end_offset = part.last_place
-        return replace(part, file_base=base, last_place=(end_file + base, end_offset))
+        return part.moved(base)
 
     def build(self, keys: ArchiveKeys = NO_KEYS) -> bytes:
         """The bytes of the manifest file. Raises `NoBinlogKey`."""
         body: dict[str, Any] = {
             "begin": self.begin,
             "source": dict(self.source),
-            "chunks": [asdict(chunk) for chunk in self.chunks],
+            "chunks": [_chunk_body(chunk) for chunk in self.chunks],
             "parts": _part_bodies(self.parts, keys),
         }
+        if self.given != self.count:
+            body["numbers"] = self.given
+        if self.retired:
+            body["retired"] = [{"at": at, "names": [*names]} for at, names in self.retired]
         if not self.key_id:
             return _closed(body)
         key = keys.get(self.key_id, "the manifest of the archive")
@@ -215,7 +264,11 @@ class ArchiveManifest:
                 tuple(_typed(ArchiveChunk(**chunk)) for chunk in body["chunks"]),
                 _parts(body["parts"], keys, where),
                 int(body.get("key_id", 0)),
+                int(body.get("numbers", 0)),
+                tuple(_retired(one) for one in body.get("retired", ())),
             )
+            if made.numbers and not made.count <= made.numbers <= _COUNT_MAX:
+                raise ValueError(f"{made.count} parts have {made.numbers} numbers")
             _require_gtids(made.begin, *(chunk.state for chunk in made.chunks))
         except (KeyError, TypeError, ValueError, AttributeError, ServerError) as error:
             raise ArchiveDamaged(f"{where} is damaged: {error!r}; {_RESTORE}") from None
@@ -284,6 +337,21 @@ _COUNT_MAX: Final = (1 << 62) - 1  # two of them fit into 64 bits with a sign
 _SHOWN_CHARS: Final = 80
 
 
+def _chunk_body(chunk: ArchiveChunk) -> dict[str, Any]:
+    body = asdict(chunk)
+    if not chunk.highest:
+        del body["highest"]
+    return body
+
+
+def _retired(body: Mapping[str, Any]) -> RetiredParts:
+    found = RetiredParts(body["at"], tuple(map(str, body["names"])))
+    # By these names something is deleted.
+    if not _is_count(found.at) or any(part_number(name) is None for name in found.names):
+        raise ValueError(f"parts were retired as {ascii(body)[:_SHOWN_CHARS]}")
+    return found
+
+
 def _part_bodies(parts: Iterable[ArchivePart], keys: ArchiveKeys) -> list[dict[str, Any]]:
     """As they stand in a manifest. Raises `NoBinlogKey`."""
     known: dict[int, ArchiveKey] = {}
@@ -347,7 +415,9 @@ def _require_gtids(*texts: str) -> None:
 
 def _closed(body: dict[str, Any], key: ArchiveKey | None = None) -> bytes:
     """With its checksum, and authenticated by a key."""
-    is_plain = body.keys() <= _PLAIN_MEMBERS and not any("key_id" in part for part in body["parts"])
+    is_plain = body.keys() <= _PLAIN_MEMBERS and not any(
+        {"key_id", "highest"} & one.keys() for one in (*body["parts"], *body.get("chunks", ()))
+    )
     whole = {"format": FORMAT, "version": _PLAIN_VERSION if is_plain else VERSION, **body}
     proof = {} if key is None else {"mac": key.mac(_canonical(whole))}
     text = json.dumps({**whole, **proof, "sha256": _digest(whole)}, indent=1)

@@ -192,7 +192,9 @@ class PartReader:
         try:
             yield
         except FileNotFoundError:
-            raise self._damaged("it is missing") from None
+            raise self._damaged(
+                "it is missing (if this began hours ago, small parts may have become one since: start it again)"
+            ) from None
         except OSError as error:
             raise self._damaged(f"it cannot be read: {error.strerror or error}") from error
 

@@ -16,6 +16,9 @@ In an object store nothing is locked. There a part is written into a folder of t
    nothing. If the answer is lost the manifest is read: it is ours, or was not written.
 
 A part that was uploaded and not published stays until its number is that of another: then nobody can publish it.
+
+Where a part takes the place of some, with a number of its own, those stay for `GRACE_S`, so that whoever reads by the
+manifest of before finds them. The manifest says which they are, and since when; they go from it after they are deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -42,10 +46,12 @@ from binlog_storage.archive.manifest import (
     MANIFEST_NAME,
     ArchiveManifest,
     ArchivePart,
+    RetiredParts,
     build_chunk,
     chunk_name,
     object_name,
     part_name,
+    part_number,
 )
 from binlog_storage.archive.objects import Objects, open_objects
 from binlog_storage.archive.places import (
@@ -60,11 +66,14 @@ from binlog_storage.disk.disk import Disk, OsDisk, replaced
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
-from binlog_storage.errors import StoreInUse
+from binlog_storage.errors import DiskError, FileMissing, StoreInUse
 
 LOCK_NAME: Final = "_archive.lock"
 STAGED_PREFIX: Final = ".staged-"
 PART_PREFIX: Final = "part-"
+GRACE_S: Final = 6 * 3600
+"""So long a part is there after others have taken its place. A reader may take that long from manifest to part."""
+
 _CHUNK_PARTS: Final = 1000
 
 
@@ -106,6 +115,9 @@ class Shelf(Protocol):
 
     def discard_staged(self, prefix: str) -> None:
         """Remove what was staged under such names."""
+
+    def remove(self, name: str) -> None:
+        """Remove a part of which nobody tells; one that is not there is no error."""
 
     def close(self) -> None:
         """Let go."""
@@ -163,9 +175,13 @@ class FolderShelf:
 
     def clean(self, manifest: ArchiveManifest | None) -> None:
         """See `Shelf`."""
-        kept = set() if manifest is None else _names_of(manifest)
+        kept = {MANIFEST_NAME} if manifest is None else _names_of(manifest)
+        listed = 0 if manifest is None else manifest.listed
         for name in self._disk.names():
-            if _OURS.fullmatch(name) and name not in kept:
+            if not _OURS.fullmatch(name) or name in kept:
+                continue
+            # Those of full lists are not looked at one by one.
+            if (part_number(name) or listed + 1) > listed:
                 self._disk.unlink(name)
 
     def add(self, staged: Mapping[str, str]) -> None:
@@ -188,6 +204,11 @@ class FolderShelf:
         for name in self._disk.names():
             if name.startswith(prefix):
                 self._disk.unlink(name)
+
+    def remove(self, name: str) -> None:
+        """See `Shelf`."""
+        with contextlib.suppress(FileMissing):
+            self._disk.unlink(name)
 
     def close(self) -> None:
         """See `Shelf`."""
@@ -216,11 +237,11 @@ class ObjectShelf:
         """See `Shelf`. Parts whose number is taken by others can be published by nobody."""
         if manifest is None:
             return
-        first = sum(chunk.parts for chunk in manifest.chunks) + 1
-        kept = {part.name for part in manifest.parts}
+        first = manifest.listed + 1
+        kept = _names_of(manifest)
         for name in self._objects.names(PART_PREFIX, part_name(first).rpartition(".")[0]):
-            found = _OBJECT.fullmatch(name)
-            if found is not None and int(found[1]) <= manifest.count and name not in kept:
+            number = part_number(name)
+            if number is not None and number <= manifest.given and name not in kept:
                 self._objects.delete(name)
 
     def add(self, staged: Mapping[str, str]) -> None:
@@ -267,6 +288,10 @@ class ObjectShelf:
         for path in self.staging.glob(f"{prefix}*"):
             path.unlink()
 
+    def remove(self, name: str) -> None:
+        """See `Shelf`."""
+        self._objects.delete(name)
+
     def close(self) -> None:
         """See `Shelf`."""
         self._folder.cleanup()
@@ -277,13 +302,22 @@ class ArchivePublisher:
 
     Args:
         chunk_parts: so many parts go into a chunk.
+        clock: seconds since 1970.
         key_id: new parts are to be encrypted with that key; 0: with the one that the manifest names, if it does.
     """
 
-    def __init__(self, shelf: Shelf, *, chunk_parts: int = _CHUNK_PARTS, key_id: int = 0) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        chunk_parts: int = _CHUNK_PARTS,
+        key_id: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Raises `ArchiveInUse`, `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `NoBinlogKey`, `DiskError`."""
         self._shelf: Final = shelf
         self._chunk_parts: Final = chunk_parts
+        self._clock: Final = clock
         try:
             shelf.take()
             self.manifest = read_manifest(shelf.place)
@@ -300,6 +334,16 @@ class ArchivePublisher:
     def staging(self) -> Path:
         """The folder into which parts are to be written."""
         return self._shelf.staging
+
+    @property
+    def place(self) -> Place:
+        """To read what is there."""
+        return self._shelf.place
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self._shelf.place.where
 
     @property
     def keys(self) -> ArchiveKeys:
@@ -321,19 +365,62 @@ class ArchivePublisher:
         """
         manifest = self.manifest
         assert manifest is not None
-        found = []
-        for number, (_, part) in enumerate(staged, manifest.count + 1):
-            name = part_name(number)
-            name = object_name(name, part.sha256) if self._shelf.is_remote else name
-            found.append(replace(part, name=name))
+        found = self._named(staged)
         self._shelf.add(
             {staged_as: part.name for (staged_as, _), part in zip(staged, found, strict=True)}
         )
-        manifest = replace(manifest, parts=(*manifest.parts, *found))
+        given = manifest.given + len(found)
+        manifest = replace(manifest, parts=(*manifest.parts, *found), numbers=given)
         while len(manifest.parts) > self._chunk_parts:
             manifest = self._with_chunk(manifest)
         self._write(manifest)
         return found
+
+    def replace(self, run: Sequence[ArchivePart], staged: StagedPart) -> ArchivePart:
+        """Put one part that has all of some in their place; durable when it returns. Raises as `publish`.
+
+        Args:
+            run: parts that follow each other and are in no chunk.
+        """
+        manifest = self.manifest
+        assert manifest is not None
+        begin = manifest.parts.index(run[0])
+        end = begin + len(run)
+        assert manifest.parts[begin:end] == tuple(run)
+        (part,) = self._named([staged])
+        self._shelf.add({staged.staged: part.name})
+        retired = RetiredParts(int(self._clock()), tuple(one.name for one in run))
+        self._write(
+            replace(
+                manifest,
+                parts=(*manifest.parts[:begin], part, *manifest.parts[end:]),
+                numbers=manifest.given + 1,
+                retired=(*manifest.retired, retired),
+            )
+        )
+        return part
+
+    def _named(self, staged: Sequence[StagedPart]) -> list[ArchivePart]:
+        """With names of numbers that nobody has had."""
+        assert self.manifest is not None
+        found = []
+        for number, (_, part) in enumerate(staged, self.manifest.given + 1):
+            name = part_name(number)
+            name = object_name(name, part.sha256) if self._shelf.is_remote else name
+            found.append(replace(part, name=name))
+        return found
+
+    def _without_old(self, manifest: ArchiveManifest) -> ArchiveManifest:
+        """Without retired parts whose time is over: they are deleted."""
+        left = list(manifest.retired)
+        before = self._clock() - GRACE_S
+        # Whoever may not delete, or has no answer, archives all the same.
+        with contextlib.suppress(ArchiveUnreachable, DiskError):
+            while left and left[0].at <= before:
+                for name in left[0].names:
+                    self._shelf.remove(name)
+                del left[0]
+        return replace(manifest, retired=tuple(left))
 
     def _with_chunk(self, manifest: ArchiveManifest) -> ArchiveManifest:
         """The first of its parts in a file of their own."""
@@ -346,11 +433,14 @@ class ArchivePublisher:
             self.keys,
             is_object=self._shelf.is_remote,
         )
+        highest = max(manifest.listed, *(part_number(part.name) or 0 for part in parts))
+        if highest != sum(one.parts for one in (*manifest.chunks, chunk)):
+            chunk = replace(chunk, highest=highest)
         self._shelf.write_chunk(chunk.name, data)
         return replace(manifest, chunks=(*manifest.chunks, chunk), parts=rest)
 
     def _write(self, manifest: ArchiveManifest) -> None:
-        manifest = replace(manifest, key_id=self.key_id)
+        manifest = replace(self._without_old(manifest), key_id=self.key_id)
         self._shelf.write_manifest(manifest.build(self.keys))
         self.manifest = manifest
 
@@ -376,14 +466,14 @@ def _require_ours(names: Sequence[str], where: str) -> None:
 
 
 def _names_of(manifest: ArchiveManifest) -> set[str]:
-    """Names of all files that the manifest mentions."""
-    parts = {part_name(number) for number in range(1, manifest.count + 1)}
-    return parts | {chunk.name for chunk in manifest.chunks} | {MANIFEST_NAME}
+    """Names of all files that the manifest mentions itself."""
+    parts = {part.name for part in manifest.parts}
+    retired = {name for one in manifest.retired for name in one.names}
+    return parts | retired | {chunk.name for chunk in manifest.chunks} | {MANIFEST_NAME}
 
 
 # What an archiver may leave when it is killed before there is a manifest.
 _BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}.new", "lost+found"})
-_OBJECT: Final = re.compile(r"part-([0-9]{8,})-[0-9a-f]{16}\.parquet")
 _OURS: Final = re.compile(
     rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.parquet|_archive(-[0-9]{{6,}})?\.json(\.new)?"
 )

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive import places, publisher
+from binlog_storage.archive.merging import Merger
+from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
@@ -203,6 +205,29 @@ async def test_several_at_different_places(objects: SlowObjects) -> None:
             len(objects.asked) == len(set(objects.asked)) == 7
         )  # the last one is in the store, too
         assert lab.parts.fetched == 7
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_parts_become_one_while_they_are_read(at: int, objects: SlowObjects) -> None:
+    """A replica that reads one of them, and finds the next ones gone, goes on in the one that has them: once each."""
+    async with Archived() as lab:
+        await lab.archive(*(f"0-1-{n}" for n in range(1, 7)))
+        lab.purge()
+        lab.publish("0-1-7")
+        objects.gate.clear()
+        replica = await lab.replica(f"0-1-{at - 1}" if at > 1 else "")
+        await until(lambda: bool(objects.asked))
+        behind_gate = MemoryObjects()  # the same ones, for another server
+        behind_gate.objects, behind_gate._tags = objects.objects, 1000
+        other = ArchivePublisher(ObjectShelf(behind_gate))
+        assert Merger(1 << 20, 4).step(other)
+        assert other.manifest is not None
+        for name in (name for one in other.manifest.retired for name in one.names):
+            objects.delete(name)  # as after the grace
+        other.close()
+        objects.gate.set()
+        got = groups_in(await received(replica, "0-1-7"))
+        assert got == ",".join(f"0-1-{n}" for n in range(at, 8))
 
 
 async def test_the_cache_is_bounded(objects: SlowObjects) -> None:

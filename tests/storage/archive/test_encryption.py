@@ -147,7 +147,7 @@ def add(engine: BinlogEngine, first: int, last: int) -> None:
 
 
 def archived(engine: BinlogEngine, keys: ArchiveKeys, key_id: int = 0) -> int:
-    archiver = StoreArchiver(engine, URL, part_bytes=20_000, keys=keys, key_id=key_id)
+    archiver = StoreArchiver(engine, URL, part_bytes=200_000, keys=keys, key_id=key_id)
     try:
         return archiver.step()
     finally:
