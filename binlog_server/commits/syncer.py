@@ -185,7 +185,7 @@ class Syncer:
         if self.readers_waiting:
             self.request()
         else:
-            self._sync_within(self.flush_log_at_timeout)
+            self._timer.by(self._loop.time() + self.flush_log_at_timeout, self.request)
 
     def _sync_within(self, seconds: float) -> None:
         self._timer.by(self._loop.time() + seconds, self.request)

@@ -349,9 +349,9 @@ class Conversation:
     def committed_quickly(self, *, is_update: bool = False) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
-            self._connection.since = monotonic()
             self.sql.changed_rows = 1
-            self.write(self._machine.send_quick(_QUICK_UPDATED if is_update else _QUICK_OK))
+            frame = self._machine.send_quick(_QUICK_UPDATED if is_update else _QUICK_OK)
+            self._channel.write(frame)
             if self._machine.buffered:
                 self._channel.go_on()
 
@@ -366,7 +366,6 @@ class Conversation:
     ) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
-            self._connection.since = monotonic()
             found = self.prepared.unit_results(affected_rows) if rows is None else rows
             self._machine.warnings = self.sql.warning_count
             if found is not None:
@@ -831,11 +830,12 @@ class Conversation:
         return self.sql.database.decode("utf-8", "replace") or None
 
     def _answered(self) -> None:
-        """The command has its answer: count it if it was slow."""
+        """The command has its answer: the session rests from now on. Count it if it was slow."""
         text = self.sql.variables.get("long_query_time", _SLOW)
         if text is not self._slow_text:
             self._slow_text, self._slow_s = text, float(text)
-        if monotonic() - self._began > self._slow_s:
+        now = self._connection.since = monotonic()
+        if now - self._began > self._slow_s:
             self._connection.counts.count("Slow_queries")
 
     # --- time-outs ---

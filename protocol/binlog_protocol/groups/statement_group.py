@@ -166,7 +166,7 @@ class QuickGroup:
         self._query = query_event[4:9], query_event[13:]
         self._tail = origin.commit(0, 0)[4:19]
 
-    def build(self, seq_no: int, timestamp: int, text: bytes) -> bytes:
+    def build(self, text: bytes, seq_no: int, timestamp: int) -> bytes:
         """Build the group."""
         gtid, gtid_rest = self._middle
         query, query_rest = self._query

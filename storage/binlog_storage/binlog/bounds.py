@@ -109,21 +109,20 @@ class Bounds:
     def has_room(self) -> bool:
         """See `BinlogEngine`."""
         redo, writer = self._redo, self._writer
+        room = redo.room()
         return self._durability.failed or (
             self._pages.waiting < FIFO_PAGES_SOFT
             and (self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_step))
-            and self._redo_has_room()
+            # The redo log has room for a step, as far as one of half its size can have that.
+            and (
+                room > redo.capacity * FREE_ENOUGH_PART
+                or (
+                    room > redo.capacity * FREE_SOFT_PART
+                    and room >= writer.redo_bytes(self._largest_step)
+                )
+            )
             and not redo.is_full
             and not self._paused
-        )
-
-    def _redo_has_room(self) -> bool:
-        """Whether the redo log has room for a step, as far as one of half its size can have that."""
-        redo = self._redo
-        room = redo.room()
-        return room > redo.capacity * FREE_ENOUGH_PART or (
-            room > redo.capacity * FREE_SOFT_PART
-            and room >= self._writer.redo_bytes(self._largest_step)
         )
 
     @property

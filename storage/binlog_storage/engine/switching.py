@@ -197,7 +197,7 @@ class SwitchingEngine:
     @property
     def has_room(self) -> bool:
         """See `EngineWriter`."""
-        return self._is_free() and self.now.has_room
+        return not self._paused and not self._blocks and self.now.has_room
 
     @property
     def has_room_to_spill(self) -> bool:

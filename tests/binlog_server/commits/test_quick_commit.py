@@ -48,12 +48,12 @@ def test_quick_group_is_the_plain_one(
         + origin.statement(text, timestamp)
         + origin.commit(seq_no, timestamp)
     )
-    assert QuickGroup(domain_id, origin).build(seq_no, timestamp, text) == plain
+    assert QuickGroup(domain_id, origin).build(text, seq_no, timestamp) == plain
 
 
 def test_plain_group_is_that_of_programs() -> None:
     gtid, origin = Gtid(1, 2, 3), Origin(2, b"d")
-    quick = QuickGroup(1, origin).build(3, 4, b"INSERT INTO t VALUES (1)")
+    quick = QuickGroup(1, origin).build(b"INSERT INTO t VALUES (1)", 3, 4)
     assert quick == transaction_group(
         gtid, ["INSERT INTO t VALUES (1)"], xid=3, database="d", timestamp=4
     )
