@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from binlog_server.testing import containers
 from binlog_server.testing.waiting import until
@@ -19,7 +20,7 @@ TABLE = "CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, not
 ROW = "INSERT INTO shop.orders VALUES (1, 'a')"
 READ = "SELECT note FROM shop.orders"
 END = "SELECT @@gtid_binlog_pos"
-LOCAL = ("-h127.0.0.1", "-uroot")
+LOCAL = ("-h127.0.0.1", "-uroot", "--skip-ssl")
 
 
 def command() -> list[str]:
@@ -35,6 +36,7 @@ class Project:
 
     def __init__(self, name: str, files: list[str]) -> None:
         named = [word for file in files for word in ("-f", str(DOCKER / file))]
+        self._files = files
         self._argv = [*command(), "-p", name, *named]
         ports = ("UPSTREAM", "SERVER", "METRICS", "REPLICA_1", "REPLICA_2", "REPLICA_3")
         self._environment = {**os.environ, **{f"{port}_PORT": "0" for port in ports}}
@@ -49,6 +51,14 @@ class Project:
         )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def are_healthy(self) -> None:
+        """What asks for the health of each container says that it is well: nobody waits for that of the last ones."""
+        for name in self._files:
+            told = yaml.safe_load((DOCKER / name).read_text("utf-8"))["services"]
+            for service, its in told.items():
+                if "healthcheck" in its:
+                    self.run("exec", "-T", service, *its["healthcheck"]["test"][1:])
 
     def sql(self, service: str, *words: str) -> str:
         """What the program `mariadb` of a service prints."""
@@ -90,6 +100,7 @@ def relay(project: Callable[..., Project]) -> None:
     end = relay.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}; {END}")
     for service in ("replica-1", "replica-2", "replica-3"):
         relay.has_row(service, end)
+    relay.are_healthy()
     inspected = relay.run("exec", "-T", "server", "env")
     assert "/run/secrets/users" in inspected
     assert "password_file" in inspected
@@ -101,6 +112,7 @@ def master(project: Callable[..., Project]) -> None:
     master.run("up", "-d")
     account = ("-hmaster", "-utester", "-ptester")
     master.has_row("replica", master.sql("replica", *account, "-e", f"{TABLE}; {ROW}; {END}"))
+    master.are_healthy()
 
 
 @pytest.mark.parametrize("file", [relay, master], ids=["relay", "master"])
