@@ -6,6 +6,7 @@
     <!-- usage -->                            no commands, but how one is called: its options are looked for
     <!-- not run: why -->
 
+`<!-- all run by tests/test_wheel.py -->` anywhere in a page says that of all blocks that have no comment of their own.
 Words of `run` besides NAME=TEXT: `serving`, and `checkout` for commands that start in a checkout.
 """
 
@@ -26,6 +27,7 @@ PROGRAMS: Final = (
 )
 _COMMAND: Final = re.compile(rf"\s*(?:\$ )?(?:\S*/bin/)?(?:{PROGRAMS})(?:\s+(?![=|:])|$)")
 _FENCE: Final = re.compile(r"(\s*)```(\w*)")
+_ALL: Final = re.compile(r"^<!-- all run by (\S+) -->$", re.MULTILINE)
 _MARK: Final = re.compile(r"\s*<!-- (run by|run|usage|not run)(?:[: ]+(.*?))? ?-->")
 
 
@@ -59,10 +61,15 @@ def pages(root: Path = ROOT) -> list[str]:
 
 def blocks(page: str, root: Path = ROOT) -> Iterator[Block]:
     """The fenced ones."""
-    for kind, line, text, above in _pieces((root / page).read_text("utf-8")):
-        if kind == "sh":
-            mark = _MARK.fullmatch(above)
-            yield Block(page, line, text, *((mark[1], mark[2] or "") if mark else ()))
+    whole = (root / page).read_text("utf-8")
+    by_default = _ALL.search(whole)
+    for kind, line, text, above in _pieces(whole):
+        if kind != "sh":
+            continue
+        if mark := _MARK.fullmatch(above):
+            yield Block(page, line, text, mark[1], mark[2] or "")
+        else:
+            yield Block(page, line, text, *(("run by", by_default[1]) if by_default else ()))
 
 
 def hidden(page: str, root: Path = ROOT) -> Iterator[str]:

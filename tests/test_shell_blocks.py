@@ -90,6 +90,10 @@ def test_usages_have_options_that_are_there(block: Block) -> None:
         ("<!-- not run: no -->\n```sh\nmake\n```\n", "why not?"),
         ("<!-- run by tests/nowhere.py -->\n```sh\nmake\n```\n", "there is no tests/nowhere.py"),
         ("<!-- run by tests/other.py -->\n```sh\nmake\n```\n", "does not name the page"),
+        (
+            "<!-- all run by tests/nowhere.py -->\n\n```sh x\nmake\n```\n",
+            "there is no tests/nowhere.py",
+        ),
         ("<!-- run -->\n\n```sh\nmake\n```\n", "says who runs it"),
         ("    binlog-server ls DIR\n", "write it in a fence"),
         ("```\n.venv/bin/pip install .\n```\n", "write it in a fence"),

@@ -140,7 +140,7 @@ def test_spark_beside_the_relay(project: Callable[..., Project]) -> None:
     until(
         lambda: "'note': 'a'" in spark.run("exec", "-T", "spark", "python3", "-c", program),
         "the table as Parquet",
-        timeout=120,
+        timeout=300,
     )
 
 
