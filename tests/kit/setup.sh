@@ -263,7 +263,7 @@ java_classes() {   # without them the tests of Spark take longer, no more: they 
     fi
 }
 
-helm() {   # checks our chart (tests/test_deploy.py)
+helm_program() {   # checks our chart (tests/test_deploy.py)
     if made helm/helm; then
         there helm
     elif [ ! -x "$root/.venv/bin/python" ] || [ "$(uname -m)" != x86_64 ]; then
@@ -275,7 +275,7 @@ helm() {   # checks our chart (tests/test_deploy.py)
 
 connector &
 node_clients &
-command -v helm >/dev/null || helm &
+command -v helm >/dev/null || helm_program &
 java_classes &
 if wanted local; then
     local_mariadb 10.11 bookworm &
