@@ -83,7 +83,7 @@ types: $(STAMP)
 	@$(BIN)/mypy
 
 docs: $(STAMP)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --clean
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
 
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .

@@ -22,6 +22,7 @@ DOCS: Final = "docs"
 CODE: Final = "code"  # the folder of the site for pages outside of docs/
 _LINK: Final = re.compile(r"(!?)\[([^]\n]*)\]\(([^)\s]+)\)")
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+_WHERE: Final = re.compile(r"\A( *```\w+) ([\w -]+)$", re.MULTILINE)  # ```sql db1 db2
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
 _TITLE: Final = re.compile(r"^# (.+)$", re.MULTILINE)
 
@@ -54,7 +55,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{image}[{text}]({posixpath.relpath(place, posixpath.dirname(at) or '.')}{hash_}{anchor})"
 
     return "".join(
-        part if part.lstrip().startswith("```") else _LINK.sub(link, part)
+        _WHERE.sub(r'\1 title="\2"', part)
+        if part.lstrip().startswith("```")
+        else _LINK.sub(link, part)
         for part in re.split(rf"({_FENCE.pattern})", markdown, flags=re.MULTILINE | re.DOTALL)
     )
 
