@@ -9,10 +9,9 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import Final
 
-from binlog_storage.console.arguments import parse
+from binlog_storage.console.arguments import add_version, parse
 from binlog_storage.console.running import EXIT_USAGE, run_command
 
 from binlog_server.settings.config import ConfigError
@@ -56,9 +55,7 @@ def parser(
     parser = argparse.ArgumentParser(
         prog="binlog-server", description="A MariaDB replication server over a .ibb binlog store."
     )
-    parser.add_argument(
-        "--version", action="version", version=f"binlog-server {version('binlog-server')}"
-    )
+    add_version(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = [MODULES[command]] if command in MODULES else MODULES.values()
     for module in dict.fromkeys(modules):

@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -209,7 +209,8 @@ _STEP_BYTES: Final = 4 * 1024  # a step of `scan_steps`: 0.5 ms if each 3 bytes 
 _STRING_STEP_BYTES: Final = 64 * 1024  # a step within a long string
 
 
-def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
+@cache
+def _bodies(escapes: bool) -> dict[int, re.Pattern[bytes]]:
     """Patterns for the inside of a quoted text, by the quote's byte; they match up to the quote or the text's end."""
     escaped = rb"\\.|" if escapes else b""
     plain = rb"[^Q\\]" if escapes else b"[^Q]"
@@ -221,10 +222,12 @@ def _bodies(*, escapes: bool) -> dict[int, re.Pattern[bytes]]:
     }
 
 
-def _tokens(*, escapes: bool, word: str = "") -> re.Pattern[bytes]:
+@cache  # nobody needs all four
+def _tokens(escapes: bool, seeks_returning: bool) -> re.Pattern[bytes]:
     """The pattern of a token. A string or comment without an end takes the rest of the text: nothing is read twice."""
     quoted = rf"{STRING[escapes]}|{DOUBLE[escapes]}|{NAME}"
     unended = r"['\"`].*"
+    word = _RETURNING if seeks_returning else ""
     source = (
         rf"(?P<skipped>{SKIPPED})|{COMMENT}|(?P<unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<close>{END})"
         rf"|{quoted}|(?P<unended_string>{unended})|@@|(?P<name>@(?:[0-9A-Za-z_.$\x80-\xff]+|{quoted}))"
@@ -233,17 +236,10 @@ def _tokens(*, escapes: bool, word: str = "") -> re.Pattern[bytes]:
     return re.compile(source.encode("latin-1"), re.DOTALL)
 
 
-_BODIES: Final = {escapes: _bodies(escapes=escapes) for escapes in (True, False)}
 _RETURNING: Final = (
     r"|(?P<returning>(?<![0-9A-Za-z_$.@\x80-\xff])(?i:RETURNING)(?![0-9A-Za-z_$\x80-\xff]))"
 )
 _OVERLAP_BYTES: Final = {False: 1, True: len(b"RETURNING") + 1}  # of two steps, by seeks_returning
-# By whether a backslash escapes, and whether RETURNING is looked for.
-_TOKENS: Final = {
-    (escapes, seeks): _tokens(escapes=escapes, word=_RETURNING if seeks else "")
-    for escapes in (True, False)
-    for seeks in (True, False)
-}
 _BEGIN: Final = re.compile(BEGIN.encode())
 _NOT_EXECUTED: Final = re.compile(NOT_EXECUTED.encode())
 _COMMENT_MARKS: Final = {
@@ -303,7 +299,7 @@ def scan_steps(
     Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for more than `USER_VARIABLES_MAX` variables,
     `TooManyPlaceholders` (1390).
     """
-    patterns, bodies = _TOKENS[backslash_escapes, seeks_returning], _BODIES[backslash_escapes]
+    patterns, bodies = _tokens(backslash_escapes, seeks_returning), _bodies(backslash_escapes)
     names: dict[bytes, None] = {}  # in the order of the statement
     edits: dict[int, int] = {}
     parameters = array("I")

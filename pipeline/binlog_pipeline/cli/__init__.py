@@ -10,10 +10,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import Final
 
-from binlog_storage.console.arguments import parse
+from binlog_storage.console.arguments import add_version, parse
 from binlog_storage.console.running import EXIT_FAILED, EXIT_USAGE, run_command
 
 from binlog_pipeline.errors import BadOption, PipelineError
@@ -45,9 +44,7 @@ def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPar
         prog="binlog-spark",
         description="MariaDB's binlog as data: statistics, typed Parquet, archives, state tables.",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"binlog-spark {version('binlog-server')}"
-    )
+    add_version(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = import_module(f"{__name__}.{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from binlog_protocol.errors import SqlSyntaxError
@@ -19,21 +20,16 @@ from binlog_protocol.sql.tokens import (
 
 _MAY_BE_COMMENT: Final = re.compile(r"/\*|\*/|--|#")
 _BLANKED: Final = re.compile(r"[^\n]")
-_PATTERNS: Final = {
-    escapes: re.compile(
-        rf"(?P<string>{STRING[escapes]})|(?P<double>{DOUBLE[escapes]})|(?P<unended>['\"].*)|{NAME}|`.*"
+
+
+@cache
+def _pattern(escapes: bool, ansi_quotes: bool) -> re.Pattern[str]:
+    double = DOUBLE[escapes and not ansi_quotes]
+    return re.compile(
+        rf"(?P<string>{STRING[escapes]})|(?P<double>{double})|(?P<unended>['\"].*)|{NAME}|`.*"
         rf"|(?P<comment>(?:{SKIPPED}|{COMMENT}){{1,64}})|{UNENDED_COMMENT}|(?P<begin>{BEGIN})|(?P<end>{END})",
         re.DOTALL,
     )
-    for escapes in (True, False)
-}
-_ANSI_PATTERNS: Final = {
-    escapes: re.compile(
-        pattern.pattern.replace(DOUBLE[escapes], DOUBLE[False]),
-        re.DOTALL,
-    )
-    for escapes, pattern in _PATTERNS.items()
-}
 
 
 def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False) -> str:
@@ -70,8 +66,7 @@ def plain(sql: str, *, backslash_escapes: bool = True, ansi_quotes: bool = False
                 return token.replace("\\", r"\\")
         return token
 
-    patterns = _ANSI_PATTERNS if ansi_quotes else _PATTERNS
-    text = patterns[backslash_escapes].sub(written, sql)
+    text = _pattern(backslash_escapes, ansi_quotes).sub(written, sql)
     if is_within:
         raise SqlSyntaxError("")
     return text

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
 _FOR_MYSQL: Final = r"(?:50[7-9][0-9]{2}|5[1-9][0-9]{3}|[6-9][0-9]{4})"
@@ -62,19 +63,16 @@ def _compiled(gap: str, string: str, quoted: str) -> re.Pattern[str]:
     )
 
 
-def _by_mode(gap: str) -> dict[tuple[bool, bool | None], re.Pattern[str]]:
-    """Patterns by two modes: a backslash escapes; text in " is a name (None: one with a string's escapes)."""
-    found: dict[tuple[bool, bool | None], re.Pattern[str]] = {}
-    for escapes in (True, False):
-        string, double = STRING[escapes], DOUBLE[escapes]
-        found[escapes, None] = _compiled(gap, string, f"{NAME} | {double}")
-        found[escapes, True] = _compiled(gap, string, f"{NAME} | {DOUBLE[False]}")
-        found[escapes, False] = _compiled(gap, f"{string} | {double}", NAME)
-    return found
-
-
-_LOGGED: Final = _by_mode(GAP)
-_SENT: Final = _by_mode(_SENT_GAP)
+@cache  # most of the twelve are never asked for: they are not compiled at import
+def _pattern(is_logged: bool, escapes: bool, names: bool | None) -> re.Pattern[str]:
+    """The pattern for two modes: a backslash escapes; text in " is a name (None: one with a string's escapes)."""
+    gap = GAP if is_logged else _SENT_GAP
+    string, double = STRING[escapes], DOUBLE[escapes]
+    if names is None:
+        return _compiled(gap, string, f"{NAME} | {double}")
+    if names:
+        return _compiled(gap, string, f"{NAME} | {DOUBLE[False]}")
+    return _compiled(gap, f"{string} | {double}", NAME)
 
 
 class TokenKind(Enum):
@@ -116,7 +114,7 @@ def tokens(
         is_logged: the text stood in a log. Of one that a client has sent versions are compared, and what has no end
             or no beginning of a comment is a sign.
     """
-    pattern = (_LOGGED if is_logged else _SENT)[backslash_escapes, ansi_quotes]
+    pattern = _pattern(is_logged, backslash_escapes, ansi_quotes)
     within = ""  # what has begun a part that is executed
     for found in pattern.finditer(sql):
         group = found.lastgroup

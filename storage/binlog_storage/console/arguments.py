@@ -32,6 +32,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else ""
 
 
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then: importlib.metadata brings the modules of e-mail."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"{parser.prog} {version('binlog-server')}\n")
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Declare `--version`."""
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help=text)
+
+
 def add_json(parser: argparse.ArgumentParser, about: str = "one JSON object") -> None:
     """Declare `--json`. docs/commands.md has the shape of each."""
     parser.add_argument("--json", action="store_true", help=about)
