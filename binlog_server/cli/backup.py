@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import socket
 import sys
 import tarfile
 import time
@@ -26,6 +27,7 @@ from binlog_storage.classic.directory import belongs
 from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
+from binlog_storage.console.running import unreachable
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -43,6 +45,7 @@ from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import ConfigError
 from binlog_server.store.store_directory import prepare_backup
+from binlog_server.upstreams.client_tls import TlsFailed
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password, PasswordUnavailable
 
@@ -297,10 +300,10 @@ async def _copied(
             link.close()
     except (RemoteError, ProtocolError, PasswordUnavailable) as error:
         raise BackupRefused(f"{info.address}: {error}") from None
-    except TimeoutError:
-        raise BackupRefused(f"{info.address} does not answer") from None
-    except ConnectionError as error:
-        raise BackupRefused(f"{info.address}: {error.strerror or error}") from None
+    except TlsFailed as error:
+        raise BackupRefused(f"{info.address}: {error}") from None
+    except (ConnectionError, TimeoutError, socket.gaierror) as error:
+        raise BackupRefused(f"{info.address}: {unreachable(error)}") from None
     finally:
         progress.end()
         target.close()

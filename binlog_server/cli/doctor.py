@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json_line, shown
+from binlog_storage.console.running import EXIT_FAILED, complain, unreachable
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
@@ -90,11 +90,9 @@ def _explain(text: str, *, as_json: bool) -> int:
         else:
             print(f"{one.shown}\n  {one.cause}\n  {one.remedy}")
     if not found:
-        print(
-            "this text is not known here; docs/troubleshooting.md has those that are",
-            file=sys.stderr,
-        )
-    return int(not found)
+        text = "this text is not known here; docs/troubleshooting.md has those that are"
+        return complain("binlog-server", text, EXIT_FAILED)
+    return 0
 
 
 def _of_the_machine(config: Config) -> Iterator[Diagnosis]:
@@ -169,8 +167,10 @@ async def _of_the_upstreams(config: Config) -> list[Diagnosis]:
                 ]
         except TimeoutError:
             found.append(Diagnosis(ERROR, what, f"it does not answer within {_TIMEOUT_S:.0f} s"))
-        except (RemoteError, ProtocolError, PasswordUnavailable, TlsFailed, OSError) as error:
+        except (RemoteError, ProtocolError, PasswordUnavailable, TlsFailed) as error:
             found.append(Diagnosis(ERROR, what, str(error)))
+        except OSError as error:
+            found.append(Diagnosis(ERROR, what, unreachable(error)))
     return found
 
 

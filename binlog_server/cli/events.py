@@ -21,7 +21,7 @@ from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, gtid_position
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -333,7 +333,7 @@ class GroupSelection:
 
 
 def _position(text: str | None) -> SlavePosition | None:
-    return None if text is None else SlavePosition.parse(text)
+    return None if text is None else gtid_position(text)
 
 
 def _timestamp(text: str | None) -> float | None:

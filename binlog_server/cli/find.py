@@ -27,7 +27,7 @@ from binlog_storage.archive.group_files import (
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, gtid_position
 from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.errors import StorageError
@@ -125,7 +125,7 @@ class FindOptions:
         try:
             return cls(
                 None if arguments.at is None else seconds_of(arguments.at.strip(), None),
-                None if arguments.gtid is None else Gtid.parse(arguments.gtid),
+                None if arguments.gtid is None else _gtid(arguments.gtid),
                 None if arguments.table is None else _table(arguments.table),
                 arguments.op,
                 None if arguments.larger_than is None else _size(arguments.larger_than),
@@ -296,6 +296,14 @@ def _size(text: str) -> int:
     except ValueError:
         raise ValueError(f"--larger-than {text}: that is no size such as 100M") from None
     return number
+
+
+def _gtid(text: str) -> Gtid:
+    """Raises `ValueError`."""
+    position = gtid_position(text)
+    if len(position) != 1:
+        raise ValueError(f"--gtid {text}: one GTID, please")
+    return next(iter(position))
 
 
 def _table(text: str) -> TableName:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from binlog_protocol.dump.target import HistoryEnd, utc_text
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, gtid_position
 from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
@@ -70,9 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     until = _until(arguments.until)
     try:
-        source = MasterInfo.from_url(arguments.source)
+        source = _source(arguments.source)
         if arguments.start_position is not None:
-            position = SlavePosition.parse(arguments.start_position)
+            position = gtid_position(arguments.start_position)
         else:
             position, _ = backup_position(arguments.backup)
         password = _password(arguments, source)
@@ -111,6 +111,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(told)
     return 0
+
+
+def _source(url: str) -> MasterInfo:
+    """Raises `ConfigError`."""
+    try:
+        return MasterInfo.from_url(url)
+    except ValueError as error:
+        raise ConfigError(f"--source: {error}") from None
 
 
 def _until(text: str) -> str:

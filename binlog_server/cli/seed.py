@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from binlog_protocol.errors import ServerError
-from binlog_protocol.gtid import BinlogState, SlavePosition
-from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_protocol.gtid import BinlogState
+from binlog_storage.console.arguments import add_dry_run, add_json, gtid_position
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.errors import NotAStore
@@ -145,13 +145,13 @@ def _wanted(arguments: argparse.Namespace) -> tuple[BinlogState, str | None]:
     """The binlog state to begin with, and the place of a file where it was found. Raises `ConfigError`, `NotAStore`."""
     try:
         if arguments.gtid_slave_pos is not None:
-            return BinlogState(SlavePosition.parse(arguments.gtid_slave_pos)), None
+            return BinlogState(gtid_position(arguments.gtid_slave_pos)), None
         if arguments.gtid_binlog_state is not None:
             return BinlogState.parse(arguments.gtid_binlog_state), None
         if arguments.from_dump is not None:
             position, where = dump_position(arguments.from_dump)
         else:
             position, where = backup_position(arguments.from_backup)
-    except ServerError as error:
+    except (ServerError, ValueError) as error:
         raise ConfigError(str(error)) from None
     return BinlogState(position), where

@@ -38,7 +38,8 @@ def backup_position(directory: Path) -> tuple[SlavePosition, str]:
             names.append(path.name)
             take(read_given(path, _INFO_BYTES_MAX).decode("utf-8", "replace"), found)
     if not directory.is_dir():
-        raise NoPosition(f"{directory} is no directory, or not there")
+        why = f"{directory} is no directory" if directory.exists() else f"there is no {directory}"
+        raise NoPosition(why)
     if not names:
         expected = " or ".join(f"{prefix}_binlog_info" for prefix in _PREFIXES)
         raise NoPosition(

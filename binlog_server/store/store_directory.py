@@ -439,7 +439,7 @@ def prepare_backup(
     """
     path = config.binlog_directory
     if not path.is_dir():
-        raise NotAStore(f"there is no directory {path}")
+        raise NotAStore(f"there is no {path}")
     later = None if incremental is None else ReadOnlyDisk(incremental)
     if dry_run:
         return require_preparable(

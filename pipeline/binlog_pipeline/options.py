@@ -15,6 +15,7 @@ from typing import Any, Final
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path
+from binlog_storage.console.arguments import gtid_position
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -236,8 +237,8 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "columns": _list,
     "ops": _ops,
     "layout": _choice("struct", "flat", "cdf", "debezium"),
-    "start_gtid": SlavePosition.parse,
-    "end_gtid": SlavePosition.parse,
+    "start_gtid": gtid_position,
+    "end_gtid": gtid_position,
     "start_time": moment,
     "end_time": moment,
     "starting_position": _position,

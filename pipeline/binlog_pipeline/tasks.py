@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from binlog_protocol.errors import ProtocolError
+from binlog_storage.console.running import told
 from binlog_storage.errors import StorageError
 
 from binlog_pipeline.errors import PipelineError
@@ -51,7 +52,8 @@ def attempt(task: Callable[[Item], Result], item: Item) -> Result | TaskFailure:
     try:
         return task(item)
     except _FAILURES as error:
-        return TaskFailure(f"{item}: {error}")
+        text = told(error) if isinstance(error, OSError) else str(error)
+        return TaskFailure(f"{item}: {text}")
 
 
 def outcome(result: Result | TaskFailure) -> Result:

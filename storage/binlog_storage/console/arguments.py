@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from binlog_protocol.errors import ServerError
+from binlog_protocol.errors import BadGtidList, ServerError
 from binlog_protocol.gtid import SlavePosition
 
 
@@ -38,7 +39,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"{parser.prog} {version('binlog-server')}\n")
+        sys.stdout.write(f"{parser.prog} {version('binlog-server')}\n")
+        parser.exit()
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -59,9 +61,18 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def position_argument(text: str) -> SlavePosition:
-    """A GTID position, as the `type` of an argument."""
+def gtid_position(text: str) -> SlavePosition:
+    """A GTID position that somebody has written. Raises `ValueError`, whose text says what it is."""
     try:
         return SlavePosition.parse(text)
     except ServerError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no GTID position: {error}") from None
+        why = "" if error.message == BadGtidList.text else f": {error.message}"
+        raise ValueError(f"{text!r} is no GTID position such as 0-1-4711,3-2-15{why}") from None
+
+
+def position_argument(text: str) -> SlavePosition:
+    """The same, as the `type` of an argument."""
+    try:
+        return gtid_position(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

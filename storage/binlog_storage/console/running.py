@@ -14,6 +14,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
@@ -64,7 +65,7 @@ def run_command(
         return complain(program, told(error), EXIT_FAILED)
     except caught as error:
         code = next(code for kind, code in known.items() if isinstance(error, kind))
-        return complain(program, error, code)
+        return complain(program, f"{error}{_remedy_behind(error)}", code)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(name, "jobs")
@@ -83,15 +84,36 @@ def complain(program: str, error: object, code: int) -> int:
     return code
 
 
+def unreachable(error: OSError) -> str:
+    """Why a server was not reached, and what to ask: the name of the machine, or whether the server is there."""
+    if isinstance(error, TimeoutError):
+        return "it does not answer; is the server up, and reachable?"
+    if error.errno is None or error.errno < 0:  # the resolver's own numbers
+        return f"{error.strerror or error}; is the name of the host right?"
+    return f"{os.strerror(error.errno)}; is the server up, and reachable?"
+
+
 def told(error: OSError) -> str:
     """An error of the operating system for a person: the file first, without the number, and what to do."""
     if error.strerror is None:
         return str(error)
     if isinstance(error, FileNotFoundError) and error.filename is not None:
-        return f"there is no {os.fsdecode(error.filename)}"
+        path = Path(os.fsdecode(error.filename))
+        # Of a file that was to be made it is a folder above that is missing.
+        missing = next((one for one in reversed(path.parents) if not one.exists()), path)
+        return f"there is no {missing}"
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     remedy = _REMEDIES.get(error.errno or 0)
     return f"{where}{error.strerror}" + (f": {remedy}" if remedy else "")
+
+
+def _remedy_behind(error: Exception) -> str:
+    """The remedy for an error of a store that says no more than what the operating system has said."""
+    cause = error.__cause__
+    if not isinstance(cause, OSError) or not str(error).endswith(cause.strerror or "\0"):
+        return ""
+    remedy = _REMEDIES.get(cause.errno or 0)
+    return f": {remedy}" if remedy else ""
 
 
 def _flush() -> None:

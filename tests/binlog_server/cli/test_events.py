@@ -121,7 +121,7 @@ def test_choices(store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--start-position", "1-2"], "Could not parse GTID list"),
+        (["--start-position", "1-2"], "is no GTID position such as"),
         (["--stop-position", "0-1-1,0-2-2"], "conflict"),
         (["--start-datetime", "noon"], "is no time such as"),
         (["--local-load", "it's"], "without quotes"),

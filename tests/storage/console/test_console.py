@@ -13,7 +13,7 @@ from binlog_storage.console.arguments import did_you_mean, position_argument
 from binlog_storage.console.output import show_table, shown, size_text, text_table
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import run_command
-from binlog_storage.errors import NotAStore
+from binlog_storage.errors import DiskError, NotAStore
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\rb"
 
@@ -133,6 +133,7 @@ ERRORS = [
     (NotAStore("a\nb"), 1, "prog: a b"),
     (KeyError("x"), 2, "prog: 'x'"),
     (FileNotFoundError(2, "No such file or directory", "/x"), 1, "prog: there is no /x"),
+    (FileNotFoundError(2, "No such file", "/none/x/y.new"), 1, "prog: there is no /none"),
     (
         PermissionError(errno.EACCES, "Permission denied", "/x"),
         1,
@@ -163,6 +164,18 @@ def test_errors(error: Exception, code: int, line: str, patch: pytest.MonkeyPatc
     pipe = instead(patch, io.StringIO())
     assert ran(error) == code
     assert pipe.getvalue() == f"{line}\n"
+
+
+def test_an_error_of_a_store_has_the_remedy_too(patch: pytest.MonkeyPatch) -> None:
+    pipe = instead(patch, io.StringIO())
+    for text in ("cannot list /x: Permission denied", "Permission denied, and what to do"):
+        error = DiskError(text)
+        error.__cause__ = PermissionError(errno.EACCES, "Permission denied", "/x")
+        assert ran(error) == 1
+    assert pipe.getvalue().splitlines() == [
+        "prog: cannot list /x: Permission denied: run this as the user whose files they are",
+        "prog: Permission denied, and what to do",
+    ]
 
 
 def test_done_and_broken_off(patch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from binlog_protocol.errors import (
     TooManyConnections,
     TooManyUserConnections,
 )
+from binlog_storage.console.running import unreachable
 
 from binlog_pipeline.errors import DataLost, PipelineError, SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
@@ -92,7 +93,5 @@ def source_error(address: ServerAddress, error: Exception, doing: str) -> Pipeli
                 f"{begin}the server does not answer; is it up, and is connectTimeout long enough?"
             )
         case OSError():
-            return SourceError(
-                f"{begin}{error.strerror or error}; is the server up, and reachable?"
-            )
+            return SourceError(f"{begin}{unreachable(error)}")
     return SourceError(f"{begin}{error}")
