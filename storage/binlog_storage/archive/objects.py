@@ -18,6 +18,7 @@ SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "ab
 _RETRIES: Final = 4  # of one call, behind 500, 503, or no answer
 _RETRY: Final = timedelta(seconds=30)
 _TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
+_SILENCE: Final = timedelta(seconds=30)  # without a byte of an answer
 _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
@@ -71,13 +72,14 @@ def open_objects(url: str) -> Objects:
         "connect_timeout": _CONNECT_TIMEOUT,
         "allow_http": allow_http,
     }
+    retries = {"max_retries": _RETRIES, "retry_timeout": _RETRY}
     with _said_of(url):
+        # A part that is sent has no answer until all of it is there.
+        patient = store.from_url(url, client_options=options, retry_config=retries)
         made = store.from_url(
-            url,
-            client_options=options,
-            retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY},
+            url, client_options={**options, "read_timeout": _SILENCE}, retry_config=retries
         )
-    return ObstoreObjects(obstore, made, url)
+    return ObstoreObjects(obstore, made, url, patient)
 
 
 class ObstoreObjects:
@@ -86,11 +88,13 @@ class ObstoreObjects:
     Args:
         library: the module.
         store: one of its stores, which begins at `where`.
+        patient: the same one, for what takes long to be sent.
     """
 
-    def __init__(self, library: Any, store: Any, where: str) -> None:
+    def __init__(self, library: Any, store: Any, where: str, patient: Any = None) -> None:
         self._obstore: Final = library
         self._store: Final = store
+        self._patient: Final = store if patient is None else patient
         self.where: Final = where
 
     def get(self, name: str) -> StoredObject | None:
@@ -113,10 +117,11 @@ class ObstoreObjects:
         """See `Objects`."""
         mode = "create" if instead_of is None else {"e_tag": instead_of}
         errors = self._obstore.exceptions
+        store = self._store if isinstance(data, bytes) else self._patient
         with self._said(name):
             try:
                 # In one request: only that can have a condition.
-                done = self._obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+                done = self._obstore.put(store, name, data, mode=mode, use_multipart=False)
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
                 raise ObjectChanged(f"{self.where}/{name} is another one by now") from error
             return str(done["e_tag"] or "")

@@ -11,7 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Fault = Callable[[str, str, int], str]
-"""By method, path, number of the request: "", "500", "503", "lost" (done, and no answer), "half" (of the answer)."""
+"""By method, path, number of the request: "", "500", "503", "lost" (done, and no answer), "half" (of the answer).
+
+And "hang": no answer, and the connection stays; "stall": half of one, and it stays."""
 
 
 class S3Server(ThreadingHTTPServer):
@@ -24,6 +26,7 @@ class S3Server(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.lock = threading.Lock()
         self.requests = 0
+        self.ending = threading.Event()
         self.fault: Fault = lambda method, path, number: ""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -48,7 +51,9 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 answer = self._answer(path, urllib.parse.parse_qs(query), body)
             status, headers, data = answer
-        if fault == "lost":
+        if fault == "hang":
+            self.server.ending.wait()
+        if fault in ("lost", "hang"):
             self.close_connection = True
             self.connection.close()
             return
@@ -57,9 +62,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        if fault == "half":
+        if fault in ("half", "stall"):
             self.wfile.write(data[: len(data) // 2])
             self.wfile.flush()
+            if fault == "stall":
+                self.server.ending.wait()
             self.close_connection = True
             self.connection.close()
         elif self.command != "HEAD":
@@ -131,6 +138,7 @@ def s3_server() -> Iterator[tuple[S3Server, dict[str, str]]]:
             },
         )
     finally:
+        server.ending.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,40 @@ def test_one_that_stays(kind: str, server: S3Server, source: DirectorySource) ->
     server.fault = lambda method, path, number: kind if path != MANIFEST else ""
     with pytest.raises(ArchiveUnreachable, match=r"part-00000001"):
         rows(ArchiveSource(URL))
+
+
+@pytest.mark.parametrize("kind", ["hang", "stall"])
+@pytest.mark.parametrize("which", ["manifest", "part"])
+def test_one_that_says_nothing(
+    which: str,
+    kind: str,
+    server: S3Server,
+    source: DirectorySource,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connection that stays, and has no bytes: an error after a while, and the next call goes on."""
+    run(source, URL)
+    monkeypatch.setattr(objects, "_SILENCE", timedelta(milliseconds=100))
+    monkeypatch.setattr(objects, "_RETRY", timedelta(milliseconds=1))
+    server.fault = lambda method, path, number: (
+        kind if (path == MANIFEST) is (which == "manifest") else ""
+    )
+    with pytest.raises(ArchiveUnreachable, match="s3://bucket/main/"):
+        rows(ArchiveSource(URL))
+    server.fault = lambda method, path, number: ""
+    assert rows(ArchiveSource(URL)) == rows(source)
+
+
+def test_a_manifest_that_is_not_answered_for(
+    server: S3Server, source: DirectorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_SILENCE", timedelta(milliseconds=100))
+    monkeypatch.setattr(objects, "_RETRY", timedelta(milliseconds=1))
+    server.fault = lambda method, path, number: (
+        "hang" if method == "PUT" and path == MANIFEST else ""
+    )
+    run(source, URL)  # it was written: it is read, and is ours
+    assert rows(ArchiveSource(URL)) == rows(source)
 
 
 def test_keys_are_not_told(server: S3Server) -> None:
