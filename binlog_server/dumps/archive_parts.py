@@ -30,7 +30,7 @@ from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.archive.places import is_remote
 from binlog_storage.archive.seam import exact_place, place_behind
 from binlog_storage.engine import EngineReader, Position
-from binlog_storage.errors import PositionPurged, StorageError
+from binlog_storage.errors import DiskFull, PositionPurged, StorageError
 
 from binlog_server.dumps.frame_cache import FrameCache, take_error
 from binlog_server.loop.apart import apart
@@ -147,6 +147,10 @@ class ArchiveParts:
                 return
             del self._fetches[key]
 
+    def _drop_unused(self) -> None:
+        for key in [key for key, fetch in self._fetches.items() if not fetch.wanted]:
+            del self._fetches[key]
+
     async def _fetch(self, fetch: _Fetch, archive: Archive) -> None:
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -155,8 +159,10 @@ class ArchiveParts:
                     fetch.reader, fetch.number = await _asked(fetch, opened)
             except StorageError as error:
                 self.failed += 1
-                if not tries_left or not isinstance(error, ArchiveUnreachable):
+                if not tries_left or not isinstance(error, ArchiveUnreachable | DiskFull):
                     raise
+                if isinstance(error, DiskFull):  # others write there, too
+                    self._drop_unused()
                 log.warning("%(error)s. It is tried again", {"error": error})
                 await self.pause(_RETRY_S)
             else:

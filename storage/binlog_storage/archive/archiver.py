@@ -28,6 +28,7 @@ from binlog_storage.archive.publisher import (
 )
 from binlog_storage.archive.seam import place_behind
 from binlog_storage.engine import EngineReader, Position
+from binlog_storage.errors import PositionPurged
 
 PART_BYTES: Final = 64 << 20
 _LEVEL: Final = 1  # of zstd
@@ -90,9 +91,18 @@ class StoreArchiver:
 
     def _step(self) -> int:
         added = 0
+        was_purged = False
         try:
             while not self._stopping.is_set():
-                groups = self._add_part(self._opened())
+                try:
+                    groups = self._add_part(self._opened())
+                except PositionPurged:
+                    if was_purged:
+                        raise
+                    # What was archived was purged, and with it the place to go on at: it is looked for again.
+                    self.close()
+                    was_purged = True
+                    continue
                 if groups is None:
                     break
                 added += groups

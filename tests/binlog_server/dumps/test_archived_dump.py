@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -348,6 +350,40 @@ async def test_an_object_store_that_fails(
         assert lab.parts.failed == 3
         objects.down, objects.cut = False, None
         await received(await lab.replica(""), "0-1-2")
+
+
+@pytest.mark.parametrize("times", [1, 99])
+async def test_a_full_disk_for_parts(
+    times: int, objects: SlowObjects, no_pause: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody reads makes room; what stays full is told by 1236, and everything else goes on."""
+    real, failed = tempfile.TemporaryFile, 0
+
+    def full(*arguments: Any, **options: Any) -> Any:
+        nonlocal failed
+        if failed < times:
+            failed += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments, **options)
+
+    async with Archived() as lab:
+        await lab.archive(*(f"0-1-{n}" for n in range(1, 5)))
+        lab.purge()
+        lab.publish("0-1-5")
+        await received(await lab.replica("0-1-2"), "0-1-5")
+        await until(lambda: lab.parts.replicas == 0)
+        assert lab.parts.bytes_here
+        monkeypatch.setattr(tempfile, "TemporaryFile", full)
+        replica = await lab.replica("", server_id=102)
+        if times == 1:
+            assert groups_in(await received(replica, "0-1-5")).startswith("0-1-1,0-1-2,0-1-3")
+        else:
+            error, text = await replica.refused()
+            assert error == 1236
+            assert "No space left on device" in text
+            assert not lab.parts.bytes_here
+        lab.publish("0-1-6")
+        await received(await lab.replica("0-1-5", server_id=103), "0-1-6")
 
 
 async def test_a_hole(objects: SlowObjects) -> None:

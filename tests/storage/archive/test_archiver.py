@@ -186,6 +186,23 @@ def test_behind_a_purge(objects: MemoryObjects) -> None:
     assert found() == truth
 
 
+def test_a_purge_between_two_steps(objects: MemoryObjects) -> None:
+    """Of the file at whose end the archiver stands."""
+    engine = ibb()
+    truth = add(engine, numbered(1, 2))
+    archiver = StoreArchiver(engine, URL, part_bytes=PART)
+    try:
+        assert archiver.step() == 2
+        engine.flush()
+        engine.purge_to(1)
+        assert archiver.step() == 0
+        truth += add(engine, numbered(3, 4))
+        assert archiver.step() == 2
+    finally:
+        archiver.close()
+    assert found() == truth
+
+
 def test_in_a_folder(tmp_path: Path) -> None:
     engine = ibb()
     truth = add(engine, numbered(1, 9))
