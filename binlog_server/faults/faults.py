@@ -90,6 +90,14 @@ _WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement")
 _COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "times"})
 _ERRNO_MAX: Final = 65_535
 _NAME_CHARS_MAX: Final = 64
+_TEXT_CHARS_MAX: Final = 4096  # eight times the longest message of a MariaDB
+_SECONDS_MAX: Final = 366 * 86_400
+_WORDS: Final[Mapping[type, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 _SERVER_KNOWN: Final = ("register", "dump")
 _ORDERED_MAX: Final = 1000
 """Orders of one server: more than any test needs, and each packet of a stream is held against all of its own."""
@@ -130,6 +138,7 @@ class FaultOrder:
         if self.do not in KINDS:
             raise BadFault(f"do: {self.do!r} is none of {', '.join(KINDS)}")
         self._check_numbers()
+        self._check_texts()
         place = self._check_place()
         kind = KINDS[self.do]
         for name in kind.needs:
@@ -150,7 +159,10 @@ class FaultOrder:
         return {one.name for one in fields(self) if getattr(self, one.name) != one.default}
 
     def _check_numbers(self) -> None:
-        for name in ("event", "byte", "after_seconds", "times", "seconds", "bytes_per_second"):
+        for name in ("after_seconds", "seconds"):
+            if not 0 <= getattr(self, name) <= _SECONDS_MAX:
+                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
+        for name in ("event", "byte", "times", "bytes_per_second"):
             if not 0 <= getattr(self, name) <= 1 << 62:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")
         if not 0 <= self.errno <= _ERRNO_MAX:
@@ -158,8 +170,18 @@ class FaultOrder:
         for name in ("server_id", "log_pos"):
             if not 0 <= getattr(self, name) <= U32_MAX:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")
-        if len(self.name) > _NAME_CHARS_MAX:
-            raise BadFault(f"name: it is longer than {_NAME_CHARS_MAX} characters")
+
+    def _check_texts(self) -> None:
+        """They come into the log, and into answers: of one line each, and not of any length."""
+        for one in fields(self):
+            text = getattr(self, one.name)
+            most = _NAME_CHARS_MAX if one.name == "name" else _TEXT_CHARS_MAX
+            if isinstance(text, str) and len(text) > most:
+                raise BadFault(f"{one.name}: it is longer than {most} characters")
+            if isinstance(text, str) and not text.isprintable():
+                raise BadFault(f"{one.name}: {text!r} has what cannot be printed")
+        if self.statement != self.statement.lstrip():
+            raise BadFault("statement: it begins with a blank, and none does behind its own")
 
     def _check_place(self) -> str:
         """The class of its place."""
@@ -199,7 +221,7 @@ class FaultOrder:
             raise BadFault("claim: give version, or without")
         if self.without and place == _FORMAT:
             raise BadFault("without: capabilities are in the greeting: on = 'connect'")
-        if len(self.version.encode()) > SERVER_VERSION_SIZE or not self.version.isprintable():
+        if len(self.version.encode()) > SERVER_VERSION_SIZE:
             raise BadFault(f"version: {self.version!r} does not fit")
         if unknown := self._lacking() - Capability.__members__.keys():
             raise BadFault(f"without: no capability {', '.join(sorted(unknown))}")
@@ -215,6 +237,8 @@ class FaultOrder:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> FaultOrder:
         """From a table of TOML. Raises `BadFault`."""
+        if not isinstance(table, Mapping):
+            raise BadFault(f"{table!r} is no table")
         defaults = {one.name: one.default for one in fields(cls)}
         for name, value in table.items():
             if name not in defaults:
@@ -222,7 +246,8 @@ class FaultOrder:
             wanted = str if name == "do" else type(defaults[name])
             allowed = (int, float) if name in ("seconds", "after_seconds") else wanted
             if isinstance(value, bool) is not (wanted is bool) or not isinstance(value, allowed):
-                raise BadFault(f"{name}: {value!r} is not {wanted.__name__}")
+                words = _WORDS[wanted if allowed is wanted else float]
+                raise BadFault(f"{name}: {value!r} is not {words}")
         if "do" not in table:
             raise BadFault("do is missing")
         return cls(**table)

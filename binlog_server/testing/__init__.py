@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from binlog_server.testing.master import BinlogMaster
     from binlog_server.testing.random_history import random_history
     from binlog_server.testing.running import running_master
+    from binlog_server.testing.server_container import BinlogServerContainer
 
 __all__ = [
     "BinlogMaster",
+    "BinlogServerContainer",
     "MariaDB",
     "ReplicationStopped",
     "random_history",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 _MODULES = {
     "BinlogMaster": "master",
+    "BinlogServerContainer": "server_container",
     "MariaDB": "mariadb",
     "ReplicationStopped": "mariadb",
     "random_history": "random_history",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,24 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from binlog_server.testing import containers
 from binlog_server.testing.waiting import until
-from tests.house import ROOT
+from tests.kit import images
+from tests.kit.images import DOCKER
 
-DOCKER = ROOT / "docker"
 TABLE = "CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(20))"
 ROW = "INSERT INTO shop.orders VALUES (1, 'a')"
 READ = "SELECT note FROM shop.orders"
 END = "SELECT @@gtid_binlog_pos"
 LOCAL = ("-h127.0.0.1", "-uroot", "--skip-ssl")
-
-
-def command() -> list[str]:
-    """`docker compose`, or the older program."""
-    asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    if asked.returncode == 0:
-        return ["docker", "compose"]
-    return [found] if (found := shutil.which("docker-compose")) else []
 
 
 class Project:
@@ -37,7 +27,7 @@ class Project:
     def __init__(self, name: str, files: list[str]) -> None:
         named = [word for file in files for word in ("-f", str(DOCKER / file))]
         self._files = files
-        self._argv = [*command(), "-p", name, *named]
+        self._argv = [*images.compose(), "-p", name, *named]
         ports = ("UPSTREAM", "SERVER", "METRICS", "REPLICA_1", "REPLICA_2", "REPLICA_3")
         self._environment = {**os.environ, **{f"{port}_PORT": "0" for port in ports}}
 
@@ -70,16 +60,6 @@ class Project:
         assert self.sql(service, *LOCAL, "-e", asked).split() == ["0", "a"], service
 
 
-def images(*names: str) -> None:
-    """Build those that are not there as they are now."""
-    if not command() or containers.why_no_image("none") not in (None, "no image none"):
-        reason = "no docker engine, or no docker-compose (make test sets both up)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    subprocess.run([str(DOCKER / "make-images.sh"), *names], check=True)
-
-
 @pytest.fixture
 def project() -> Iterator[Callable[..., Project]]:
     made: list[Project] = []
@@ -94,7 +74,7 @@ def project() -> Iterator[Callable[..., Project]]:
 
 
 def relay(project: Callable[..., Project]) -> None:
-    images("mariadb-10.11", "mariadb-11.8", "server")
+    images.build("mariadb-10.11", "mariadb-11.8", "server")
     relay = project("relay", "compose.yaml")
     relay.run("up", "-d")
     end = relay.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}; {END}")
@@ -107,7 +87,7 @@ def relay(project: Callable[..., Project]) -> None:
 
 
 def master(project: Callable[..., Project]) -> None:
-    images("mariadb-11.8", "server")
+    images.build("mariadb-11.8", "server")
     master = project("master", "compose.master.yaml")
     master.run("up", "-d")
     account = ("-hmaster", "-utester", "-ptester")
@@ -128,7 +108,7 @@ def test_a_compose_file(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_spark_beside_the_relay(project: Callable[..., Project]) -> None:
-    images("mariadb-10.11", "mariadb-11.8", "server", "spark")
+    images.build("mariadb-10.11", "mariadb-11.8", "server", "spark")
     spark = project("spark", "compose.yaml", "compose.spark.yaml")
     spark.run("up", "-d", "upstream", "server", "spark")
     spark.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}")

@@ -120,6 +120,26 @@ inside = true
 do = "cut"
 event = 1
 when = "now"
+---
+do = "delay"
+event = 1
+seconds = 1e18
+---
+do = "delay"
+after_seconds = nan
+seconds = 1
+---
+do = "error"
+event = 1
+errno = 1236
+message = "one line\\nanother"
+---
+do = "cut"
+on = "login"
+account = "a\\u0000"
+---
+do = "cut"
+statement = "  "
 """
 
 
@@ -137,10 +157,14 @@ def test_what_is_refused_is_told_in_words() -> None:
         ({"do": "cut", "event": 1, "errno": 5}, "cut: errno is for others: error"),
         ({"do": "cut", "on": "lunch"}, "on: 'lunch' is none of connect, tls, login"),
         ({"do": "repeat", "event": 2}, "repeat: not at an event; it is for a gtid alone"),
+        ({"do": "cut", "event": 1.0}, "event: 1.0 is not a whole number"),
+        ({"do": "delay", "event": 1, "seconds": "1"}, "seconds: '1' is not a number"),
+        ({"do": "cut", "event": 1, "file": "f" * 4097}, "file: it is longer than 4096"),
+        (5, "5 is no table"),
         ({"do": "cut", "place": 1}, "unknown: 'place'; there are do, name, gtid"),
     ):
         with pytest.raises(BadFault) as error:
-            FaultOrder.of(table)
+            FaultOrder.of(table)  # type: ignore[arg-type, unused-ignore]
         assert str(error.value).startswith(words)
 
 

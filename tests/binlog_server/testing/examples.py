@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "pytest.md"
-MARKS = ("mariadb_replica", "process=True")
+MARKS = ("mariadb_replica", "process=True", "BinlogServerContainer")
 """Words of examples that need more than this process."""
 
 

@@ -257,8 +257,15 @@ def test_faults_of_a_file(shared: BinlogMaster, tmp_path: Path) -> None:
     assert shared.faults_met == [("error", 0), ("cut", 0), ("throttle", 0)]
     with pytest.raises(BadFault, match="none of delay, throttle"):
         shared.fault("explode", event=1)
-    for wrong in (SCENARIO + 'when = "now"', SCENARIO + "[other]", "fault = 3"):
-        scenario.write_text(wrong)
+    for wrong in (
+        SCENARIO + 'when = "now"',
+        SCENARIO + "[other]",
+        "fault = 3",
+        "fault = [3]",
+        "[",
+        "#\xff",
+    ):
+        scenario.write_text(wrong, "latin-1")
         with pytest.raises(BadFault):
             shared.load_faults(scenario)
     assert len(shared.faults_met) == 3

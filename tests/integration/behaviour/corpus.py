@@ -47,6 +47,10 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
         Scenario("a group is left out", at_row("leave_out")),
         Scenario("a group comes twice", at_row("repeat")),
         Scenario("a group comes behind the next one", at_row("reorder")),
+        Scenario(
+            "a group comes behind the next one, and the connection ends there",
+            (*at_row("reorder"), {"do": "cut", "gtid": "0-1-6"}),
+        ),
         Scenario("the CRC-32 of a row event is wrong", at_row("garble", event=4)),
         Scenario("the CRC-32 of a GTID event is wrong", at_row("garble")),
         Scenario("packets have a hole in their numbers", at_row("hole")),

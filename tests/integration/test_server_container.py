@@ -1,0 +1,48 @@
+"""Our image by testcontainers: the example of docs/pytest.md, options, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog_server.testing.server_container import BinlogServerContainer
+from binlog_server.testing.waiting import until
+from tests.binlog_server.testing.examples import ExampleTests, examples
+from tests.kit import backends, images
+
+pytestmark = [pytest.mark.replica, pytest.mark.long, pytest.mark.timeout(400)]
+IMAGE = "binlog-test/server:dev"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _image() -> None:
+    images.build("server")
+
+
+@pytest.mark.parametrize("example", examples("BinlogServerContainer"))
+def test_the_example_of_the_page(request: pytest.FixtureRequest, example: str) -> None:
+    backends.pick()
+    assert ExampleTests(request).run(example.replace('"binlog-server"', f'"{IMAGE}"')) == 1
+
+
+def test_it_dies_as_ordered_and_comes_again() -> None:
+    options = {"gtid_domain_id": 3, "users": {"other": {"password": 'a "b\\', "grants": ["ALL"]}}}
+    with BinlogServerContainer(IMAGE, options=options) as server:
+        server.sql("CREATE DATABASE shop")
+        with server.connect(user="other", password='a "b\\'):
+            assert [one.user for one in server.connections] == ["other"]
+        assert server.get_connection_url() == server.url
+        server.sql("CREATE BINLOG FAULT last DO die STATEMENT='SELECT 7'")
+        with pytest.raises(Exception, match="Lost connection"):
+            server.sql("SELECT 7")
+        container = server.get_wrapped_container()
+        assert container.wait(timeout=30)["StatusCode"] == 137
+        assert "binlog_faults: " in server.log()
+        container.start()
+        until(server.accepts_logins)
+        assert server.gtid_binlog_pos == "3-1-1"
+
+
+def test_one_that_cannot_start_says_why() -> None:
+    server = BinlogServerContainer(IMAGE, options={"no_such_option": 1})
+    with pytest.raises(RuntimeError, match="no_such_option"):
+        server.start()
