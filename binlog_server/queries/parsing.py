@@ -713,14 +713,29 @@ def system_variable(node: Any) -> tuple[str, str]:
 
 
 def sole_condition(question: Question) -> Any:
-    """The condition of a SELECT of one table that asks nothing else; None for any other."""
-    tree = question.tree
-    if not isinstance(tree, exp.Select) or tree.args.get("joins") or len(question.tables) != 1:
-        return None
-    if sum(isinstance(node, exp.Select) for node, _ in _nodes(tree)) > 1:
-        return None
-    where = tree.args.get("where")
+    """The condition of a SELECT of one table that asks nothing else, also of an INSERT; None for any other."""
+    select = _sole_select(question)
+    where = None if select is None else select.args.get("where")
     return None if where is None else where.this
+
+
+def inserts_sole_select(question: Question) -> bool:
+    """Whether it inserts what such a SELECT gives."""
+    return isinstance(question.tree, exp.Insert) and _sole_select(question) is not None
+
+
+def _sole_select(question: Question) -> Any:
+    tree = question.tree
+    is_insert = isinstance(tree, exp.Insert)
+    select = tree.expression if is_insert else tree
+    if not isinstance(select, exp.Select) or select.args.get("joins"):
+        return None
+    if not is_insert and len(question.tables) != 1:
+        return None
+    nodes = [node for node, _ in _nodes(select)]
+    tables = sum(isinstance(node, exp.Table) for node in nodes)
+    selects = sum(isinstance(node, exp.Select) for node in nodes)
+    return select if selects == 1 and (tables == 1 or not is_insert) else None
 
 
 def said_of(question: Question, condition: Any, asker: Asker) -> dict[str, Said]:

@@ -128,8 +128,9 @@ def definition(
 
 def held_table(session: SqlSession, database: str, name: str, *, is_read: bool) -> HeldTable:
     """A table that is here. Raises 1142, 1146."""
-    found = session.server.tables.find(database, name)
-    if is_read and not session.may("SELECT"):
+    found = session.find_table(database, name)
+    is_own = found is not None and found.is_temporary  # who has made it may do anything with it
+    if is_read and not is_own and not session.may("SELECT"):
         user, _, host = session.account.rpartition("@")
         raise TableAccessDenied("SELECT", user, host, database, name)
     if found is None:
@@ -185,7 +186,7 @@ def _held_tables(session: SqlSession) -> list[HeldTable]:
 
 
 def _tables(session: SqlSession, of: TableDefinition) -> Made:
-    held = _held_tables(session)
+    held = [*session.temporary, *_held_tables(session)]
     numbers = {table.number: session.server.tables.peek_number(table) for table in held}
     schemas = _readable(session)
 
@@ -226,6 +227,7 @@ def _tables(session: SqlSession, of: TableDefinition) -> Made:
             table_collation=collation_name(definition.collation),
             create_options="",
             table_comment=definition.comment,
+            temporary="Y" if table.is_temporary else "N",
         )
 
     def made() -> Rows:

@@ -49,6 +49,7 @@ _PRIVILEGES: Final[Mapping[str, str]] = {
     "INDEX": "To add and to drop keys of tables that are here",
     "ALTER": "To alter and to rename tables that are here",
     "SUPER": "To do most of what the others are for, as in MariaDB 10.11",
+    "CREATE TEMPORARY TABLES": "To make temporary tables in databases that are here",
     "REPLICATION SLAVE": "To replicate from this server",
     "BINLOG MONITOR": "To see the state of the binlog and its files",
     "CREATE USER": "To make, change and drop accounts",

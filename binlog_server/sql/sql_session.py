@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
@@ -82,6 +82,10 @@ from binlog_server.sql.view import (
 )
 from binlog_server.store.backups import SessionBackup
 from binlog_server.tables.rows import Reading
+from binlog_server.tables.temporary import TemporaryTables
+
+if TYPE_CHECKING:
+    from binlog_server.tables.held import HeldTable
 
 DECODED_BYTES_MAX = 64 * 1024
 """Bytes of user variables that one statement may convert to the client's character set: this is done on the loop."""
@@ -133,6 +137,7 @@ class SqlSession:
     locks: SessionLocks = field(init=False)
     backup: SessionBackup = field(init=False)
     tmp_space: SessionTmpSpace = field(init=False)
+    temporary: TemporaryTables = field(init=False)  # its CREATE TEMPORARY TABLEs
     last_gtid: Gtid | None = None  # of the last group that the session has committed
     found_rows: int = 1  # of the last result, without its LIMIT if the statement asks for that
     row_count: int = 0  # that the statement before has changed; -1 behind a result or an error
@@ -165,6 +170,7 @@ class SqlSession:
         self.locks = SessionLocks(self.server.user_locks, self.connection_id)
         self.backup = SessionBackup(self.server.backups, self.server.engine)
         self.tmp_space = self.server.tmp_space.session(self.connection_id, self._tmp_space_limit)
+        self.temporary = TemporaryTables(self.server.tables)
         self.variables.update({**inherited(self.server), **self.login})
 
     def _tmp_space_limit(self) -> int:
@@ -177,6 +183,7 @@ class SqlSession:
         """Forget the user variables and what is meant for later statements: the session has ended."""
         self.locks.close()
         self.backup.close()
+        self.temporary.close()
         self.user_variables.clear()
         self.next_read_only = None
         self.variable_bytes = 0
@@ -185,6 +192,7 @@ class SqlSession:
     def reset(self) -> None:
         """COM_RESET_CONNECTION: all variables are again as a login would set them now."""
         self.locks.release_all()
+        self.temporary.close()
         self.backup.lock = ""
         self.backup.end()
         self.user_variables.clear()
@@ -199,6 +207,10 @@ class SqlSession:
     def may(self, *privileges: str) -> bool:
         """Whether the account may do what needs any one of these privileges."""
         return suffices(self.grants, privileges)
+
+    def find_table(self, database: str, name: str) -> HeldTable | None:
+        """The table that is here, as this session sees it: its temporary one, or else the one of all."""
+        return self.temporary.find(database, name) or self.server.tables.find(database, name)
 
     @property
     def makes_databases(self) -> bool:

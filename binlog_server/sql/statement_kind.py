@@ -188,6 +188,8 @@ def _ddl_counted(text: bytes, words: Sequence[str]) -> str:
     verb = words[0]
     if verb in _VERBS_COUNTED:
         return _VERBS_COUNTED[verb]
+    if "TEMPORARY" in words[1:4:2]:  # CREATE TEMPORARY, CREATE OR REPLACE TEMPORARY
+        return f"{verb.lower()}_temporary_table"
     found = islice(_tokens_of(text), _PROGRAM_TOKENS_MAX)
     spelled = (token.text.upper() for token in found if token.kind is TokenKind.WORD)
     about = next((_OBJECTS_COUNTED[word] for word in spelled if word in _OBJECTS_COUNTED), "")
@@ -618,7 +620,6 @@ _TRANSACTIONS: Final[Mapping[_Beginning, _Reader]] = {
     **{("UNLOCK", what): _of(Kind.UNLOCK_TABLES) for what in ("TABLE", "TABLES")},
     **{("XA", verb): _xa for verb in ("START", "BEGIN", "END", "PREPARE", "COMMIT", "ROLLBACK")},
 }
-_TEMPORARY: Final = "TEMPORARY: temporary tables end with a session that replicas do not know of"
 _NOT_KEPT: Final = (
     *("PROFILE", "PROFILES", "AUTHORS", "CONTRIBUTORS", "CLIENT_STATISTICS", "INDEX_STATISTICS"),
     *("TABLE_STATISTICS", "USER_STATISTICS"),
@@ -627,9 +628,6 @@ _NOT_KEPT: Final = (
 _REFUSED: Final[Mapping[_Beginning, str]] = {
     ("BEGIN", "NOT", "ATOMIC"): "BEGIN NOT ATOMIC: send the statements of it",
     ("CALL",): "CALL: this server has no procedures; send the statements of it",
-    ("CREATE", "TEMPORARY"): _TEMPORARY,
-    ("CREATE", "OR", "REPLACE", "TEMPORARY"): _TEMPORARY,
-    ("DROP", "TEMPORARY"): _TEMPORARY,
     **{
         (verb, what): f"{verb} {what}: no plan is made here that could be shown"
         for verb in ("EXPLAIN", "DESCRIBE", "DESC")

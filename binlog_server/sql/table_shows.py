@@ -365,7 +365,11 @@ class ShowCreate(Statement):
             table = little_tables.held_table(session, database, self.name, is_read=True)
             if self.kind == "VIEW":
                 raise WrongObject(database, table.name, "VIEW")
-            text = create_text(table.definition, next_number=tables.peek_number(table))
+            text = create_text(
+                table.definition,
+                next_number=tables.peek_number(table),
+                is_temporary=table.is_temporary,
+            )
             columns = [Column.text("Table", 64), Column.text("Create Table", 1024)]
             return ResultSet(columns, [(table.name, text)])
         if database.lower() not in SCHEMAS:

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from binlog_protocol.errors import (
+    CannotReopenTable,
     DatabaseAccessDenied,
     DatabaseExists,
     DelayedNotSupported,
@@ -77,6 +78,7 @@ from binlog_server.tables.changes import (
     require_checks,
 )
 from binlog_server.tables.definitions import (
+    ENGINE,
     SQLITE,
     Creation,
     CreationOfQuery,
@@ -181,6 +183,7 @@ class Ddl:
     words: str = ""
     is_logged: bool = True  # False: NO_WRITE_TO_BINLOG, LOCAL
     is_long: bool = False  # only its beginning was read
+    is_temporary: bool = False  # CREATE TEMPORARY, DROP TEMPORARY
 
     @property
     def databases(self) -> set[str]:
@@ -281,6 +284,7 @@ def _ddl(reader: TokenReader, words: str) -> Ddl:
         return _renames(reader, words)
     if verb == "CREATE":
         reader.accept("OR", "REPLACE")
+    is_temporary = verb in ("CREATE", "DROP") and reader.accept("TEMPORARY")
     if verb in ("CREATE", "DROP") and (table := _table_of_index(reader)) is not None:
         return Ddl(DdlKind.INDEX, [table], words=words)
     is_database = reader.accept("DATABASE") or reader.accept("SCHEMA")
@@ -297,13 +301,13 @@ def _ddl(reader: TokenReader, words: str) -> Ddl:
         return Ddl(kind, [name], if_exists, words)
     names = [reader.name()]
     if verb == "CREATE":
-        return Ddl(DdlKind.CREATE_TABLE, names, words=words)
+        return Ddl(DdlKind.CREATE_TABLE, names, words=words, is_temporary=is_temporary)
     while reader.sign(","):
         names.append(reader.name())
     if not reader.accept("RESTRICT"):
         reader.accept("CASCADE")
     _require_end(reader)
-    return Ddl(DdlKind.DROP_TABLE, names, if_exists, words)
+    return Ddl(DdlKind.DROP_TABLE, names, if_exists, words, is_temporary=is_temporary)
 
 
 def _alter(reader: TokenReader, words: str) -> Ddl:
@@ -577,6 +581,10 @@ class ChangeJob:
 
     def _events(self, changer: Changer, changes: Iterator[TableChange]) -> Iterator[bytes]:
         """What is logged of the changes, which are made meanwhile."""
+        if self.table.is_temporary:
+            for _ in changes:
+                pass
+            return
         first = next(changes, None)
         if self.text_form is None:
             if first is not None:
@@ -798,10 +806,10 @@ def create_table(tables: HeldTables, wanted: Creation) -> DdlJob:
         name = TableName(table.database, table.name)
         if not _lock_new(job, trx, name, wanted.if_not_exists, wanted.replaces):
             return
-        made = tables.new_table(table)
+        made = tables.new_table(table, trx)
         held.add_table(trx, made)
         if wanted.first_number > 1:
-            tables.note_number(made, wanted.first_number - 1)
+            tables.note_number(made, wanted.first_number - 1, trx)
         for at, key in enumerate(table.keys):
             if any((key.kind, key.parts) == (other.kind, other.parts) for other in table.keys[:at]):
                 job.note(DuplicateIndex(key.name))
@@ -830,6 +838,7 @@ class SelectedRows:
     table: HeldTable | None = None
     columns: Sequence[str] = ()
     has_rows: bool = False
+    is_temporary: bool = False
 
     @property
     def is_direct(self) -> bool:
@@ -846,8 +855,11 @@ class SelectedRows:
         self.reading = Reading(tables.store, trx)
         self.given = dict(tables_of(session, self.question, asker, [self.reading]))
         if self.wanted.replaces and any(
-            (one.database, one.name) == self.wanted.name for one in self._held
+            (one.database, one.name) == self.wanted.name and one.is_temporary == self.is_temporary
+            for one in self._held
         ):
+            if self.is_temporary:
+                raise CannotReopenTable(self.wanted.name.table)
             raise TableUsedTwice(self.wanted.name.table, "CREATE")
         return asker
 
@@ -860,7 +872,7 @@ class SelectedRows:
         if self.reading is not None:
             self.reading.close()
 
-    def make(self, tables: HeldTables, asker: Asker) -> HeldTable:
+    def make(self, tables: HeldTables, asker: Asker, trx: TableTransaction) -> HeldTable:
         """The table, by the types of what is selected. Raises `ServerError`."""
         from binlog_server.queries.binding import bind
 
@@ -869,9 +881,12 @@ class SelectedRows:
         read = [table.definition for table in self._held]
         made, self.columns = self.wanted.table(columns_of(plan, read, asker.collation))
         _require_computable(made, asker)
+        if self.is_temporary:
+            self.table = tables.new_temporary(made)
+            return self.table
         if made.engine == SQLITE:
             raise NotSupportedYet(f"CREATE TABLE ... SELECT with ENGINE={SQLITE}")
-        self.table = tables.new_table(made)
+        self.table = tables.new_table(made, trx)
         return self.table
 
     def insertion(self) -> Question:
@@ -893,11 +908,11 @@ def create_of_query(tables: HeldTables, selected: SelectedRows) -> DdlJob:
         if not _lock_new(job, trx, wanted.name, wanted.if_not_exists, wanted.replaces):
             return
         assert job.asker is not None
-        made = selected.make(tables, job.asker)
+        made = selected.make(tables, job.asker, trx)
         held.add_table(trx, made)
         first = wanted.options.first_number
         if first > 1:
-            tables.note_number(made, first - 1)
+            tables.note_number(made, first - 1, trx)
         job.text = create_text(
             made.definition, database=True, next_number=first, replaces=wanted.replaces
         )
@@ -919,7 +934,7 @@ def create_like(tables: HeldTables, wanted: TableLike) -> DdlJob:
         if like is None:
             raise NoSuchTable(source.database, source.table)
         definition = replace(like.definition, database=name.database, name=name.table)
-        made = tables.new_table(definition)
+        made = tables.new_table(definition, trx)
         held.add_table(trx, made)
         verb = create_verb(replaces=wanted.replaces)
         job.text = f"{verb} {_quoted(name)} LIKE {_quoted(source)}"
@@ -1057,23 +1072,23 @@ def alter_table(
                 _require_all(new, trx.scan(old.number), asker)
             held.redefine_table(trx, old, new)
             if new.definition.auto_increment != old.definition.auto_increment:
-                _count_on(tables, new, trx.scan(new.number))
+                _count_on(tables, new, trx.scan(new.number), trx)
         elif trx.has_patron:  # a new table takes its place, which nobody has locked
             raise NotSupportedYet("ALTER TABLE that makes rows anew, under LOCK TABLES")
         elif old.definition.engine == SQLITE:
             raise NotSupportedYet(f"ALTER TABLE that makes rows of ENGINE={SQLITE} anew")
         else:
-            new = tables.new_table(made.table)
+            new = tables.new_table(made.table, trx)
             those = trx.scan(old.number)
             held.remove_table(trx, old)
             held.add_table(trx, new)
             count = _convert(trx, CopiedRows(old, new, made.sources, asker), those)
             if new.definition.auto_increment is not None:
                 if old.definition.auto_increment is not None:
-                    tables.note_number(new, tables.peek_number(old) - 1)
-                _count_on(tables, new, trx.scan(new.number))
+                    tables.note_number(new, tables.peek_number(old) - 1, trx)
+                _count_on(tables, new, trx.scan(new.number), trx)
         if made.first_number is not None and made.first_number > 1:
-            tables.note_number(new, made.first_number - 1)
+            tables.note_number(new, made.first_number - 1, trx)
         job.affected = count if made.copies else 0
         job.info = b"" if made.is_rename else _copied(job.affected, job)
         job.text = made.text
@@ -1113,7 +1128,12 @@ def _convert(
     return count
 
 
-def _count_on(tables: HeldTables, table: HeldTable, rows: Iterator[tuple[bytes, bytes]]) -> None:
+def _count_on(
+    tables: HeldTables,
+    table: HeldTable,
+    rows: Iterator[tuple[bytes, bytes]],
+    trx: TableTransaction,
+) -> None:
     """Give the next AUTO_INCREMENT a number behind those of all rows."""
     auto = table.definition.auto_increment
     if auto is None:
@@ -1124,7 +1144,7 @@ def _count_on(tables: HeldTables, table: HeldTable, rows: Iterator[tuple[bytes, 
         number = None if part is None else table.format.decoded(auto, part)
         if isinstance(number, int | float):
             used = max(used, int(number))
-    tables.note_number(table, used)
+    tables.note_number(table, used, trx)
 
 
 def _lock_free(trx: TableTransaction, name: TableName) -> None:
@@ -1175,7 +1195,7 @@ def truncate(tables: HeldTables, name: TableName) -> DdlJob:
         table = _locked(tables, trx, name)
         if table is None:
             raise NoSuchTable(name.database, name.table)
-        made = tables.new_table(table.definition)
+        made = tables.new_table(table.definition, trx)
         held.remove_table(trx, table)
         held.add_table(trx, made)
         job.text = f"TRUNCATE TABLE {quoted_name(name.database)}.{quoted_name(name.table)}"
@@ -1229,6 +1249,9 @@ def require_on(session: SqlSession, privilege: str, table: TableName) -> None:
 def require_for_change(session: SqlSession, target: Target, question: Question) -> None:
     """The privileges of a change. Raises `TableAccessDenied` (1142)."""
     tree, table = question.tree, target.table
+    found = session.find_table(*table)
+    if found is not None and found.is_temporary:
+        return
     needs = ["INSERT", "DELETE"] if target.verb == "REPLACE" else [target.verb]
     needs += ["UPDATE"] if tree.args.get("conflict") is not None else []
     if (
@@ -1282,9 +1305,7 @@ def ddl_job(session: SqlSession, tables: HeldTables, ddl: Ddl, text: str) -> Ddl
 
     Raises `ServerError`: 1044, 1064, 1142, 1235, 1300, and what MariaDB refuses.
     """
-    if len(text) > _DDL_CHARS_MAX:
-        raise NotSupportedYet(f"DDL of more than {_DDL_CHARS_MAX} characters, of what is here")
-    require_text(text)
+    _require_length(text)
     first = ddl.names[0]
     if ddl.kind in (DdlKind.CREATE_DATABASE, DdlKind.DROP_DATABASE):
         privilege = ddl.kind.name.partition("_")[0]
@@ -1315,6 +1336,13 @@ def ddl_job(session: SqlSession, tables: HeldTables, ddl: Ddl, text: str) -> Ddl
     return drop_tables(tables, ddl.names, if_exists=ddl.if_exists)
 
 
+def _require_length(text: str) -> None:
+    """Raises 1235, 1300."""
+    if len(text) > _DDL_CHARS_MAX:
+        raise NotSupportedYet(f"DDL of more than {_DDL_CHARS_MAX} characters, of what is here")
+    require_text(text)
+
+
 def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: str) -> DdlJob:
     require_on(session, "CREATE", name)
     database = session.database.decode("utf-8", "replace")
@@ -1322,20 +1350,19 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
     if copied is not None:
         if copied.replaces:
             require_on(session, "DROP", name)
+        if session.temporary.find(*copied.source) is not None:
+            raise NotSupportedYet(
+                "CREATE TABLE ... LIKE a temporary table: use CREATE TABLE ... SELECT"
+            )
         require_on(session, "SELECT", copied.source)
         return create_like(tables, copied)
     asker = defining_asker(session)
 
-    def collation_of(name: str) -> int:
-        if not name:
-            raise NoDatabaseSelected()
-        found = tables.databases.get(name)
-        if found is None:
-            raise UnknownDatabase(name)
-        return found.database.collation
-
     made = read_table(
-        text, database, collation_of, lambda column, literal: normal_default(column, literal, asker)
+        text,
+        database,
+        lambda name: _collation_of(tables, name),
+        lambda column, literal: normal_default(column, literal, asker),
     )
     if isinstance(made, CreationOfQuery):
         from binlog_server.queries.parsing import question
@@ -1348,6 +1375,62 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
     if made.replaces:
         require_on(session, "DROP", name)
     return create_table(tables, made)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryCreation:
+    """What CREATE TEMPORARY TABLE says. `table` is made, and is in no session yet; or `selected` is to make it."""
+
+    name: TableName
+    if_not_exists: bool
+    replaces: bool
+    table: HeldTable | None = None
+    selected: SelectedRows | None = None
+
+
+def create_temporary(session: SqlSession, tables: HeldTables, text: str) -> TemporaryCreation:
+    """CREATE TEMPORARY TABLE; in a thread. Raises `ServerError` as `ddl_job`."""
+    _require_length(text)
+    database = session.database.decode("utf-8", "replace")
+    copied = read_like(text, database)
+    if copied is not None:
+        source = session.find_table(*copied.source)
+        if source is None:
+            raise NoSuchTable(*copied.source)
+        if not source.is_temporary:
+            require_on(session, "SELECT", copied.source)
+        name = copied.name
+        definition = replace(source.definition, database=name.database, name=name.table)
+        if definition.engine == SQLITE:
+            definition = replace(definition, engine=ENGINE)
+        made = tables.new_temporary(definition)
+        return TemporaryCreation(name, copied.if_not_exists, copied.replaces, made)
+    asker = defining_asker(session)
+    said = read_table(
+        text,
+        database,
+        lambda name: _collation_of(tables, name),
+        lambda column, literal: normal_default(column, literal, asker),
+    )
+    if isinstance(said, CreationOfQuery):
+        from binlog_server.queries.parsing import question
+
+        selected = SelectedRows(said, question(said.query), is_temporary=True)
+        return TemporaryCreation(said.name, said.if_not_exists, said.replaces, selected=selected)
+    _require_computable(said.table, asker)
+    made = tables.new_temporary(said.table)
+    made.next_number = said.first_number
+    name = TableName(made.database, made.name)
+    return TemporaryCreation(name, said.if_not_exists, said.replaces, made)
+
+
+def _collation_of(tables: HeldTables, database: str) -> int:
+    if not database:
+        raise NoDatabaseSelected()
+    found = tables.databases.get(database)
+    if found is None:
+        raise UnknownDatabase(database)
+    return found.database.collation
 
 
 def _require_computable(made: StoredTable, asker: Asker) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from binlog_protocol.errors import (
+    DatabaseAccessDenied,
     GtidOutOfOrder,
     IncompleteRollback,
     InvalidXaArguments,
@@ -32,13 +33,16 @@ from binlog_protocol.errors import (
     NoSuchTable,
     NotSupportedYet,
     OutsideXa,
+    QueryInterrupted,
     ReadOnlyTransaction,
     RecordHasChanged,
     ServerError,
     SnapshotIgnored,
     TableChanged,
+    TableExists,
     TooLongIdentifier,
     UnknownServerError,
+    UnknownTable,
     UnknownXid,
     WrongDatabaseName,
     XaVictim,
@@ -65,7 +69,7 @@ from binlog_storage.binlog.transaction import Savepoint, Transaction
 from binlog_storage.errors import StorageError, XaStateError
 from binlog_storage.ibb.xa import Xid
 
-from binlog_server.accounts.privileges import BINLOG_REPLAY
+from binlog_server.accounts.privileges import BINLOG_REPLAY, CREATE_TEMPORARY
 from binlog_server.commits.commit_ids import ROWS_MAX, Writes
 from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.commits.room import AppendRoom
@@ -105,6 +109,7 @@ from binlog_server.sql_commit.held_statements import (
     SelectedRows,
     Target,
     auto_increment_of,
+    create_temporary,
     ddl_job,
     ddl_of,
     is_locking_read,
@@ -157,6 +162,7 @@ PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the lo
 SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
 """Of these any one is needed to end a prepared XA transaction of another session: all who may have made one."""
+TEMPORARY_MAX: Final = 1000  # temporary tables of a session
 SAVEPOINTS_MAX: Final = 10_000  # in one transaction at a time: each takes memory
 _DATABASE_CHARS_MAX: Final = 64
 # MariaDB's warning if no engine has snapshots; here there are no tables to read.
@@ -174,7 +180,7 @@ _STRINGS: Final = re.compile(STRING_OR_REST, re.DOTALL)
 
 T = TypeVar("T")
 _Commit = Callable[[], Gtid]
-Steps = Iterator["asyncio.Future[Any] | None"]
+Steps = Generator["asyncio.Future[Any] | None", None, None]
 """What a statement waits for, one after the other; None: for room in the store, or until the loop has served others."""
 
 
@@ -314,6 +320,7 @@ class SessionTransaction:
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
         self.held = 0
         """Bytes of a change of rows that is being read or computed, about."""
+        self._interruption: asyncio.Future[None] | None = None  # while it waits for room
         self._turn = Turn()
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
         self._due: Answer | None = None  # the answer that is due; None: the one of `quick`
@@ -385,6 +392,7 @@ class SessionTransaction:
         settings = self._settings
         if (
             not self._tables.databases
+            or self._sql.temporary
             or len(text) > TEXT_CHARS_MAX
             or settings.charset not in ("utf8mb4", "utf8mb3")
             or not settings.backslash_escapes
@@ -411,6 +419,7 @@ class SessionTransaction:
         settings, table = self._settings, statement.change.table
         return (
             self._tables.find(table.database, table.name) is table
+            and not self._sql.temporary
             and statement.change.database == self._database
             and settings.backslash_escapes
             and not settings.ansi_quotes
@@ -550,7 +559,7 @@ class SessionTransaction:
         1146, 1227, 1235."""
         if statement.kind is Kind.DML:
             target = self._target(statement)
-            if target is not None:
+            if target is not None and self._sql.temporary.find(*target.table) is None:
                 for privilege in (
                     ("INSERT", "DELETE") if target.verb == "REPLACE" else (target.verb,)
                 ):
@@ -634,7 +643,7 @@ class SessionTransaction:
         False if there is nothing to commit: the transaction is over, and `go_on` is not called. Raises `ServerError`.
         """
         self._xa.require_none()
-        if self._open is None or not self._open.changes:
+        if self._open is None or not (self._open.changes or self._open.keeps):
             self._rollback()
             return False
         self._run(self._commit(go_on=go_on))
@@ -663,11 +672,13 @@ class SessionTransaction:
     def interrupt(self) -> None:
         """KILL QUERY: a commit that waits for replicas alone is answered OK, as by MariaDB: it is committed.
 
-        A statement on rows ends with 1317; so does the wait for a lock. What waits in a thread for room on the disk
-        gives up with 1026.
+        A statement on rows ends with 1317; so does the wait for a lock, and for room in the store. A transaction that
+        is spilled in a thread, and waits there for the disk, gives up with 1026.
         """
         self._commits.give_up(self._done)
         self._give_up_rows()
+        if self._interruption is not None and not self._interruption.done():
+            self._interruption.set_result(None)
         if self._open is not None and not self._engine.has_room_to_spill:
             self._open.events.give_up()
 
@@ -864,14 +875,15 @@ class SessionTransaction:
     async def _run_slowly(self, steps: Steps, waiting: asyncio.Future[Any] | None) -> None:
         try:
             while True:
+                goes_on = True
                 if waiting is None:
                     await asyncio.sleep(0)
-                    await self._room.wait(to_spill=self._is_large)
+                    goes_on = self._has_room or await self._room_or_interruption()
                 else:
                     await asyncio.wait((waiting,))  # the step gets its result, or its error
                 self._turn = Turn()
                 try:
-                    waiting = next(steps)
+                    waiting = next(steps) if goes_on else steps.throw(QueryInterrupted())
                 except StopIteration:
                     return
         except ServerError as error:
@@ -901,8 +913,26 @@ class SessionTransaction:
                 yield None
 
     def _until_room(self) -> Steps:
-        while not self._engine.has_room:
-            yield None
+        """Until there is room in the store. Raises `QueryInterrupted` (1317): the transaction is rolled back then."""
+        try:
+            while not self._engine.has_room:
+                yield None
+        except ServerError:
+            self._rollback()
+            raise
+
+    async def _room_or_interruption(self) -> bool:
+        """Wait for room; False if KILL QUERY has ended that."""
+        room = asyncio.ensure_future(self._room.wait(to_spill=self._is_large))
+        interruption = self._interruption = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait((room, interruption), return_when=asyncio.FIRST_COMPLETED)
+            if room.done():
+                room.result()
+            return not interruption.done()
+        finally:
+            self._interruption = None
+            room.cancel()
 
     # --- the statements ---
 
@@ -1012,8 +1042,12 @@ class SessionTransaction:
             return None
         target = target_of(statement.inner_head, self._database, self._plain)
         if target is None or not target.is_alone:
+            what = (
+                f"{statement.words[0]} of several tables, or" if statement.words else "a statement"
+            )
             raise NotSupportedYet(
-                "a statement in this form, which may be about tables that are here"
+                f"{what} in a form that is not known here, which may be about tables that are here: "
+                "a statement changes one table, by values of others in subqueries"
             )
         if target.table.database not in self._tables.databases:
             if sends_text:
@@ -1043,7 +1077,7 @@ class SessionTransaction:
         settings, total, rows = self._settings, Outcome(), None
         if readings is None:
             readings = (logged_text(statement.text, settings, may_return_rows=True),)
-        table = self._tables.find(*target.table)
+        table = self._sql.find_table(*target.table)
         if table is not None and not table.is_transactional:
             yield from self._change_direct(statement, target, readings)
             return
@@ -1053,15 +1087,7 @@ class SessionTransaction:
                 text, names = yield from self._in_turns(reading)
                 rows = yield from self._change_rows(statement, target, text, names, total)
         except ServerError as error:
-            # Waited for in front of the answer: behind it locks and temporary space are free.
-            if before is None or error.kind in (LockDeadlock, RecordHasChanged):
-                is_begun = self._begun and error.kind not in (LockDeadlock, RecordHasChanged)
-                undone = self._rollback(chain=is_begun)
-                if undone is not None:
-                    yield undone
-            elif self._open is not None:
-                opened = self._open
-                yield from self._in_rows_thread(lambda: opened.undo(before))
+            yield from self._undo_rows(before, error)
             raise
         finally:
             if self._open is not None and before is not None:
@@ -1074,6 +1100,18 @@ class SessionTransaction:
             self._answer(answer)
         else:
             yield from self._commit(answer=answer)
+
+    def _undo_rows(self, before: Mark | None, error: ServerError) -> Steps:
+        """Undo a statement that has failed; the transaction, where that ends it. Waited for in front of the answer:
+        behind it locks and temporary space are free."""
+        if before is None or error.kind in (LockDeadlock, RecordHasChanged):
+            is_begun = self._begun and error.kind not in (LockDeadlock, RecordHasChanged)
+            undone = self._rollback(chain=is_begun)
+            if undone is not None:
+                yield undone
+        elif self._open is not None:
+            opened = self._open
+            yield from self._in_rows_thread(lambda: opened.undo(before))
 
     def _change_direct(
         self, statement: Classified, target: Target, readings: Iterable[LoggedReading]
@@ -1095,10 +1133,13 @@ class SessionTransaction:
             except ServerError as error:
                 failure = error
                 if error.kind is LockDeadlock:  # it is undone already
-                    direct.changes = 0
+                    direct.changes, direct.keeps = 0, False
             if direct.changes:
                 yield from self._until_room()
                 yield from self._append_direct(direct)
+            elif direct.keeps:
+                direct.events.rollback()
+                yield from self._in_rows_thread(direct.commit_rows)
             else:
                 undone = direct.roll_back(self._threads)
                 if undone is not None:
@@ -1230,6 +1271,7 @@ class SessionTransaction:
                 self._forget_insert_id(job)
                 raise
         opened.changes += found.is_logged
+        opened.keeps = opened.keeps or job.table.is_temporary
         total.add(found)
         keep_of_question(self._sql, job.asker)
         if job.text_form is not None and found.is_logged:
@@ -1257,6 +1299,8 @@ class SessionTransaction:
         if any(isinstance(variable.value, Decimal) for variable in variables):
             return  # a replica may see other digits behind the point
         held = {one.table for one in job.given.values() if isinstance(one, HeldRows)}
+        if any(table.is_temporary for table in {*held, job.table}):
+            return  # replicas do not have it
         job.text_form = text_form(
             job.question,
             job.table,
@@ -1283,19 +1327,27 @@ class SessionTransaction:
     ) -> ChangeJob:
         """Raises `ServerError`: 1142, 1146, 1235."""
         sql = self._sql
-        table = self._tables.find(*target.table)
+        table = sql.find_table(*target.table)
         require_for_change(sql, target, question)
-        if self._locks is not None and target.verb != "SELECT":
+        is_temporary = table is not None and table.is_temporary
+        if self._locks is not None and target.verb != "SELECT" and not is_temporary:
             self._locks.require_write(target.table)
         if table is None:
             raise NoSuchTable(target.table.database, target.table.table)
+        if is_temporary and self._xa.branch is not None:
+            raise NotSupportedYet(
+                "changes of temporary tables in XA, which may outlive the session"
+            )
         from binlog_server.queries.binding import changed_table
+        from binlog_server.queries.parsing import inserts_sole_select
 
         if waits := question.functions & MAY_WAIT:
             raise NotSupportedYet(f"{min(waits)}() in a statement that holds locks of rows")
         asker = whole_microseconds(asker_of(sql, question, ()))
         around = None if self._around is None else self._around.rows
-        reading = Reading(self._tables.store, (around or rows).trx)
+        looking = around or rows
+        since = self._unchanged_since(looking) if inserts_sole_select(question) else None
+        reading = Reading(self._tables.store, looking.trx, since=since)
         others = tables_of(sql, question, asker, [reading], changed=changed_table(question))
         return self._change_job(question, table, asker, reading, others, text, opened, rows)
 
@@ -1357,6 +1409,7 @@ class SessionTransaction:
         sends_text = not self._makes_databases
         if sends_text and not self._may_be_here(statement):
             self._sql.require(*statement.kind.needs)
+            _require_for_replicas(statement)
             return None
         ddl = ddl_of(statement.inner_head, self._database, self._plain)
         here = ddl.databases & self._tables.databases.keys()
@@ -1365,6 +1418,7 @@ class SessionTransaction:
             raise NotSupportedYet(f"{ddl.words}, {what} in a database that is here")
         if sends_text and not here:
             self._sql.require(*statement.kind.needs)
+            _require_for_replicas(statement)
             return None
         if sends_text and here != ddl.databases:
             raise NotSupportedYet(f"{ddl.words} in databases of which not all are here")
@@ -1430,31 +1484,137 @@ class SessionTransaction:
         refuse = None if missing is None else lambda: self._client.refused(missing)
         self._answer_when_committed(answer, go_on=refuse)
 
+    def _define_hidden(self, ddl: Ddl) -> Generator[asyncio.Future[Any] | None, None, Ddl | None]:
+        """DDL of names of temporary tables, which hide others. Returns what is left of it, for these; None if
+        nothing is."""
+        temporary = self._sql.temporary
+        own = [name for name in ddl.names if temporary.find(*name) is not None]
+        if not own or ddl.kind is DdlKind.CREATE_TABLE:
+            return ddl
+        if ddl.kind not in (DdlKind.DROP_TABLE, DdlKind.TRUNCATE):
+            raise NotSupportedYet(f"{ddl.words} of a temporary table: make it anew")
+        last = self._sql.last_gtid
+        yield from self._append_open()
+        for name in own:
+            table = temporary.find(*name)
+            if table is None:  # named twice
+                continue
+            if ddl.kind is DdlKind.TRUNCATE:
+                temporary.add(self._tables.new_temporary(table.definition))
+            else:
+                temporary.drop(table)
+        left = [name for name in ddl.names if name not in own]
+        if left:
+            return replace(ddl, names=left)
+        self._answer_behind(last, Answer())
+        return None
+
+    def _drop_temporary(self, ddl: Ddl) -> None:
+        """DROP TEMPORARY TABLE: it ends no transaction. Raises `UnknownTable` (1051) behind what it has dropped."""
+        temporary, missing = self._sql.temporary, []
+        for name in ddl.names:
+            table = temporary.find(*name)
+            if table is None:
+                missing.append(name)
+            temporary.drop(table)
+        if missing and not ddl.if_exists:
+            raise UnknownTable(",".join(map(str, missing)))
+        for name in missing:
+            self._sql.diagnostics.note(UnknownTable(str(name)))
+
+    def _create_temporary(
+        self, statement: Classified, ddl: Ddl, readings: Iterable[LoggedReading] | None
+    ) -> Steps:
+        """CREATE TEMPORARY TABLE, which ends no transaction. Rows of a SELECT are inserted as by a statement."""
+        sql, temporary = self._sql, self._sql.temporary
+        if not sql.may(CREATE_TEMPORARY):
+            user, _, host = sql.account.rpartition("@")
+            raise DatabaseAccessDenied(user, host, ddl.names[0].database)
+        if len(temporary) >= TEMPORARY_MAX:
+            raise NotSupportedYet(f"more than {TEMPORARY_MAX} temporary tables in a session")
+        text: bytes | bytearray = statement.text
+        for reading in readings or (logged_text(statement.text, self._settings),):
+            text, _ = yield from self._in_turns(reading)
+        made = yield from self._in_rows_thread(
+            lambda: create_temporary(sql, self._tables, self._spoken(statement, bytes(text)))
+        )
+        table = made.table
+        if temporary.find(*made.name) is not None and not made.replaces:
+            if table is not None:
+                self._tables.drop_temporary(table)
+            exists = TableExists(made.name.table)
+            if not made.if_not_exists:
+                raise exists
+            sql.diagnostics.note(exists)
+            self._client.committed(0)
+            return
+        if made.selected is not None:
+            yield from self._create_temporary_of(made.selected, bytes(text))
+        else:
+            assert table is not None
+            temporary.add(table)
+            self._client.committed(0)
+
+    def _create_temporary_of(self, selected: SelectedRows, text: bytes) -> Steps:
+        """CREATE TEMPORARY TABLE ... SELECT: its rows are a transaction of their own, as in MariaDB, which sees what
+        the open one has changed."""
+        around = self._around = self._open
+        rows = self._new_rows()
+        own = self._open = self._new_transaction(rows)
+        rows.is_used = True
+        looking = rows if around is None or around.rows is None else around.rows
+        try:
+            asker = selected.look(self._sql, self._tables, looking.trx)
+            rows.cancel = asker.budget.cancel
+            yield from self._in_rows_thread(lambda: selected.make(self._tables, asker, rows.trx))
+            answer = yield from self._insert_rows(selected, own, text)
+            own.events.rollback()
+            yield from self._in_rows_thread(own.commit_rows)
+        except BaseException:
+            if selected.table is not None:
+                self._tables.drop_temporary(selected.table)
+            own.roll_back(self._threads)
+            raise
+        finally:
+            selected.close()
+            if self._open is own:  # else all is rolled back: the client has gone
+                self._open, self._around = around, None
+                self._tell()
+        assert selected.table is not None
+        self._sql.temporary.add(selected.table)
+        self._answer(answer)
+
     def _insert_selected(
         self, selected: SelectedRows, opened: OpenTransaction, text: bytes
     ) -> Generator[asyncio.Future[Any] | None, None, Answer]:
         """Insert the rows of CREATE TABLE ... SELECT, behind the statement that makes the table."""
-        rows, asker, reading, table = opened.rows, selected.asker, selected.reading, selected.table
-        assert rows is not None
-        assert asker is not None
-        assert reading is not None
-        assert table is not None
         try:
-            question = yield from self._in_rows_thread(selected.insertion)
-            given = {(table.database, table.name): HeldRows(table, reading, asker, default_of)}
-            job = self._change_job(
-                question, table, asker, reading, selected.given | given, text, opened, rows
-            )
-            found = yield from self._in_rows_thread(job.run)
-            if job.failure is not None:
-                raise job.failure
-            if not isinstance(found, Outcome):  # nobody else knows the table
-                raise TableChanged()
+            answer = yield from self._insert_rows(selected, opened, text)
             if opened.events.is_large:
                 yield from self._in_rows_thread(opened.events.settle)
         except BaseException:
             self._rollback()
             raise
+        return answer
+
+    def _insert_rows(
+        self, selected: SelectedRows, opened: OpenTransaction, text: bytes
+    ) -> Generator[asyncio.Future[Any] | None, None, Answer]:
+        rows, asker, reading, table = opened.rows, selected.asker, selected.reading, selected.table
+        assert rows is not None
+        assert asker is not None
+        assert reading is not None
+        assert table is not None
+        question = yield from self._in_rows_thread(selected.insertion)
+        given = {(table.database, table.name): HeldRows(table, reading, asker, default_of)}
+        job = self._change_job(
+            question, table, asker, reading, selected.given | given, text, opened, rows
+        )
+        found = yield from self._in_rows_thread(job.run)
+        if job.failure is not None:
+            raise job.failure
+        if not isinstance(found, Outcome):  # nobody else knows the table
+            raise TableChanged()
         selected.has_rows = found.is_logged
         self._forget_insert_id(job)
         keep_of_question(self._sql, asker)
@@ -1513,6 +1673,8 @@ class SessionTransaction:
             return {}
         wished = wished_locks(statement.text, self._database, self._plain)
         here = {name for name in wished if name.database in self._tables.databases}
+        own = {name for name in wished if self._sql.temporary.find(*name) is not None}
+        wished = {name: writes for name, writes in wished.items() if name not in own}
         if sends_text and not here:
             return {}
         if sends_text and len(here) < len(wished):
@@ -1534,10 +1696,11 @@ class SessionTransaction:
         self._xa.require_active()
         target = self._target(statement)
         settings = self._check()
-        if self._reads_only:
+        is_own = target is not None and self._sql.temporary.find(*target.table) is not None
+        if self._reads_only and not is_own:
             raise ReadOnlyTransaction()
         if target is not None:
-            if not settings.is_logged:
+            if not settings.is_logged and not is_own:
                 raise NotSupportedYet("sql_log_bin=OFF, for tables that are here")
             yield from self._change_here(statement, target, readings)
             return
@@ -1601,6 +1764,20 @@ class SessionTransaction:
         self._xa.require_none()
         ddl = self._ddl_here(statement)
         settings = self._check()
+        if ddl is not None and ddl.is_temporary:
+            if self._reads_only:
+                raise ReadOnlyTransaction()
+            if ddl.kind is DdlKind.DROP_TABLE:
+                self._drop_temporary(ddl)
+                self._client.committed(0)
+            else:
+                yield from self._create_temporary(statement, ddl, readings)
+            return
+        if ddl is not None and self._sql.temporary:
+            left = yield from self._define_hidden(ddl)
+            if left is None:
+                return
+            ddl = left
         if self._session_reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction()
         if ddl is not None:
@@ -1944,6 +2121,8 @@ class SessionTransaction:
         answer = answer or Answer(leaves=leaves)
         if appended:
             self._answer_when_committed(answer, go_on=go_on)
+        elif go_on is not None:
+            go_on()
         else:
             self._answer(answer)
 
@@ -1970,6 +2149,8 @@ class SessionTransaction:
     def _append_open(self) -> Generator[asyncio.Future[Any] | None, None, bool]:
         """Append the open transaction to the store, if there is one. One without changes is forgotten: False."""
         if self._open is None or not self._open.changes:
+            if self._open is not None and self._open.keeps:
+                yield from self._in_rows_thread(self._open.commit_rows)
             self._rollback()
             return False
         yield from self._until_room()
@@ -2122,6 +2303,7 @@ class OpenTransaction:
 
     `rows`: its part in tables that are here; None while there are none. `has_direct`: its statements have changed
     tables without transactions, too. `has_text`: it has statements, of which it is not known what they change.
+    `keeps`: rows of temporary tables are changed, which its commit keeps, though nothing of them is logged.
     """
 
     def __init__(self, events: Transaction, rows: RowSide | None = None) -> None:
@@ -2130,6 +2312,7 @@ class OpenTransaction:
         self.changes = 0
         self.has_direct = False
         self.has_text = False
+        self.keeps = False
         self._savepoints: dict[bytes, Mark] = {}
 
     def mark(self) -> Mark:
@@ -2161,6 +2344,11 @@ class OpenTransaction:
         undone = threads().in_row_thread(rows.alone(undo))
         undone.add_done_callback(lambda done: done.cancelled() or done.exception())
         return undone
+
+    def commit_rows(self) -> None:
+        """Keep the changed rows of temporary tables, of a transaction that has nothing to log; in a thread."""
+        if self.rows is not None and not self.rows.trx.ended:
+            self.rows.trx.commit()
 
     def savepoint(self, name: bytes) -> None:
         """SAVEPOINT; it replaces an older one of the same name.
@@ -2213,6 +2401,15 @@ def _to_its_end(
     while not task.done():
         yield task
     return task.result()
+
+
+def _require_for_replicas(statement: Classified) -> None:
+    """Raises `NotSupportedYet` (1235) for DDL that is not for replicas."""
+    words = list(statement.words)
+    if words[1:2] == ["TEMPORARY"] or words[1:4] == ["OR", "REPLACE", "TEMPORARY"]:
+        raise NotSupportedYet(
+            "TEMPORARY: temporary tables end with a session that replicas do not know of"
+        )
 
 
 def _no_such_savepoint(name: bytes) -> ServerError:

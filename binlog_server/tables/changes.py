@@ -237,7 +237,7 @@ class Changer:
         if self._number is not None:
             outcome.generated = outcome.generated or self._number
             if self.takes_insert_id:
-                self.tables.note_number(self.table, self._number)
+                self.tables.note_number(self.table, self._number, self.trx)
             self._number = None
         if auto is not None:
             at = self.table.format.split(raw)[auto]
@@ -513,7 +513,7 @@ class Changer:
             self.insert_id = _number_behind(number, step, offset)
             yield number
         while True:
-            first = self.tables.next_numbers(self.table, count, step, offset)
+            first = self.tables.next_numbers(self.table, count, step, offset, self.trx)
             for i in range(count):
                 yield first + i * step
             if plan.query is not None:  # nobody knows how many there will be
@@ -523,7 +523,7 @@ class Changer:
         if self.is_text and self.first_number is not None:
             raise NotReplayed  # MariaDB goes on behind this number
         if isinstance(value, int | float) and value > 0:
-            self.tables.note_number(self.table, int(value))
+            self.tables.note_number(self.table, int(value), self.trx)
             if self.takes_insert_id and value >= self.insert_id:
                 self.insert_id = _number_behind(int(value), *self.numbers)
 
@@ -608,7 +608,7 @@ class Changer:
             for column in self._on_update(columns):
                 self._set(raw, column, self._cells.on_update(column))
             raw = self._computed.filled(raw, number)
-        return table.format.joined(raw)
+        return table.format.changed(row, raw)
 
     def _set(self, raw: list[bytes | None], column: int, value: Value) -> None:
         raw[column] = self.table.format.value(column, value)

@@ -73,6 +73,8 @@ SQLITE: Final = "SQLITE"
 """The engine of tables whose rows lie in a SQLite file."""
 DIRECT_ENGINES: Final = ("MyISAM", "Aria")
 """Engines without transactions: what a statement changes in such a table stays, and is logged when it ends."""
+MEMORY: Final = "MEMORY"
+"""An engine of temporary tables alone: elsewhere its rows go with a restart of a replica."""
 _DIRECT_KEY_BYTES: Final = 1000  # of MyISAM; Aria takes longer ones
 _KEY_PART_BYTES: Final = 3  # of length and NULL
 _TYPES: Final = frozenset((
@@ -81,7 +83,7 @@ _TYPES: Final = frozenset((
     "mediumblob", "longblob", "float", "year", "bit", "enum", "set", "uuid", "inet4", "inet6",
 ))  # fmt: skip
 _OTHER_ENGINES: Final = frozenset((
-    "memory", "heap", "csv", "archive", "mrg_myisam", "merge", "blackhole", "sequence", "federated",
+    "csv", "archive", "mrg_myisam", "merge", "blackhole", "sequence", "federated",
     "rocksdb", "columnstore", "spider", "connect", "mroonga", "s3", "oqgraph",
 ))  # fmt: skip
 _NUMBERS: Final = (
@@ -166,6 +168,7 @@ class CreationOfQuery:
     replaces: bool
     modifiers: frozenset[str]
     query: str
+    needs_key: bool = True
 
     def table(self, selected: Sequence[StoredColumn]) -> tuple[StoredTable, list[str]]:
         """The table with the columns of the query, and the names of these in their order: said ones are as they are
@@ -176,7 +179,14 @@ class CreationOfQuery:
         first = [column for key, column in said.items() if key not in names]
         parts = replace(self.said, columns=[*first, *own], checks=list(self.said.checks))
         options = self.options
-        made = made_table(self.name, parts, self.collation, options.comment, options.engine)
+        made = made_table(
+            self.name,
+            parts,
+            self.collation,
+            options.comment,
+            options.engine,
+            needs_key=self.needs_key,
+        )
         return made, [column.name for column in own]
 
 
@@ -280,6 +290,7 @@ class DefinitionReader(TokenReader):
             found.pop()
         super().__init__(found, database)
         self._text: Final = text
+        self._is_temporary = False
 
     # --- CREATE DATABASE ---
 
@@ -344,6 +355,7 @@ class DefinitionReader(TokenReader):
         """The beginning of CREATE TABLE: the name, IF NOT EXISTS, OR REPLACE."""
         self.accept("CREATE")
         replaces = self.accept("OR", "REPLACE")
+        self._is_temporary = self.accept("TEMPORARY")
         if not self.accept("TABLE"):
             raise NotSupportedYet(f"CREATE {self.shown()}")
         if_not_exists = self.accept("IF", "NOT", "EXISTS")
@@ -381,11 +393,26 @@ class DefinitionReader(TokenReader):
             self._elements(parts, collation, normal)
         if query is not None:
             return CreationOfQuery(
-                name, parts, collation, options, if_not_exists, replaces, modifiers, query
+                name,
+                parts,
+                collation,
+                options,
+                if_not_exists,
+                replaces,
+                modifiers,
+                query,
+                needs_key=not self._is_temporary,
             )
         if not parts.columns:
             raise NoColumns()
-        made = made_table(name, parts, collation, options.comment, options.engine)
+        made = made_table(
+            name,
+            parts,
+            collation,
+            options.comment,
+            options.engine,
+            needs_key=not self._is_temporary,
+        )
         return Creation(made, if_not_exists, options.first_number, replaces)
 
     def _elements(self, parts: Parts, collation: int, normal: Normal) -> None:
@@ -454,6 +481,10 @@ class DefinitionReader(TokenReader):
         match word:
             case "ENGINE":
                 options.engine = _engine(self._name_or_text())
+                if options.engine == MEMORY and not self._is_temporary:
+                    raise NotSupportedYet(
+                        f"ENGINE={MEMORY}, but of a temporary table: its rows go with a restart of a replica"
+                    )
             case "COMMENT":
                 options.comment = self._string()
             case "AUTO_INCREMENT":
@@ -800,7 +831,9 @@ def now_text(digits: int) -> str:
 
 
 def _engine(name: str) -> str:
-    for known in (ENGINE, SQLITE, *DIRECT_ENGINES):
+    if name.lower() == "heap":
+        return MEMORY
+    for known in (ENGINE, SQLITE, MEMORY, *DIRECT_ENGINES):
         if name.lower() == known.lower():
             return known
     if name.lower() in _OTHER_ENGINES:
@@ -852,16 +885,23 @@ def _not_comparable(name: str) -> ServerError:
 
 
 def made_table(
-    name: TableName, parts: Parts, collation: int, comment: str, engine: str = ENGINE
+    name: TableName,
+    parts: Parts,
+    collation: int,
+    comment: str,
+    engine: str = ENGINE,
+    *,
+    needs_key: bool = True,
 ) -> StoredTable:
-    """The table of these parts. Raises `ServerError` for what MariaDB refuses, and 1173 without a primary key."""
+    """The table of these parts. Raises `ServerError` for what MariaDB refuses, and 1173 without a primary key if it
+    `needs_key`."""
     places = {column.name.lower(): i for i, column in enumerate(parts.columns)}
     primary = [named for kind, _, named in parts.keys if kind is KeyKind.PRIMARY]
     if len(primary) > 1:
         raise MultiplePrimaryKeys()
-    if not primary:
+    if needs_key and not primary:
         raise PrimaryKeyRequired()
-    for column, _ in primary[0]:
+    for column, _ in primary[0] if primary else ():
         at = places.get(column.lower())
         if at is not None and parts.columns[at].generation is not Generation.NONE:
             raise GeneratedPrimaryKey()
@@ -1022,7 +1062,12 @@ def _key_name(column: str, taken: set[str]) -> str:
 
 
 def create_text(
-    table: StoredTable, *, database: bool = False, next_number: int = 1, replaces: bool = False
+    table: StoredTable,
+    *,
+    database: bool = False,
+    next_number: int = 1,
+    replaces: bool = False,
+    is_temporary: bool = False,
 ) -> str:
     """CREATE TABLE, as SHOW CREATE TABLE prints it. `database`: as it is logged, with that name in front; `replaces`:
     OR REPLACE."""
@@ -1035,13 +1080,13 @@ def create_text(
     name = f"{quoted_name(table.database)}." * database + quoted_name(table.name)
     body = ",\n".join(lines)
     engine = ENGINE if database and table.engine == SQLITE else table.engine  # replicas have none
-    verb = create_verb(replaces=replaces)
+    verb = create_verb(replaces=replaces, is_temporary=is_temporary)
     return f"{verb} {name} (\n{body}\n) ENGINE={engine}{number} {charset_text(table.collation)}{comment}"
 
 
-def create_verb(*, replaces: bool) -> str:
+def create_verb(*, replaces: bool, is_temporary: bool = False) -> str:
     """The first words of CREATE TABLE."""
-    return f"CREATE {'OR REPLACE ' * replaces}TABLE"
+    return f"CREATE {'OR REPLACE ' * replaces}{'TEMPORARY ' * is_temporary}TABLE"
 
 
 def key_text(key: StoredKey, table: StoredTable) -> str:

@@ -46,12 +46,14 @@ from binlog_protocol.tables.definition import (
 from binlog_protocol.tables.row_format import RowFormat, Values
 from binlog_protocol.tables.row_group import LoggedTable
 from binlog_protocol.tables.stored_definition import definition_bytes, parse_definition
-from binlog_storage.tables.rows import CATALOG, ELSEWHERE
+from binlog_storage.errors import WaitGivenUp
+from binlog_storage.tables.rows import CATALOG, ELSEWHERE, TEMPORARY
 
 from binlog_server.queries import types
 from binlog_server.queries.catalog import ColumnDefinition, TableDefinition
 from binlog_server.queries.types import Type
-from binlog_server.tables.definitions import DIRECT_ENGINES, SQLITE, Database
+from binlog_server.tables.definitions import DIRECT_ENGINES, MEMORY, SQLITE, Database
+from binlog_server.tables.keyless import NO_KEY, KeylessFormat
 
 if TYPE_CHECKING:
     from binlog_protocol.gtid import BinlogState, Gtid
@@ -75,7 +77,9 @@ _INDEX: Final = b"\0index"  # the definition of an index
 _COLLATION_BYTES: Final = 2
 _NUMBER_BYTES: Final = 4
 _COUNTER_BYTES: Final = 8
+_LOOK_S: Final = 0.2  # a wait for who counts looks so often whether it is to end
 BASE_TABLE: Final = "BASE TABLE"
+TEMPORARY_TABLE: Final = "TEMPORARY"
 _NATIVE: Final = {name: code for code, name in types.NATIVE.items()}
 _Move = Callable[[int], tuple[int, int]]
 
@@ -120,19 +124,19 @@ class HeldTable:
     def __init__(self, number: int, definition: StoredTable) -> None:
         self.number: Final = number
         self.definition: Final = definition
-        self.format: Final = RowFormat(definition)
-        self.is_transactional: Final = definition.engine not in DIRECT_ENGINES
+        key = definition.primary_key
+        self.format: Final = KeylessFormat(definition) if key is None else RowFormat(definition)
+        self.is_transactional: Final = definition.engine not in (*DIRECT_ENGINES, MEMORY)
         self.logged: Final = LoggedTable(
             self.format, number, is_transactional=self.is_transactional
         )
         self.stored: Final = definition_bytes(definition)
         """Its definition as the store has it."""
-        key = definition.primary_key
-        assert key is not None
-        self.key: Final[StoredKey] = key
+        self.key: Final[StoredKey] = NO_KEY if key is None else key
         unique = (key for key in definition.keys if key.kind is KeyKind.UNIQUE)
         self.indexes: Final = tuple(Index(number + at, key) for at, key in enumerate(unique, 1))
         """Of its unique keys, in the order in which a row is looked at for duplicates."""
+        self.next_number = 1  # for AUTO_INCREMENT, of a temporary one
 
     def entry(self, index: Index, values: Values, primary: bytes) -> bytes:
         """The key of a row in an index: that of the index, with the primary one behind it where NULL in it allows more
@@ -169,14 +173,20 @@ class HeldTable:
             )
             for i, column in enumerate(self.definition.columns)
         ]
+        kind = TEMPORARY_TABLE if self.is_temporary else BASE_TABLE
         return HeldDefinition(
-            self.database, self.name, BASE_TABLE, self.definition.engine, definitions, table=self
+            self.database, self.name, kind, self.definition.engine, definitions, table=self
         )
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether another engine keeps its rows."""
         return bool(self.number & ELSEWHERE)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether one session has it for itself: see `TemporaryTables`."""
+        return bool(self.number & TEMPORARY)
 
     def _key_of(self, number: int) -> str:
         if any(part.column == number for part in self.key.parts):
@@ -342,16 +352,27 @@ class HeldTables:
             trx.put(COUNTERS, _NEXT_TABLE, FIRST_TABLE.to_bytes(_NUMBER_BYTES, "big"))
             trx.commit()
 
-    def new_table(self, definition: StoredTable) -> HeldTable:
-        """A table with numbers that no other one has had; to be added, see `add_table`."""
+    def new_table(self, definition: StoredTable, trx: TableTransaction) -> HeldTable:
+        """A table with numbers that no other one has had; to be added in a transaction, see `add_table`."""
         count = 1 + sum(key.kind is KeyKind.UNIQUE for key in definition.keys)
         number = self._count(
-            COUNTERS, _NEXT_TABLE, FIRST_TABLE, _NUMBER_BYTES, lambda now: (now, now + count)
+            COUNTERS, _NEXT_TABLE, FIRST_TABLE, _NUMBER_BYTES, lambda now: (now, now + count), trx
         )
         if definition.engine == SQLITE:
             self._make_row_keeper()
             number |= ELSEWHERE
         return HeldTable(number, definition)
+
+    def new_temporary(self, definition: StoredTable) -> HeldTable:
+        """A table that is in memory alone, and has no name here. Raises `NotSupportedYet` (1235)."""
+        if definition.engine == SQLITE:
+            raise NotSupportedYet(f"a temporary table with ENGINE={SQLITE}, which keeps rows")
+        count = 1 + sum(key.kind is KeyKind.UNIQUE for key in definition.keys)
+        return HeldTable(self.store.make_temporary(count), definition)
+
+    def drop_temporary(self, table: HeldTable) -> None:
+        """Forget such a table and its rows."""
+        self.store.drop_temporary(table.number, 1 + len(table.indexes))
 
     def _make_row_keeper(self) -> None:
         assert self._engine is not None
@@ -381,43 +402,71 @@ class HeldTables:
 
     def is_current(self, table: HeldTable) -> bool:
         """Whether a table is in the store as it is here. Behind its lock, so that it stays so."""
+        if table.is_temporary:
+            return self.store.has(table.number)
         row = self.store.newest(CATALOG, number_key(table.number))
         return row == table.stored
 
-    def next_numbers(self, table: HeldTable, count: int, step: int = 1, offset: int = 1) -> int:
+    def next_numbers(
+        self,
+        table: HeldTable,
+        count: int,
+        step: int = 1,
+        offset: int = 1,
+        trx: TableTransaction | None = None,
+    ) -> int:
         """The first of so many numbers for AUTO_INCREMENT, which nobody else gets: the smallest that are `offset`
-        and some steps, as auto_increment_increment and auto_increment_offset say."""
+        and some steps, as auto_increment_increment and auto_increment_offset say. `trx`: for whom."""
 
         def move(now: int) -> tuple[int, int]:
             first = now if offset > step else now + (offset - now) % step
             return first, first + (count - 1) * step + 1
 
-        return self._count(COUNTERS, number_key(table.number), 1, _COUNTER_BYTES, move)
+        return self._move_counter(table, move, trx)
 
     def peek_number(self, table: HeldTable) -> int:
         """The next number for AUTO_INCREMENT."""
+        if table.is_temporary:
+            return table.next_number
         row = self.store.newest(COUNTERS, number_key(table.number))
         return 1 if row is None else int.from_bytes(row, "big")
 
-    def note_number(self, table: HeldTable, used: int) -> None:
-        """A row has this number: the next one is higher."""
+    def note_number(self, table: HeldTable, used: int, trx: TableTransaction | None = None) -> None:
+        """A row has this number: the next one is higher. `trx`: that of the row."""
         if used >= self.peek_number(table):
-            self._count(
-                COUNTERS,
-                number_key(table.number),
-                1,
-                _COUNTER_BYTES,
-                lambda now: (now, max(now, used + 1)),
-            )
+            self._move_counter(table, lambda now: (now, max(now, used + 1)), trx)
 
-    def _count(self, table: int, key: bytes, first: int, size: int, move: _Move) -> int:
-        with self._counting:
+    def _move_counter(self, table: HeldTable, move: _Move, trx: TableTransaction | None) -> int:
+        if table.is_temporary:  # of one session, which does one thing at a time
+            found, table.next_number = move(table.next_number)
+            return found
+        return self._count(COUNTERS, number_key(table.number), 1, _COUNTER_BYTES, move, trx)
+
+    def _count(
+        self,
+        table: int,
+        key: bytes,
+        first: int,
+        size: int,
+        move: _Move,
+        served: TableTransaction | None,
+    ) -> int:
+        own = self.store.begin()
+        if served is not None:
+            own.served = served
+            served.begin_waiting()
+        # Who counts may wait for room in the log; others must be able to give up behind that one.
+        while not self._counting.acquire(timeout=_LOOK_S):
+            if own.served.is_given_up():
+                raise WaitGivenUp("another one counts, and waits for room")
+        try:
             row = self.store.newest(table, key)
             found, behind = move(first if row is None else int.from_bytes(row, "big"))
-            trx = self.store.begin()
-            trx.put(table, key, min(behind, (1 << 8 * size) - 1).to_bytes(size, "big"))
-            trx.commit()
+            own.put(table, key, min(behind, (1 << 8 * size) - 1).to_bytes(size, "big"))
+            own.commit()
             return found
+        finally:
+            self._counting.release()
 
     # --- what they have changed, when it is committed; on the loop ---
 

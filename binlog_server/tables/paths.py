@@ -96,6 +96,8 @@ def _path(
     table: HeldTable, index: Index | None, said: Mapping[str, Said], wish: Wish | None
 ) -> tuple[Path, _Score]:
     key = table.key if index is None else index.key
+    if not key.parts:
+        return ALL_ROWS, (False, 0, False, False)
     columns = table.definition.columns
     names = [columns[part.column].name.lower() for part in key.parts]
     equal: list[list[bytes]] = []

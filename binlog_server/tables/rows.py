@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import RecordHasChanged, TableChanged
 from binlog_storage.errors import UnknownTable
-from binlog_storage.tables.rows import CATALOG, table_key
+from binlog_storage.tables.rows import CATALOG, TEMPORARY, table_key
 
 from binlog_server.queries.terms import Asker
 from binlog_server.queries.types import Type
@@ -42,15 +42,22 @@ class Shown:
 class Reading:
     """What one statement reads: all tables as one view has them, with the changes of its transaction.
 
-    To be closed. `kept`: the view of the transaction, which stays.
+    To be closed. `kept`: the view of the transaction, which stays. `since`: see `Newest`, of a statement that changes
+    rows; its methods raise 1020, too, then.
     """
 
     def __init__(
-        self, store: TableStore, trx: TableTransaction | None = None, kept: ReadView | None = None
+        self,
+        store: TableStore,
+        trx: TableTransaction | None = None,
+        kept: ReadView | None = None,
+        *,
+        since: ReadView | None = None,
     ) -> None:
         self._store = store
         self._trx = trx if trx is not None and not trx.ended else None
         self._kept = kept
+        self._newest = None if since is None or self._trx is None else Newest(self._trx, since)
         self._own: ReadView | None = None
 
     def count(self, table: HeldTable) -> int:
@@ -82,6 +89,9 @@ class Reading:
     def scan(self, table: HeldTable) -> Iterator[tuple[bytes, bytes]]:
         """Keys and rows, in the order of keys. Raises `TableChanged` (1412) for a table that was dropped since the
         view was taken, or made."""
+        if self._newest is not None and table.is_transactional:
+            yield from self._newest.some(table, table.number, b"", None, is_down=False)
+            return
         source = self._source_of(table.number)
         try:
             yield from source.scan(table.number, view=self._view_of(table))
@@ -91,6 +101,7 @@ class Reading:
     def _source_of(self, number: int) -> TableStore | TableTransaction:
         if (
             self._kept is not None
+            and not number & TEMPORARY
             and self._store.get(CATALOG, table_key(number), self._kept) is None
         ):
             raise TableChanged()
@@ -98,6 +109,8 @@ class Reading:
 
     def one(self, table: HeldTable, number: int, key: bytes) -> bytes | None:
         """See `Keyed`; raises as `scan`."""
+        if self._newest is not None and table.is_transactional:
+            return self._newest.one(table, number, key)
         source = self._source_of(number)
         try:
             return source.get(number, key, self._view_of(table))
@@ -108,6 +121,9 @@ class Reading:
         self, table: HeldTable, number: int, low: bytes, high: bytes | None, *, is_down: bool
     ) -> Iterator[tuple[bytes, bytes]]:
         """See `Keyed`; raises as `scan`."""
+        if self._newest is not None and table.is_transactional:
+            yield from self._newest.some(table, number, low, high, is_down=is_down)
+            return
         source = self._source_of(number)
         try:
             view = self._view_of(table)

@@ -265,6 +265,8 @@ TableUsedTwice = ErrorKind(
     1093,
     "Table '{table}' is specified twice, both as a target for '{verb}' and as a separate source for data",
 )
+# ER_CANT_REOPEN_TABLE
+CannotReopenTable = ErrorKind(1137, "Can't reopen table: '{table}'")
 # ER_NO_SUCH_THREAD
 UnknownThread = ErrorKind(1094, "Unknown thread id: {connection_id}")
 # ER_KILL_DENIED_ERROR

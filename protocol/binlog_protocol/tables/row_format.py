@@ -132,6 +132,10 @@ class RowFormat:
         """The row of these bytes: what `split` takes."""
         return image_bytes(values, self.present)
 
+    def changed(self, row: bytes, values: Sequence[bytes | None]) -> bytes:
+        """The row of these bytes, which takes the place of another."""
+        return self.joined(values)
+
     def key(self, values: Values, key: StoredKey) -> bytes:
         """The key of a row, see above. Raises `BadValue` for text that is none."""
         return b"".join(self._part(values[part.column], part) for part in key.parts)

@@ -21,6 +21,10 @@ UNFINISHED: Final = 1 << 62  # the commit number of a transaction that has none
 CATALOG: Final = 0  # the table of definitions
 ELSEWHERE: Final = 1 << 31
 """The bit in the numbers of tables whose rows another engine keeps: changes of these are not in the redo log."""
+TEMPORARY: Final = 1 << 30
+"""The bit in the numbers of tables that are in memory alone, as long as somebody wants them: see
+`TableStore.make_temporary`."""
+UNLOGGED: Final = ELSEWHERE | TEMPORARY
 _TABLE_KEY: Final = struct.Struct(">I")
 NODE_RECORD: Final = struct.Struct("<cIIII")
 """A node in a snapshot: 'N', its number and table, sizes of key and row before. These follow."""
@@ -124,6 +128,7 @@ class Trx:
         recovered: it was found by a start.
         undoing: all of it is being undone.
         elsewhere, ready: it has changed rows that another engine keeps; and these are prepared there.
+        has_unlogged: it has nodes that the redo log has not.
         patron: one whose locks are no hindrance, as the same session has taken them.
     """
 
@@ -132,6 +137,7 @@ class Trx:
         "count",
         "elsewhere",
         "engines",
+        "has_unlogged",
         "id",
         "locks",
         "logged",
@@ -163,7 +169,7 @@ class Trx:
         self.logged = False
         self.recovered = False
         self.undoing = False
-        self.elsewhere = self.ready = False
+        self.elsewhere = self.ready = self.has_unlogged = False
 
     def pack(self, body: bytes, places: bytes) -> None:
         """Put nodes on the chain that stay in `body`: see `_Run`."""
@@ -193,7 +199,7 @@ def nodes_from(node: AnyNode | None) -> Iterator[Node]:
 
 def logged_no(node: AnyNode | None) -> int:
     """The number of the newest node from this one on that is in the redo log; 0 without one."""
-    while node is not None and node.table & ELSEWHERE:
+    while node is not None and node.table & UNLOGGED:
         node = node.below
     return 0 if node is None else node.no
 
@@ -378,7 +384,10 @@ class Memory:
         """Undo the last change of a transaction. Returns its node."""
         node = trx.unpack()
         assert node is not None
-        if not self.tables[node.table].undo(node.key, trx) and node.table == CATALOG:
+        place = self.tables.get(node.table)
+        if place is None:  # dropped since, with its rows
+            assert node.table & TEMPORARY, "a row was changed in a table that is not there"
+        elif not place.undo(node.key, trx) and node.table == CATALOG:
             self.tables.pop(int.from_bytes(node.key), None)
         trx.top = node.below
         trx.count -= 1

@@ -29,8 +29,8 @@ from binlog_storage.ibb.xa import Xid, decode_xid
 from binlog_storage.redo.format import TablesFrom
 from binlog_storage.tables.records import NO_ROW, State
 from binlog_storage.tables.rows import (
-    ELSEWHERE,
     NODE_RECORD,
+    UNLOGGED,
     AnyNode,
     Memory,
     Table,
@@ -125,7 +125,7 @@ def write(
     with replaced(disk, TABLES_NAME) as file:
         writer = _Writer(file, begin)
         with latch:
-            tables = [(n, table) for n, table in memory.tables.items() if not n & ELSEWHERE]
+            tables = [(n, table) for n, table in memory.tables.items() if not n & UNLOGGED]
         for number, table in tables:
             for body, count in _packed_steps(number, table, latch):
                 writer.put(body)
@@ -173,7 +173,7 @@ def _write_trx(writer: _Writer, trx: OpenTrx) -> None:
     xid = b"" if trx.xid is None else trx.xid.encode()
     writer.put(_TRX.pack(b"T", trx.id, trx.no, trx.state, trx.engines, trx.xid is not None), xid)
     for node in nodes_from(trx.top):
-        if node.table & ELSEWHERE:
+        if node.table & UNLOGGED:
             continue
         size = NO_ROW if node.before is None else len(node.before)
         head = NODE_RECORD.pack(b"N", node.no, node.table, len(node.key), size)

@@ -43,7 +43,9 @@ from binlog_storage.tables.rows import (
     CATALOG,
     COMMITTED,
     ELSEWHERE,
+    TEMPORARY,
     UNFINISHED,
+    UNLOGGED,
     AnyNode,
     Memory,
     PackedNode,
@@ -184,6 +186,7 @@ class TableTransaction:
 
     Attributes:
         lock_wait_s: the longest wait for a lock.
+        served: the one whose `give_up` ends waits of this one, too, as it works for it.
         blocks: whether a method waits for a lock itself. If not, it raises `LockBusy`: nothing of it is done but that
             the transaction stands in the queue. The caller looks to the time; `LockWait.result`, then the same call.
     """
@@ -194,6 +197,8 @@ class TableTransaction:
         self.ended = False
         self.lock_wait_s = LOCK_WAIT_S
         self.blocks = True
+        self.served: TableTransaction = self
+        self._waits_for_room = self._gave_up = False
 
     @property
     def id(self) -> int:
@@ -314,7 +319,9 @@ class TableTransaction:
             before = store.newest(table, key)
             size = CHANGE_BYTES + len(key) + len(row or b"") + len(before or b"")
             with store.log.lock:
-                store.log.admit(size)
+                if not table & TEMPORARY:
+                    self.served.begin_waiting()
+                    store.log.admit(size, self.served.is_given_up)
                 with store.latch:
                     place = store.memory.table(table)
                     version = place.take(key)
@@ -360,8 +367,18 @@ class TableTransaction:
                 self.rollback()
             raise request.failure
 
+    def begin_waiting(self) -> None:
+        """A wait begins that is no wait for a lock: what was given up before is none of it."""
+        self._waits_for_room = self._gave_up = False
+
+    def is_given_up(self) -> bool:
+        """Asked while something waits for room in the log: whether it is to end."""
+        self._waits_for_room = True
+        return self._gave_up
+
     def give_up(self) -> None:
-        """End its wait for a lock, from any thread: it raises `WaitGivenUp`."""
+        """End its wait for a lock, or for room in the log, from any thread: it raises `WaitGivenUp`."""
+        self._gave_up = self._waits_for_room
         with self.store.latch:
             if isinstance(self._trx.waiting, LockRequest):
                 failure = WaitGivenUp("the wait for a lock was given up")
@@ -513,6 +530,7 @@ class TableStore:
         """Transactions that have logged something, and not ended, by number."""
         self.prepared: dict[Xid, Trx] = {}
         self._next_trx = next_trx
+        self._next_temporary = TEMPORARY
         self._views: dict[int, int] = {}  # how many of each number
         self._past: deque[_Past] = deque()
         self.take = self.locks.take
@@ -694,6 +712,33 @@ class TableStore:
         """The definitions of all tables, by number."""
         return {int.from_bytes(key): row for key, row in self.scan(CATALOG, view=view)}
 
+    def make_temporary(self, count: int) -> int:
+        """Make so many tables that are in no log and no snapshot, and no view of the catalog: their rows are changed
+        and undone as all others, and are gone when the store is closed. Returns the number of the first; the others
+        follow it."""
+        with self.latch:
+            tables = self.memory.tables
+            while True:
+                first = self._next_temporary
+                if (first + count) & ~TEMPORARY >= TEMPORARY:
+                    self._next_temporary = TEMPORARY
+                    continue
+                self._next_temporary += count
+                numbers = range(first, first + count)
+                if tables.keys().isdisjoint(numbers):
+                    tables.update((number, Table()) for number in numbers)
+                    return first
+
+    def drop_temporary(self, first: int, count: int) -> None:
+        """Forget such tables, with their rows; also while transactions have changed these."""
+        with self.latch:
+            for number in range(first, first + count):
+                self.memory.tables.pop(number, None)
+
+    def has(self, table: int) -> bool:
+        """Whether there is a table of that number now."""
+        return table in self.memory.tables
+
     @property
     def kept_elsewhere(self) -> set[int]:
         """The tables whose rows another engine keeps."""
@@ -741,12 +786,14 @@ class TableStore:
         self, trx: Trx, table: int, key: bytes, before: bytes | None, after: bytes | None
     ) -> None:
         """Log a change and make it. Under the append lock and the latch; the row's lock is held."""
-        if table & ELSEWHERE:
-            trx.elsewhere, trx.ready = True, False
+        if table & UNLOGGED:
+            trx.has_unlogged = True
+            if table & ELSEWHERE:
+                trx.elsewhere, trx.ready = True, False
             self.memory.change(trx, table, key, after)
             self.changes += 1
             return
-        if trx.elsewhere:
+        if trx.has_unlogged:
             below = logged_no(trx.top)
         else:
             below = 0 if trx.top is None else trx.top.no
@@ -826,15 +873,16 @@ class TableStore:
             with self.log.lock:
                 self.log.admit(SMALL_BYTES)
                 node: AnyNode | None = trx.unpack()
+                is_logged = False
                 for _ in range(UNDO_NODES):
                     if isinstance(node, PackedNode) or node is None or node.no <= top:
                         break
+                    is_logged = is_logged or not node.table & UNLOGGED
                     node = node.below
                 down_to = 0 if node is None else node.no
                 with self.latch:
-                    logged = logged_no(node)
-                    if logged_no(trx.top) != logged:
-                        self.log.log_tables(encode_undone(trx.id, logged))
+                    if is_logged:
+                        self.log.log_tables(encode_undone(trx.id, logged_no(node)))
                     while trx.top is not None and trx.top.no > down_to:
                         undone = self.memory.undo_top(trx)
                         self.undone += 1
@@ -933,7 +981,7 @@ class TableStore:
             for (table, key), row in changes.items():
                 self.memory.change(trx, table, key, row)
                 self.take(trx, (table, None), Mode.SHARED)
-            trx.elsewhere = trx.ready = True
+            trx.elsewhere = trx.ready = trx.has_unlogged = True
 
     def revive(self, trx: Trx) -> None:
         """Make a prepared transaction active again, which the binlog does not have. Durable with the next sync."""

@@ -688,11 +688,13 @@ class _Run:
             is_generated = given is None or (not given and change.table == COUNTED)
             row = Row(first if is_generated or given is None else given, a, n)
             first += is_generated
-            row = self._fitting(row, ignores=ignores)
+            # Once a row is there, which stays, values of later ones that do not fit are warnings.
+            forgives = ignores or (change.table == DIRECT and outcome.affected > 0)
+            row = self._fitting(row, ignores=forgives)
             if change.verb == "REPLACE":
                 self._replace(row)
             elif change.assigned:
-                self._insert_or_update(row, change)
+                self._insert_or_update(row, change, forgives=forgives)
             elif self._other(row, SHARED) is None:
                 self._make(row)
                 outcome.affected += 1
@@ -719,7 +721,7 @@ class _Run:
         self._make(row)
         outcome.affected += 1
 
-    def _insert_or_update(self, row: Row, change: Insert) -> None:
+    def _insert_or_update(self, row: Row, change: Insert, *, forgives: bool) -> None:
         outcome = self.outcome
         other = self._other(row, EXCLUSIVE)
         if other is None:
@@ -727,7 +729,7 @@ class _Run:
             outcome.affected += 1
             return
         self._touch(0, other.id, EXCLUSIVE)
-        new = self._fitting(change.changed(other, row), ignores=False)
+        new = self._fitting(change.changed(other, row), ignores=forgives)
         if new == other:
             return
         if not self._exchange(other, new, EXCLUSIVE):

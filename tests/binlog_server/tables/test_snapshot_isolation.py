@@ -20,6 +20,8 @@ SCHEMA = (
     "CREATE TABLE shop.m (id INT PRIMARY KEY, n INT) ENGINE=MyISAM",
     "INSERT INTO shop.t VALUES (1, 1, 1), (2, 2, 2), (7, 7, 7)",
     "INSERT INTO shop.m VALUES (1, 1)",
+    "CREATE TABLE shop.w (id INT PRIMARY KEY, n INT)",
+    "INSERT INTO shop.w VALUES (50, 7)",
 )
 CHANGED = "UPDATE t SET n = n + 1 WHERE id = 7"
 MADE = "INSERT INTO t VALUES (6, 6, 6)"
@@ -57,6 +59,14 @@ SCENES = [
     (GONE, "INSERT INTO t VALUES (7, 7, 8)", 1020),
     (MOVED, "UPDATE t SET n = 0 WHERE u = 7", 0),
     (MOVED, "UPDATE t SET n = 0 WHERE u = 70", 1020),
+    # what is read to change something else
+    (CHANGED, "INSERT INTO w SELECT id, n FROM t WHERE id = 7", 1020),
+    (CHANGED, "INSERT INTO w SELECT id + 100, n FROM t WHERE id = 1 AND n = 9", 0),
+    (CHANGED, "INSERT INTO w SELECT id, n FROM t WHERE n = 99", 1020),  # all rows are looked at
+    (GONE, "INSERT INTO w SELECT id, n FROM t WHERE id = 7", 1020),
+    (MADE, "REPLACE INTO w SELECT id, n FROM t WHERE n = 99", 1020),
+    (CHANGED, "INSERT INTO t SELECT id + 100, n, NULL FROM t WHERE id IN (1, 2)", 0),
+    (CHANGED, "INSERT INTO w SELECT id, n FROM m WHERE n = 99", 0),
     ("UPDATE m SET n = 2", "UPDATE m SET n = n + 1", 0),
     ("UPDATE t SET n = n WHERE id = 7", "UPDATE t SET n = 0 WHERE id = 7", 0),
 ]
