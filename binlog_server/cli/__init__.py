@@ -22,6 +22,7 @@ MODULES: Final = {
     "demo": "demo",
     "events": "events",
     "find": "find",
+    "compare": "compare",
     "verify": "verify",
     "ls": "ls",
     "seed": "seed",

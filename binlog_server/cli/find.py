@@ -26,6 +26,7 @@ from binlog_storage.archive.group_files import (
 )
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.binlog import read_head
+from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.console.arguments import add_json, gtid_position
 from binlog_storage.console.output import show_json_line, shown
@@ -34,6 +35,7 @@ from binlog_storage.errors import StorageError
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 
 from binlog_server.cli.events import are_traditional, require_ibb, traditional_files
+from binlog_server.cli.keys import add_key_options, binlog_keys
 from binlog_server.settings.config import ConfigError
 from binlog_server.settings.option_kinds import U64_MAX, Number
 
@@ -70,6 +72,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("--limit", type=int, metavar="N", help="no more than so many")
     add_json(parser, "a line with an object for each group")
     add("--index", type=path_argument, metavar="DIR", help="a folder of this store's own")
+    add_key_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -225,33 +228,60 @@ class Search:
             self._remembered.put(file, seen)
 
 
-def group_files(paths: list[Where], stack: contextlib.ExitStack) -> list[GroupFile]:
-    """The files that paths name. What they need stays open as long as the stack. Raises `StorageError`, `OSError`."""
+class FoundFiles(NamedTuple):
+    """Files of one store, and the binlog state in front of them."""
+
+    files: list[GroupFile]
+    begin: BinlogState
+
+
+def group_files(
+    paths: list[Where],
+    stack: contextlib.ExitStack,
+    keys: Keys | None = None,
+    *,
+    only_whole: bool = False,
+) -> FoundFiles:
+    """The files that paths name. What they need stays open as long as the stack. Raises `StorageError`, `OSError`.
+
+    Args:
+        keys: of encrypted traditional files.
+        only_whole: begin behind groups of which a purge has left a half.
+    """
     if len(paths) == 1 and is_archive(paths[0]):
-        return archive_files(paths[0])
+        return _from_first(archive_files(paths[0]))
     local = traditional_files([local_path(path) for path in paths])
     if are_traditional(local):
         last = local[-1]
-        return [_traditional(path, closed=path != last) for path in local]
+        return _from_first([_traditional(path, keys, closed=path != last) for path in local])
     for path in local:
         require_ibb(path)
     binlog = OfflineBinlog.of_paths(local)
     stack.callback(binlog.close)
     folder = local[0] if local[0].is_dir() else local[0].parent
-    return ibb_files(binlog, folder)
+    if only_whole and binlog.files:
+        state, place = binlog.whole_from()
+        if binlog.files[0] <= place.file_no:
+            return FoundFiles(ibb_files(binlog, folder, place), state)
+    return _from_first(ibb_files(binlog, folder))
 
 
-def _traditional(path: Path, *, closed: bool) -> GroupFile:
-    base = read_head(path).state
+def _from_first(files: list[GroupFile]) -> FoundFiles:
+    return FoundFiles(files, (files[0].base if files else None) or BinlogState())
+
+
+def _traditional(path: Path, keys: Keys | None, *, closed: bool) -> GroupFile:
+    base = read_head(path, given_to_read(keys, path)).state
     key = key_of(path, base) if closed else ""
-    return GroupFile(path.name, base, key, lambda: classic_groups([path]))
+    return GroupFile(path.name, base, key, lambda: classic_groups([path], keys=keys))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if nothing was found. Raises `ConfigError`, `StorageError`."""
     wanted = FindOptions.of(arguments)
     with contextlib.ExitStack() as stack:
-        search = Search(group_files(arguments.paths, stack), RememberedFacts(arguments.index))
+        files = group_files(arguments.paths, stack, binlog_keys(arguments.config, ".")).files
+        search = Search(files, RememberedFacts(arguments.index))
         count = 0
         try:
             for found in search.of(wanted):

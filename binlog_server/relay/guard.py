@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR, UpstreamRefused
@@ -27,12 +27,9 @@ from binlog_protocol.errors import (
     TooManyUserConnections,
     UserLimitReached,
 )
-from binlog_protocol.events.header import split_events
-from binlog_protocol.groups.event_parts import EventRun, event_parts
 from binlog_protocol.groups.group_comparison import Likeness, compare, describe, outline
-from binlog_protocol.groups.group_content import GroupContent
+from binlog_protocol.groups.group_content import GroupContent, content_of
 from binlog_protocol.gtid import Gtid
-from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_storage.engine import EngineReader
 from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.log.stored_groups import find_group
@@ -332,14 +329,3 @@ def last_group(engine: EngineReader, gtid: Gtid) -> LastGroup | None:
         return None
     finally:
         hold.release()
-
-
-def content_of(pieces: Iterable[bytes]) -> GroupContent:
-    """The content of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
-    content = GroupContent()
-    for part in event_parts(pieces, long_bytes=EVENT_BYTES_MAX + 1):
-        assert isinstance(part, EventRun)
-        for event in split_events(part.data):
-            content.add(event)
-    content.finish()
-    return content

@@ -29,11 +29,12 @@ from typing import Final, NamedTuple
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart, uncompressed_slices
 from binlog_protocol.events.event_type import NAMES, EventType
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader, parse_whole
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader, parse_whole, split_events
 from binlog_protocol.events.load_data import ExecuteLoadQuery, LoadPiece
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import RowsEvent
 from binlog_protocol.events.table_map import TableMapHead
+from binlog_protocol.groups.event_parts import EventRun, event_parts
 from binlog_protocol.limits import EVENT_BYTES_MAX
 
 PARTS_MAX: Final = 256  # that are kept one by one
@@ -287,3 +288,14 @@ def shown(text: bytes) -> str:
 
 def _columns(head: TableMapHead) -> bytes:
     return blake2b(head.types + head.metadata, digest_size=_DIGEST_SIZE).digest()
+
+
+def content_of(pieces: Iterable[bytes]) -> GroupContent:
+    """The content of a group in normal form, which may be cut anywhere. Raises `ProtocolError`."""
+    content = GroupContent()
+    for part in event_parts(pieces, long_bytes=EVENT_BYTES_MAX + 1):
+        assert isinstance(part, EventRun)
+        for event in split_events(part.data):
+            content.add(event)
+    content.finish()
+    return content

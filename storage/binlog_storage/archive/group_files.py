@@ -136,14 +136,17 @@ class RememberedFacts:
         return folder / f"{hashlib.sha256(file.key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 
-def ibb_files(binlog: OfflineBinlog, folder: Path) -> list[GroupFile]:
-    """Those of an `.ibb` store, which stays open."""
+def ibb_files(
+    binlog: OfflineBinlog, folder: Path, begin: Position | None = None
+) -> list[GroupFile]:
+    """Those of an `.ibb` store, which stays open. `begin`: groups in front of it are left out."""
 
     def groups(number: int) -> Iterator[OfflineGroup]:
         for group in binlog.groups(number):
             if group.place.file_no != number:
                 return
-            yield group
+            if begin is None or group.place >= begin:
+                yield group
 
     found = []
     for number in binlog.files:

@@ -124,6 +124,10 @@ def test_encrypted_files(config: Path, encrypted: Path, tmp_path: Path) -> None:
         ran.code,
         len({line["gtid"] for line in map(json.loads, ran.lines) if "gtid" in line}),
     ) == (0, 17)
+    for paths in (ours, last):
+        ran = run("find", paths, "--gtid", "0-1-5", "--config", config)
+        assert (ran.code, "0-1-5" in ran.lines[0]) == (0, True)
+    assert run("compare", ours, there, "--config", config).code == 0
     ran = run("import", "--directory", third, "--config", config, last)
     assert (ran.code, ran.lines[-1]) == (0, "the store ends at '0-1-17'")
     assert convert(config, "--online", ours, tmp_path / "online").code == 0
@@ -131,6 +135,7 @@ def test_encrypted_files(config: Path, encrypted: Path, tmp_path: Path) -> None:
     for command in (
         listed,
         ("events", last),
+        ("find", last, "--gtid", "0-1-5"),
         ("convert", "--config", lacking, ours, tmp_path / "none"),
         ("import", "--directory", tmp_path / "none", "--config", lacking, last),
     ):

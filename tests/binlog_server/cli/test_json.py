@@ -94,6 +94,7 @@ def test_of_a_store(store: Path, config: Path, monkeypatch: pytest.MonkeyPatch) 
     assert holds("ls", run("ls", store, "--json"))["first_gtid"] == "0-1-1"
     found = holds("find", run("find", store, "--gtid", "0-1-7", "--json"))
     assert (found["before"], found["behind"]) == ("0-1-6", "0-1-7")
+    assert holds("compare", run("compare", store, store, "--json"))["equal"]
     for line in run("events", store, "--json").lines:
         assert {"file", "offset", "type"} <= set(json.loads(line))
     monkeypatch.setattr("sys.stdin", io.StringIO("pw\n"))

@@ -17,7 +17,7 @@ from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.groups.group_comparison import Likeness, compare
-from binlog_protocol.groups.group_content import TABLES_MAX, GroupContent
+from binlog_protocol.groups.group_content import TABLES_MAX, GroupContent, content_of
 from binlog_protocol.groups.group_stream import GroupStream
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
@@ -28,7 +28,7 @@ from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 from binlog_server.process.logs import TEXT_CHARS_MAX
 from binlog_server.relay import upstream_groups
 from binlog_server.relay.client_link import ClientLink
-from binlog_server.relay.guard import LastGroup, content_of, last_group
+from binlog_server.relay.guard import LastGroup, last_group
 from binlog_server.relay.status import IoState, UpstreamStatus
 from tests.binlog_server.lab import STORE, fill, gtids, transaction, until, within
 from tests.binlog_server.relay.test_follower import Delays, delays, durable, following
