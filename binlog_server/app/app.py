@@ -216,7 +216,7 @@ class Server:
         where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
         if not where and not url:
             return None, None
-        keys, key_id = self.config.archive_keys(), self.config.binlog_archive_encryption_key_id
+        keys, key_id = self.config.archive_keys(url), self.config.binlog_archive_encryption_key_id
         if key_id:
             keys.get(key_id, url)  # else it would be told when the first part is written
         archiver = StoreArchiver(self.engine, url, keys=keys, key_id=key_id) if url else None

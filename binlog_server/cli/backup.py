@@ -25,7 +25,7 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.target import BackupTarget
 from binlog_storage.classic.directory import belongs
 from binlog_storage.console.arguments import add_dry_run, add_json
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import unreachable
 from binlog_storage.disk.disk import OsDisk
@@ -65,6 +65,7 @@ _TIMEOUT_S: Final = (
 _CHUNK_BYTES: Final = 10 << 20  # of --throttle, as mariadb-backup's
 _JSON_EVERY_S: Final = 1.0
 _TAR_BLOCK: Final = 512
+_SHOWN_CHARS: Final = 80
 _ZEROS: Final = bytes(1 << 20)
 
 
@@ -217,7 +218,7 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr if to_tar else sys.stdout):
         if not arguments.json:
             for note in copied.notes:
-                print(f"binlog-server: {note}", file=sys.stderr)
+                print(f"binlog-server: {shown(note)}", file=sys.stderr)
             print(
                 f"{told['files']} files, {progress.done / (1 << 20):.1f} MiB, in {progress.seconds:.1f} s; GTID "
                 f"position '{told['position']}'"
@@ -315,6 +316,8 @@ async def _take(
     began = time.monotonic()
     whole: Manifest | None = None
     log_bin = ""
+    has_begun = False
+    order = _Order()
     async for row in rows:
         piece = _piece(row, log_bin)
         if piece.name == BACKUP_NAME:
@@ -324,7 +327,13 @@ async def _take(
             else:
                 progress.total, log_bin = manifest.bytes_total, manifest.log_bin
                 target.begin(manifest)
+                has_begun = True
             continue
+        if not has_begun or whole is not None:
+            raise ProtocolError(
+                f"this is no row of BACKUP SERVER: {piece.name} outside of a backup"
+            )
+        order.add(piece)
         target.take(piece)
         progress.took(piece)
         if chunks:
@@ -348,11 +357,38 @@ def _piece(row: list[bytes | None], log_bin: str) -> Piece:
             raise ValueError("NULL")
         text = os.fsdecode(name)
         is_ours = text.startswith("binlog-") or (log_bin and belongs(text, log_bin))
-        if not is_ours or Path(text).name != text:
-            raise ValueError(text)
-        return Piece(text, int(size), int(offset), data)
+        # They are shown on a terminal, too.
+        if not is_ours or Path(text).name != text or not text.isprintable():
+            raise ValueError(ascii(text)[:_SHOWN_CHARS])
+        piece = Piece(text, int(size), int(offset), data)
     except ValueError as error:
         raise ProtocolError(f"this is no row of BACKUP SERVER: {error}") from None
+    if not 0 <= piece.offset <= piece.offset + len(data) <= piece.size < 1 << 63:
+        raise ProtocolError(
+            f"this is no row of BACKUP SERVER: bytes {piece.offset} to {piece.offset + len(data)} of {text}, which has "
+            f"{piece.size}"
+        )
+    return piece
+
+
+class _Order:
+    """The pieces of a file come together, and in order: of a tar nothing can be taken back."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._name = ""
+        self._size = self._end = 0
+
+    def add(self, piece: Piece) -> None:
+        """Raises `ProtocolError`."""
+        if piece.name != self._name:
+            if piece.name in self._seen:
+                raise ProtocolError(f"this is no row of BACKUP SERVER: {piece.name} comes again")
+            self._seen.add(piece.name)
+            self._name, self._size, self._end = piece.name, piece.size, 0
+        if piece.size != self._size or piece.offset < self._end:
+            raise ProtocolError(f"this is no row of BACKUP SERVER: {piece.name} is not in order")
+        self._end = piece.offset + len(piece.data)
 
 
 class _Progress:

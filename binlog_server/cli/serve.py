@@ -264,7 +264,7 @@ class _Serving:
         self._intake = intake = (
             None
             if archive is None
-            else ArchiveIntake(directory, archive, start, config.archive_keys())
+            else ArchiveIntake(directory, archive, start, config.archive_keys(archive))
         )
         server.end_process = self._end_by_sql
         server.faults.die = kill_process

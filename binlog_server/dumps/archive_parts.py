@@ -109,6 +109,14 @@ class ArchiveParts:
         await _asked(self._refresh, self._refresh)
         return self.archive().manifest != seen.manifest
 
+    async def seen(self) -> Archive:
+        """The archive; it is looked at first if it was not seen yet, or could not be believed. Raises as `archive`."""
+        try:
+            return self.archive()
+        except StorageError:
+            await _asked(self._refresh, self._refresh)
+            return self.archive()
+
     # --- parts ---
 
     def want(self, placed: PlacedPart, archive: Archive) -> _Fetch:
@@ -279,7 +287,7 @@ class ArchivedReplica:
         self, find: Callable[[Archive], Following], thing: tuple[str, str]
     ) -> Position:
         while True:
-            archive = self._parts.archive()
+            archive = await self._parts.seen()
             try:
                 found = await _asked((archive.where, *thing), partial(find, archive))
                 fetch = await self._fetched(found.placed, archive)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ssl
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
@@ -328,11 +328,19 @@ class Config:
         """The keys for encrypted traditional files; None without any. Reads the key file. Raises `NoBinlogKey`."""
         return self.traditional_options(self.log_bin or LOG_BIN).keys()
 
-    def archive_keys(self) -> ArchiveKeys:
-        """The keys for encrypted parts of archives: of the key file, or of the one that the environment names."""
+    def archive_keys(self, where: str | Path | None = None) -> ArchiveKeys:
+        """The keys for encrypted parts of archives: of the key file, or of the one that the environment names.
+
+        Args:
+            where: the archive. If `binlog_archive_encryption_key_id` is of it, nothing in clear is taken for it: who
+                can write there could put it there.
+        """
+        is_required = where == self.binlog_archive_url and self.binlog_archive_encryption_key_id > 0
         if not self.file_key_management_filename:
-            return ArchiveKeys.of_environment()
-        return ArchiveKeys(self.file_key_management_filename, self.file_key_management_filekey)
+            return replace(ArchiveKeys.of_environment(), is_required=is_required)
+        return ArchiveKeys(
+            self.file_key_management_filename, self.file_key_management_filekey, is_required
+        )
 
     @property
     def expire_s(self) -> int:

@@ -6,6 +6,7 @@ was purged. What cannot be told holds all files: a manifest that is missing or d
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from typing import Final
@@ -27,6 +28,7 @@ from binlog_server.process.logs import shortened
 
 log = logging.getLogger(__name__)
 
+FIRST_LOOK_S: Final = 5.0
 _ENDED_BY: Final = "take {} out of the configuration file and restart"
 
 
@@ -56,12 +58,30 @@ class ArchiveHold:
             None  # of which it is known that it is of this history
         )
         self._archive: Archive | None = None  # as it was seen last
-        self._why = ""  # there is none such
+        self._why = "was not looked at yet"  # there is none such
         self._told = ""
         self._defects: Final = Defects()
         told = f"the archive {where}, which was not looked at yet"
         self._hold: Pin = engine.hold(told, ended_by=self._ended_by, holder=_holder(where))
-        self.refresh()
+        self._look_first()
+
+    def _look_first(self) -> None:
+        """Look at the archive, and wait for that a little: one that does not answer holds up no start.
+
+        Until it was seen all files stay; `ArchiveParts` looks again for a replica that needs it.
+        """
+        look = threading.Thread(target=self._refresh_apart, name="binlog-archive", daemon=True)
+        look.start()
+        look.join(FIRST_LOOK_S)
+        if look.is_alive():
+            log.warning(
+                "the archive %(archive)s does not answer: the start does not wait for it any longer",
+                {"archive": self.where},
+            )
+
+    def _refresh_apart(self) -> None:
+        with contextlib.suppress(StorageError):  # the store was closed meanwhile
+            self.refresh()
 
     def round(self) -> None:
         """Archive what is durable, if that is done here, and `refresh`. One thread at a time. Raises `StorageError`."""

@@ -104,10 +104,12 @@ class ArchiveKeys:
     """Where keys are. The file is read when a key is wanted: one that was added is there with the next part.
 
     password: of an encrypted key file, or `FILE:` and the path of a file that has it.
+    is_required: a manifest that was not authenticated by a key is refused, whoever has written it.
     """
 
     filename: str = ""
     password: str = field(default="", repr=False)
+    is_required: bool = False
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -132,6 +134,15 @@ class ArchiveKeys:
                 "key to it, or give the key file with which the archive was written"
             )
         return ArchiveKey(number, found)
+
+    def in_clear(self, where: str) -> NoBinlogKey:
+        """The error for a manifest in clear where one in clear is not believed."""
+        return NoBinlogKey(
+            f"{where} is in clear, and binlog_archive_encryption_key_id says that this archive is encrypted: it may be "
+            "of somebody without the key. Restore it from a copy. If the archive was in clear up to now, run "
+            "binlog-spark archive DIRECTORY ARCHIVE --encryption-key-id N once, which goes on in it encrypted, or "
+            "archive into an empty place"
+        )
 
     def refused(self, number: int, where: str) -> NoBinlogKey:
         """The error for something that was not made with a key of this file."""

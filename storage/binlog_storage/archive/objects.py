@@ -21,6 +21,7 @@ _TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
 _SILENCE: Final = timedelta(seconds=30)  # without a byte of an answer
 _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
+_DURATION: Final = re.compile(r" in [0-9.]+(?:ns|µs|ms|s)\b")
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
 
 
@@ -156,6 +157,7 @@ def _said_of(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error).split("\n\nDebug source", 1)[0]
+        text = _DURATION.sub("", text)  # else no two errors are the same, and each is logged
         raise ArchiveUnreachable(f"{where}: {_without_keys(text)[:_SHOWN]}") from error
 
 

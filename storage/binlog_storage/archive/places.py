@@ -35,7 +35,9 @@ Where = str | PathLike[str]
 """A folder, or the URL of an object store. A URL is a text: a `Path` would lose a slash of it."""
 
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.+)")
-_MANIFEST_BYTES_MAX: Final = 256 << 20  # a limit against nonsense: a part takes a few hundred
+_MANIFEST_BYTES_MAX: Final = 64 << 20
+"""A limit against nonsense: a part takes some 700 bytes, and a list of 1000 full parts has a file of its own. While
+JSON is taken apart all threads stand still."""
 
 
 def never_given_up() -> bool:

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.errors import ServerError
+from binlog_protocol.gtid import BinlogState, SlavePosition
 
 from binlog_storage.disk.disk import Disk, replaced
 from binlog_storage.disk.read_only_disk import ReadableDisk
@@ -28,6 +29,7 @@ from binlog_storage.errors import BackupRefused, NotAStore
 
 BACKUP_NAME: Final = "binlog-server.backup"
 _FORMAT: Final = 1
+_ERROR_CHARS: Final = 300
 
 COPYING: Final = "copying"
 WHOLE: Final = "whole"
@@ -119,9 +121,32 @@ class Manifest:
             for name in ("end", "since"):
                 values[name] = None if values[name] is None else BackupPlace(**values[name])
             values["notes"] = tuple(values["notes"])
-            return cls(**values)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise NotAStore(f"{BACKUP_NAME} is damaged or not ours: {error}") from None
+            made = cls(**values)
+            made._require_types()
+            return made
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise NotAStore(
+                f"{BACKUP_NAME} is damaged or not ours: {str(error)[:_ERROR_CHARS]}"
+            ) from None
+
+    def _require_types(self) -> None:
+        """Raises `TypeError`, `ValueError`: it may have come from a server that is not ours."""
+        texts = [self.engine, self.history, self.log_uuid, self.state, self.stage, self.log_bin]
+        counts = [self.lsn, self.first_file, self.bytes_total, *self.sizes.values()]
+        for place in (self.end, self.since):
+            if place is not None:
+                texts.append(place.history)
+                counts += [place.file_no, place.offset, place.start_lsn]
+        if not all(isinstance(text, str) for text in (*texts, *self.notes, *self.sizes)):
+            raise TypeError("a text is none")
+        if not all(type(count) is int and 0 <= count < 1 << 64 for count in counts):
+            raise TypeError("a number is none")
+        if type(self.skip_binlog) is not bool:
+            raise TypeError("skip_binlog is neither true nor false")
+        try:
+            BinlogState.parse(self.state)
+        except ServerError as error:
+            raise ValueError(f"its state: {error.message}") from None
 
 
 class Backup(Protocol):

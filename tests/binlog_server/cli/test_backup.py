@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.gtid import BinlogState
+from binlog_storage.backup.target import BackupTarget
+from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
-from binlog_storage.engine.backup import COPYING, PREPARED, read_manifest
+from binlog_storage.engine.backup import (
+    BACKUP_NAME,
+    COPYING,
+    PREPARED,
+    WHOLE,
+    Manifest,
+    read_manifest,
+)
+from binlog_storage.errors import NotAStore
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import running_server
-from binlog_server.cli.backup import _piece
+from binlog_server.cli.backup import _piece, _Progress, _take, _Tar
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
 from tests.storage.groups import read_all
@@ -207,6 +219,70 @@ def test_names_that_a_server_makes_up(name: str) -> None:
     with pytest.raises(ProtocolError, match="no row of BACKUP SERVER"):
         _piece([name.encode(), b"1", b"0", b"x"], "mariadb-bin")
     assert _piece([b"mariadb-bin.000001", b"1", b"0", b"x"], "mariadb-bin").size == 1
+
+
+def _manifest(at: str, **values: Any) -> list[bytes | None]:
+    body = json.loads(Manifest("binlog", "h", "u", "0-1-1", 1, None).at(at).build()) | values
+    data = json.dumps(body).encode()
+    return [BACKUP_NAME.encode(), b"%d" % len(data), b"0", data]
+
+
+def _row(size: int, offset: int, *, name: str = "binlog-1", data: bytes = b"abc") -> list[Any]:
+    return [name.encode(), b"%d" % size, b"%d" % offset, data]
+
+
+BEGIN, END = _manifest(COPYING), _manifest(WHOLE)
+HOSTILE: dict[str, tuple[list[list[Any]], str]] = {
+    "NUL": ([BEGIN, _row(3, 0, name="binlog-\0"), END], r"'binlog-\\x00'"),
+    "a terminal's": ([BEGIN, _row(3, 0, name="binlog-\x1b[2J"), END], r"'binlog-\\x1b\[2J'"),
+    "size": ([BEGIN, _row(-3, 0), END], "bytes 0 to 3 of binlog-1, which has -3"),
+    "large size": ([BEGIN, _row(1 << 63, 0), END], "which has 9223372036854775808"),
+    "offset": ([BEGIN, _row(3, -1), END], "bytes -1 to 2"),
+    "large offset": ([BEGIN, _row(3, 1 << 70), END], "bytes 1180591620717411303424 to"),
+    "beyond": ([BEGIN, _row(2, 0), END], "bytes 0 to 3 of binlog-1, which has 2"),
+    "back": ([BEGIN, _row(9, 3), _row(9, 2), END], "binlog-1 is not in order"),
+    "another size": ([BEGIN, _row(9, 0), _row(8, 3), END], "binlog-1 is not in order"),
+    "again": (
+        [BEGIN, _row(3, 0), _row(3, 0, name="binlog-2"), _row(3, 0), END],
+        "binlog-1 comes again",
+    ),
+    "no manifest": ([_row(3, 0), END], "binlog-1 outside of a backup"),
+    "behind the end": ([BEGIN, END, _row(3, 0)], "binlog-1 outside of a backup"),
+    "state": ([_manifest(COPYING, state=7), END], "damaged or not ours: a text is none"),
+    "GTIDs": ([BEGIN, _manifest(WHOLE, state="x")], "its state: Could not parse GTID list"),
+    "total": ([_manifest(COPYING, bytes_total="x"), END], "a number is none"),
+    "base name": ([_manifest(COPYING, log_bin=5), END], "a text is none"),
+    "notes": ([BEGIN, _manifest(WHOLE, notes=[{}])], "a text is none"),
+    "end": (
+        [
+            BEGIN,
+            _manifest(WHOLE, end={"history": "", "file_no": "x", "offset": 0, "start_lsn": 0}),
+        ],
+        "a number is none",
+    ),
+    "depth": ([[BACKUP_NAME.encode(), b"99999", b"0", b"[" * 99_999]], "recursion"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_what_a_server_makes_up(name: str, tmp_path: Path) -> None:
+    """Nothing of it becomes a backup, in neither form; it is an error of ours."""
+    rows, told = HOSTILE[name]
+
+    async def sent() -> AsyncIterator[list[bytes | None]]:
+        for row in rows:
+            yield row
+
+    with (
+        contextlib.closing(BackupTarget(OsDisk(tmp_path), str(tmp_path))) as target,
+        pytest.raises((ProtocolError, NotAStore), match=told),
+    ):
+        await _take(sent(), target, _Progress(as_json=False), 0.0)
+    assert stage(tmp_path) in (COPYING, None)
+    tar = io.BytesIO()
+    with pytest.raises((ProtocolError, NotAStore), match=told):
+        await _take(sent(), _Tar(tar), _Progress(as_json=False), 0.0)
+    assert WHOLE.encode() not in tar.getvalue()
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {

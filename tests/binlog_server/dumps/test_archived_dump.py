@@ -192,6 +192,19 @@ def without_place(event: bytes, has_checksum: bool) -> bytes:
     return event[:13] + bytes(4) + event[17 : len(event) - 4 * has_checksum]
 
 
+async def test_one_that_comes_before_the_archive_was_seen(objects: SlowObjects) -> None:
+    """As behind a start with an object store that is slow: it is looked at for this replica."""
+    async with Archived() as lab:
+        await lab.archive("0-1-1,0-1-2", "0-1-3", "0-1-4")
+        lab.purge()
+        hold = lab.server._archive_hold
+        assert hold is not None
+        hold._archive = None
+        replica = await lab.replica("0-1-1")
+        await replica.opening()
+        assert groups_in(await received(replica, "0-1-4")) == "0-1-2,0-1-3,0-1-4"
+
+
 async def test_several_at_different_places(objects: SlowObjects) -> None:
     """Each part is fetched once, whoever reads it when."""
     async with Archived() as lab:

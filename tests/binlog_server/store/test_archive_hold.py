@@ -24,6 +24,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_server.metrics.standstill import standstills
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.sql.sql_session import SqlSession
+from binlog_server.store import archive_hold
 from binlog_server.store.archive_hold import ArchiveHold
 from tests.binlog_server.lab import DEADLINE_S, Lab, transaction, until
 
@@ -143,6 +144,29 @@ def test_what_was_archived_and_purged_is_believed(engine: IbbEngine, tmp_path: P
     archive(tmp_path, 3)
     hold.refresh()
     assert first_left(engine) == 3
+
+
+def test_an_archive_that_does_not_answer_holds_up_no_start(
+    engine: IbbEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files stay until it was seen."""
+    archive(tmp_path, 2)
+    answers, opened = threading.Event(), Archive.open
+
+    def late(where: Path, keys: ArchiveKeys | None) -> Archive:
+        assert answers.wait(DEADLINE_S)
+        return opened(where, keys)
+
+    monkeypatch.setattr(archive_hold, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(Archive, "open", late)
+    hold = ArchiveHold(engine, tmp_path)
+    with pytest.raises(StorageError, match="was not looked at yet"):
+        _ = hold.archive
+    assert first_left(engine) == 0
+    answers.set()
+    hold.refresh()
+    assert hold.archive.manifest.groups == 1
+    assert first_left(engine) == 2
 
 
 def test_no_reset_master(engine: IbbEngine, tmp_path: Path) -> None:

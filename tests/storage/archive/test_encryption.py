@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,25 @@ def test_a_manifest_of_somebody_without_the_key(
         Archive.open(URL, keys)
 
 
+def test_a_manifest_in_clear_in_the_place_of_an_encrypted_one(
+    engine: BinlogEngine, keys: ArchiveKeys, objects: MemoryObjects
+) -> None:
+    """Who has no key makes no archive that is believed where there is to be an encrypted one; nor is it added to."""
+    add(engine, 1, 2)
+    archived(engine, keys)
+    in_clear = dict(objects.objects)
+    wary = replace(keys, is_required=True)
+    with pytest.raises(NoBinlogKey, match=f"{URL}/{MANIFEST_NAME} is in clear, and binlog_archive"):
+        Archive.open(URL, wary)
+    with pytest.raises(NoBinlogKey, match="is in clear"):
+        archived(engine, wary, 2)
+    assert objects.objects == in_clear
+    add(engine, 3, 3)
+    archived(engine, keys, 2)  # somebody says that it was in clear
+    assert Archive.open(URL, wary).manifest.groups == 3
+    assert found(wary) == [0, 2]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["folder", "objects"])
 def test_all_readers(
@@ -296,3 +316,12 @@ def test_what_a_server_is_told(keys: ArchiveKeys, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(PASSWORD_VARIABLE, "FILE:/p")
     assert Config(Path("x")).archive_keys() == ArchiveKeys(keys.filename, "FILE:/p")
     assert "FILE:" not in repr(Config(Path("x")).archive_keys())
+    config = Config(
+        Path("x"),
+        binlog_archive_url="/a",
+        binlog_archive_encryption_key_id=2,
+        file_key_management_filename="f",
+    )
+    assert config.archive_keys("/a").is_required
+    assert not config.archive_keys("/b").is_required, "the key is not of that archive"
+    assert not Config(Path("x"), binlog_archive_url="/a").archive_keys("/a").is_required

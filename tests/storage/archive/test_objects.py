@@ -15,6 +15,7 @@ from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_protocol.gtid import BinlogState
+from binlog_storage.archive import objects as objects_module
 from binlog_storage.archive import places, publisher
 from binlog_storage.archive.archive import Archive, read_manifest
 from binlog_storage.archive.errors import (
@@ -236,6 +237,18 @@ def test_what_does_not_answer(objects: MemoryObjects, store: Path) -> None:
         Archive.open(URL)
     with pytest.raises(ArchiveUnreachable, match="503"):
         run(DirectorySource(str(store)), URL)
+
+
+def test_an_error_is_the_same_text_each_time() -> None:
+    """Else each of them is logged: an error is logged once, until it changes."""
+    told = set()
+    for took in ("618.038795ms", "1.2s", "97.3µs"):
+        with pytest.raises(ArchiveUnreachable) as error, objects_module._said_of("s3://b/a"):
+            raise ValueError(
+                f"GET http://h/a in {took}, after 4 retries, retry_timeout: 30s  - 500"
+            )
+        told.add(str(error.value))
+    assert told == {"s3://b/a: GET http://h/a, after 4 retries, retry_timeout: 30s  - 500"}
 
 
 def test_no_archive_there(objects: MemoryObjects) -> None:

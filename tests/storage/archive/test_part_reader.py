@@ -213,8 +213,33 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "bad last": (_says(last="abc"), "damaged"),
     "NUL": (_says(name="a\0b"), r"says 'a\\x00b'"),
     "surrogate": (_says(name="\ud800"), r"says '\\ud800'"),
-    "deep": (lambda archive: _put(archive, b"[" * 200_000), "damaged: .*recursion"),
+    "deep": (lambda archive: _put(archive, b"[" * 9_000), "damaged: .*recursion"),
+    "many lists": (
+        lambda archive: _put(archive, b'{"x":[' + b"[]," * 20_000 + b"[]]}"),
+        "made of 40005 values, too many for 60010 bytes",
+    ),
+    "many texts": (
+        lambda archive: _put(archive, b'{"x":[' + b'"",' * 20_000 + b'""]}'),
+        "made of 60006 values, too many for 60010 bytes",
+    ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1, "5", None, 1 << 62])
+def test_a_number_of_numbers_that_is_none(archive: Path, value: object) -> None:
+    body = json.loads((archive / MANIFEST_NAME).read_bytes())
+    _seal(archive, body | {"numbers": value})
+    with pytest.raises(ArchiveDamaged, match="damaged"):
+        Archive.open(archive)
+
+
+def test_a_manifest_of_any_depth_is_an_error_of_ours(archive: Path) -> None:
+    """What can still be read may be too deep to be written again for its checksum."""
+    head = b'{"format": "binlog archive", "version": 1, "x": '
+    for depth in range(850, 1000):
+        _put(archive, head + b"[" * depth + b"]" * depth + b"}")
+        with pytest.raises(ArchiveDamaged):
+            Archive.open(archive)
 
 
 def _put(archive: Path, data: bytes) -> None:
