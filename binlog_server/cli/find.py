@@ -201,6 +201,8 @@ class Search:
             seq_no = None if base is None else base.get(gtid.domain_id, gtid.server_id)
             return seq_no is not None and seq_no >= gtid.seq_no
 
+        if not self._files:
+            return []
         bases = [file.base for file in self._files]
         ends = [has(base) for base in bases[1:]] + [True]
         likely = [not has(base) and end for base, end in zip(bases, ends, strict=True)]

@@ -181,3 +181,20 @@ def test_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
 def test_no_store(tmp_path: Path) -> None:
     assert run("find", tmp_path, "--op", "drop").code == 1
     assert run("find", tmp_path / "no", "--op", "drop").code == 1
+
+
+@pytest.mark.parametrize(
+    "wanted", [("--gtid", "0-1-1"), ("--at", "2026-05-28T20:26:40Z"), ("--op", "drop")]
+)
+def test_a_store_that_has_lost_its_files(wanted: tuple[str, str], tmp_path: Path) -> None:
+    """Nothing but the next file is left, which has not begun."""
+    engine = IbbEngine(OsDisk(tmp_path), StoreOptions(1 << 20))
+    gtid = Gtid(0, 1, 1)
+    engine.append(ddl_group(gtid, "DROP TABLE d.gone", timestamp=NOON), gtid)
+    engine.sync()
+    engine.close()
+    (tmp_path / "binlog-000000.ibb").unlink()
+    (tmp_path / "binlog-000001.ibb").write_bytes(bytes(1 << 16))
+    ran = run("find", str(tmp_path), *wanted)
+    assert ran.code == 1
+    assert "Traceback" not in ran.err
