@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ import yaml
 
 from binlog_server.settings.config import load
 from deploy import texts
+from tests.kit.programs import program
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy/helm/binlog-server"
@@ -81,24 +80,8 @@ def test_the_configuration_of_the_package(tmp_path: Path) -> None:
     assert load(whole, {"binlog_directory": tmp_path}).upstream
 
 
-def _program(name: str) -> str:
-    """One that `make setup` installs; in CI it must be there."""
-    homes = (
-        os.environ.get("BINLOG_TEST_HOME", ""),
-        "/var/cache/binlog-test",
-        "~/.cache/binlog-test",
-    )
-    made = [str(Path(home).expanduser() / name) for home in homes if home]
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *made]))
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no {name} here", pytrace=False)
-        pytest.skip(f"no {name} here (make setup)")
-    return found
-
-
 def test_the_unit_of_systemd(tmp_path: Path) -> None:
-    program = _program("systemd-analyze")
+    analyze = program("systemd-analyze")
     text = (ROOT / "docs/binlog-server.service").read_text("utf-8")
     for wanted in ("Type=notify", "DynamicUser=yes", "StateDirectory=binlog-server"):
         assert wanted in text.splitlines()
@@ -109,7 +92,7 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     unit.write_text(text.replace("/opt/binlog-server/bin/binlog-server", "/bin/true"))
 
     def verify() -> str:
-        argv = [program, "verify", "--man=no", "--recursive-errors=no", str(unit)]
+        argv = [analyze, "verify", "--man=no", "--recursive-errors=no", str(unit)]
         return subprocess.run(argv, capture_output=True, text=True, check=False).stderr
 
     assert verify() == ""
@@ -119,7 +102,7 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
 
 def _chart(*options: str) -> dict[str, dict[str, Any]]:
     """What the chart makes, by kind and name."""
-    argv = [_program("helm"), "template", "relay", str(CHART), *options]
+    argv = [program("helm"), "template", "relay", str(CHART), *options]
     made = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     parts = [part for part in yaml.safe_load_all(made.stdout) if part]
@@ -127,7 +110,7 @@ def _chart(*options: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_chart_is_linted() -> None:
-    argv = [_program("helm"), "lint", "--strict", str(CHART)]
+    argv = [program("helm"), "lint", "--strict", str(CHART)]
     linted = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
@@ -165,7 +148,7 @@ def test_the_chart(tmp_path: Path) -> None:
 
 
 def test_the_chart_refuses_values_that_it_does_not_know() -> None:
-    argv = [_program("helm"), "template", "relay", str(CHART), "--set", "replicas=2"]
+    argv = [program("helm"), "template", "relay", str(CHART), "--set", "replicas=2"]
     refused = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert refused.returncode != 0
     assert "replicas" in refused.stderr

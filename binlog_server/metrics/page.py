@@ -42,6 +42,13 @@ figcaption { display: flex; justify-content: space-between; }
 svg { width: 100%; height: 5rem; display: block; }
 polyline { fill: none; stroke: currentColor; stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 ul { padding-left: 1.2rem; margin: .3rem 0; }
+@media (max-width: 40rem) {
+  thead { display: none; } tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0; }
+  td, td.number { display: flex; gap: .8rem; text-align: left; border: 0; padding: .1rem 0; }
+  td:empty { display: none; }
+  td::before { content: attr(data-title); flex: 0 0 7rem; opacity: .7; }
+  td > * { min-width: 0; overflow-wrap: anywhere; }
+}
 """
 
 
@@ -157,7 +164,8 @@ def _by_health(name: str) -> Cell:
 
 
 def _held(row: Mapping[str, Any]) -> str:
-    return "<br>".join(map(escape, row["held_by"]))
+    held = "<br>".join(map(escape, row["held_by"]))
+    return held and f"<span>{held}</span>"
 
 
 Columns = Sequence[tuple[str, Cell, bool]]
@@ -206,6 +214,8 @@ def _table(
 ) -> str:
     kinds = [' class="number"' if number else "" for _, _, number in columns]
     head = "".join(f"<th{kind}>{escape(c[0])}</th>" for c, kind in zip(columns, kinds, strict=True))
+    # On a phone a row is a list of titles and values (_STYLE).
+    kinds = [f'{kind} data-title="{escape(c[0])}"' for c, kind in zip(columns, kinds, strict=True)]
     body = "".join(
         "<tr>"
         + "".join(f"<td{kind}>{c[1](row)}</td>" for c, kind in zip(columns, kinds, strict=True))

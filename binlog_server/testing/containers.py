@@ -29,7 +29,7 @@ def why_no_image(name: str) -> str | None:
         from docker.client import DockerClient
         from docker.errors import DockerException, ImageNotFound
     except ImportError:
-        return "testcontainers is not installed (pip install testcontainers)"
+        return "testcontainers is not installed (pip install '.[containers]')"
     try:
         client = DockerClient.from_env(timeout=10)
         try:

@@ -92,6 +92,8 @@ packages() {   # the ones that are wanted and not there
     want+=(mmdebstrap debian-archive-keyring)
     # Checks our unit (systemd-analyze); nothing of it runs.
     want+=(systemd)
+    # A browser for the status page: what Debian has of one without a screen. Elsewhere it is not of this name.
+    ! grep -qx 'ID=debian' /etc/os-release || want+=(chromium-headless-shell)
     # Spark is a program for the JVM.
     command -v java >/dev/null || want+=(default-jre-headless)
     # MariaDB Connector/Python and mysqlclient come as source.
@@ -273,8 +275,26 @@ helm_program() {   # checks our chart (tests/test_deploy.py)
     fi
 }
 
+promtool_alone() {   # its package draws in a service and its pages: 330 MB instead of 48
+    local new=$home/promtool.new
+    rm -rf "$new" && mkdir -p "$new" && cd "$new" && apt download prometheus &&
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 ./usr/bin/promtool &&
+        rm -f prometheus_*.deb && rm -rf "$home/promtool" && mv "$new" "$home/promtool"
+}
+
+promtool_program() {   # checks our alert rules (tests/binlog_server/metrics/test_monitoring.py)
+    if command -v promtool >/dev/null || made promtool/promtool; then
+        there promtool
+    elif ! has_apt || ! is_root; then
+        missing promtool "of the package prometheus"
+    else
+        part promtool promtool_alone
+    fi
+}
+
 connector &
 node_clients &
+promtool_program &
 command -v helm >/dev/null || helm_program &
 java_classes &
 if wanted local; then

@@ -64,7 +64,7 @@ def open_objects(url: str) -> Objects:
         from obstore import store
     except ModuleNotFoundError:
         raise ObstoreMissing(
-            f"{url}: obstore is needed for object stores; pip install 'binlog-server[archive]'"
+            f"{url}: obstore is needed for object stores; pip install '.[archive]'"
         ) from None
     # The library takes its own variable for this only without options of ours.
     allow_http = any(os.environ.get(f"{one}_ALLOW_HTTP", "").lower() == "true" for one in _CLOUDS)

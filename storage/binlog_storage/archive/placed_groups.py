@@ -75,7 +75,6 @@ def part_writer() -> Callable[
         from binlog_storage.archive.part_writer import write_part
     except ModuleNotFoundError:
         raise PyarrowMissing(
-            "archives are Parquet files: pyarrow and numpy are needed to write them; pip install "
-            "'binlog-server[archive]'"
+            "archives are Parquet files: pyarrow and numpy are needed to write them; pip install '.[archive]'"
         ) from None
     return write_part

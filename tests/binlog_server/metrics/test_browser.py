@@ -8,7 +8,6 @@ import json
 import os
 import re
 import select
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from html import unescape
@@ -22,13 +21,11 @@ from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.lab import DEADLINE_S, Lab, until
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit
 from tests.binlog_server.upstream import PASSWORD as UPSTREAM_PASSWORD
+from tests.kit.programs import program
 
 from .scrape import answer_of, exchange
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-CHROMIUM = shutil.which("chromium") or ""
-if not CHROMIUM:
-    pytest.skip("no browser here: apt-get install chromium", allow_module_level=True)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe")
 # Nothing but this machine can be found.
@@ -39,9 +36,10 @@ class Browser:
     """A Chromium, spoken to by its DevTools protocol over two pipes. Its calls wait: to be made in a thread."""
 
     def __init__(self, folder: Path) -> None:
+        chromium = program("chromium-headless-shell", "chromium")
         to_it, self._to = os.pipe()
         self._from, from_it = os.pipe()
-        command = [CHROMIUM, *OPTIONS, ALONE, f"--user-data-dir={folder}", "about:blank"]
+        command = [chromium, *OPTIONS, ALONE, f"--user-data-dir={folder}", "about:blank"]
         # It wants them as descriptors 3 and 4.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{to_it} 4>&{from_it}', "chromium", *command],
@@ -72,6 +70,13 @@ class Browser:
 
     def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot")["data"]))
+
+    def be_a_phone(self) -> None:
+        size = {"width": 390, "height": 844, "deviceScaleFactor": 1}
+        self._ask("Emulation.setDeviceMetricsOverride", mobile=True, **size)
+
+    def value(self, script: str) -> Any:
+        return self._ask("Runtime.evaluate", expression=script)["result"]["value"]
 
     def close(self) -> None:
         self._process.kill()
@@ -174,6 +179,17 @@ async def test_without_scripts(browser: Browser) -> None:
         await visit(browser, lab, scripts=False)
         seen = await until_seen(browser, lambda seen: "0-1-1" in seen.text)
         assert '<span id="live"></span>' in seen.dom
+
+
+async def test_on_a_phone_nothing_lies_beside_the_screen(browser: Browser) -> None:
+    async with Lab(metrics_listen="127.0.0.1:0") as lab:
+        lab.publish("0-1-1")
+        await lab.replica("0-1-1")
+        await visit(browser, lab)
+        await asyncio.to_thread(browser.be_a_phone)
+        await until_seen(browser, lambda seen: seen.health("replicas") == [GOOD])
+        script = "Math.max(...[...document.querySelectorAll('td *, table')].map(e => e.getBoundingClientRect().right))"
+        assert 300 < await asyncio.to_thread(browser.value, script) <= 390
 
 
 async def test_an_upstream_that_dies_is_seen(browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""The examples of docs/pytest.md, called as pytest calls tests."""
+"""Tests that stand in the documents, called as pytest calls tests: all of docs/pytest.md, and some of other pages."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "pytest.md"
+ROOT = Path(__file__).parents[3]
+PAGE = "docs/pytest.md"
+OTHERS = ("README.md", "docs/consumer-in-ci.md")
 MARKS = ("mariadb_replica", "process=True", "BinlogServerContainer")
 """Words of examples that need more than this process."""
 
 
 def examples(mark: str = "") -> list[Any]:
     """Those with this mark, or with none."""
-    found = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = [
+        (page, number, text)
+        for page in (PAGE, *OTHERS)
+        for number, text in enumerate(
+            re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+        )
+    ]
     chosen = [
-        pytest.param(text, id=str(number))
-        for number, text in enumerate(found)
-        if (mark in text if mark else not any(word in text for word in MARKS))
+        pytest.param(text, id=f"{page}-{number}")
+        for page, number, text in found
+        if (page == PAGE or "def test_" in text)
+        and (mark in text if mark else not any(word in text for word in MARKS))
     ]
     assert chosen, mark
     return chosen
@@ -33,7 +42,7 @@ class ExampleTests:
     def run(self, example: str) -> int:
         """Run an example and the tests in it. Returns their number."""
         names: dict[str, Any] = {}
-        exec(compile(example, str(PAGE), "exec"), names)
+        exec(compile(example, "<a document>", "exec"), names)
         tests = [test for name, test in names.items() if name.startswith("test_")]
         for test in tests:
             wanted = inspect.signature(test).parameters

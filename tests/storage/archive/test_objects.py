@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from binlog_storage.archive.errors import (
     ArchiveUnreachable,
     NotAnArchive,
     ObjectChanged,
+    ObstoreMissing,
 )
 from binlog_storage.archive.manifest import MANIFEST_NAME, object_name, part_name
-from binlog_storage.archive.objects import Objects, ObstoreObjects
+from binlog_storage.archive.objects import Objects, ObstoreObjects, open_objects
 from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.archive.places import ObjectPlace
 from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf, StagedPart
@@ -38,6 +40,12 @@ from tests.storage.archive.test_publisher import SOURCE, part
 from tests.storage.groups import simple
 
 URL = MemoryObjects.where
+
+
+def test_without_obstore_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ObstoreMissing, match=r"pip install '\.\[archive\]'"):
+        open_objects(URL)
 
 
 def content(number: int, writer: str) -> bytes:

@@ -20,6 +20,7 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.manifest import MANIFEST_NAME, part_name
 from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.archive.placed_groups import part_writer
 
 from tests.pipeline.archives import grow, replayed, rows, run, stored
 from tests.storage.archive.test_publisher import part
@@ -34,6 +35,9 @@ def test_without_pyarrow_it_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(PyarrowMissing, match=r"pip install '\.\[jobs\]'"):
         PartReader(tmp_path, part(1))
+    monkeypatch.delitem(sys.modules, "binlog_storage.archive.part_writer", raising=False)
+    with pytest.raises(PyarrowMissing, match=r"pip install '\.\[archive\]'"):
+        part_writer()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,25 @@
+"""Programs of others that tests run: of the path, or where `setup.sh` has put them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+_HOMES = ("/var/cache/binlog-test", "~/.cache/binlog-test")
+
+
+def program(*names: str) -> str:
+    """The path of the first of these that is here. Without one the test is skipped, and fails in CI."""
+    homes = [home for home in (os.environ.get("BINLOG_TEST_HOME"), *_HOMES) if home]
+    for name in names:
+        made = [str(Path(home).expanduser() / name) for home in homes]
+        found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *made]))
+        if found is not None:
+            return found
+    said = f"no {' or '.join(names)} here (make setup)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(said, pytrace=False)
+    pytest.skip(said)
