@@ -8,8 +8,10 @@
                               stream), byte (of the stream), after_seconds (of the stream),
     on = "login"              on: a step of the conversation, see `STEPS`,
     statement = "SET @"       statement: one that begins so, in any case
+    command = "COM_PING"      command: the answer to one of this kind, see `COMMANDS`
     account = "repl"        to whom: the user's name, the server_id of the replica; both, or all
     server_id = 100
+    connection = 7          or one client that is connected, by its number in SHOW PROCESSLIST
     times = 1               how often, over all clients; 0 is always
 
 This module is the schema, and who has ordered what. `dumps.fault_run` and `sessions.faulty_session` do it.
@@ -22,6 +24,7 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.connection.commands import CommandCode
 from binlog_protocol.connection.handshake import Capability
 from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
@@ -37,15 +40,33 @@ STEPS: Final = {
 }
 """Steps of a conversation."""
 _FORMAT: Final = "format"  # each format description of a stream
-_EVENT, _GROUP, _BYTE, _TIME, _STATEMENT = (
+COMMANDS: Final = {
+    f"COM_{code.name}": code
+    for code in CommandCode
+    if code
+    not in (
+        # They have no answer.
+        CommandCode.QUIT,
+        CommandCode.STMT_CLOSE,
+        CommandCode.STMT_SEND_LONG_DATA,
+        # They have steps of their own.
+        CommandCode.CHANGE_USER,
+        CommandCode.REGISTER_SLAVE,
+        CommandCode.BINLOG_DUMP,
+        CommandCode.BINLOG_DUMP_GTID,
+    )
+}
+"""Commands whose answers may suffer."""
+_EVENT, _GROUP, _BYTE, _TIME, _STATEMENT, _COMMAND = (
     "an event",
     "a gtid alone",
     "a byte",
     "a time",
     "a statement",
+    "a command",
 )
 _ALONG: Final = (_EVENT, _GROUP, _TIME)
-_TALK: Final = (*STEPS, _STATEMENT)
+_TALK: Final = (*STEPS, _STATEMENT, _COMMAND)
 
 
 class Misbehaviour(NamedTuple):
@@ -86,8 +107,8 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
 }
 """By name. `message` is there for `error` alone, and so on: what a kind neither needs nor may have is refused."""
 
-_WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement")
-_COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "times"})
+_WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement", "command")
+_COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "connection", "times"})
 _ERRNO_MAX: Final = 65_535
 _NAME_CHARS_MAX: Final = 64
 _TEXT_CHARS_MAX: Final = 4096  # eight times the longest message of a MariaDB
@@ -119,8 +140,10 @@ class FaultOrder:
     after_seconds: float = 0
     on: str = ""
     statement: str = ""
+    command: str = ""
     account: str = ""
     server_id: int = 0
+    connection: int = 0
     times: int = 1
     inside: bool = False
     heartbeats: bool = False
@@ -162,7 +185,7 @@ class FaultOrder:
         for name in ("after_seconds", "seconds"):
             if not 0 <= getattr(self, name) <= _SECONDS_MAX:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")
-        for name in ("event", "byte", "times", "bytes_per_second"):
+        for name in ("event", "byte", "times", "bytes_per_second", "connection"):
             if not 0 <= getattr(self, name) <= 1 << 62:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")
         if not 0 <= self.errno <= _ERRNO_MAX:
@@ -197,6 +220,8 @@ class FaultOrder:
                 raise BadFault(f"gtid: {error}") from None
         if self.on not in ("", _FORMAT, *STEPS):
             raise BadFault(f"on: {self.on!r} is none of {', '.join((*STEPS, _FORMAT))}")
+        if self.command and self.command not in COMMANDS:
+            raise BadFault(f"command: {self.command!r} is none of {', '.join(COMMANDS)}")
         place = (
             self.on
             or {
@@ -205,6 +230,7 @@ class FaultOrder:
                 "byte": _BYTE,
                 "after_seconds": _TIME,
                 "statement": _STATEMENT,
+                "command": _COMMAND,
             }[given[0]]
         )
         allowed = KINDS[self.do].places
@@ -214,6 +240,8 @@ class FaultOrder:
             raise BadFault(f"account: it is not known yet at {place}")
         if self.server_id and place in _TALK and place not in _SERVER_KNOWN:
             raise BadFault(f"server_id: it is not known yet at {place}")
+        if self.connection and place in ("connect", "tls"):
+            raise BadFault(f"connection: a client has its number behind {place}")
         return place
 
     def _check_claim(self, place: str) -> None:
@@ -255,7 +283,7 @@ class FaultOrder:
     @property
     def is_of_stream(self) -> bool:
         """Whether it happens in a stream, not in the conversation before it."""
-        return self.on in ("", _FORMAT) and not self.statement
+        return self.on in ("", _FORMAT) and not self.statement and not self.command
 
     @property
     def is_of_format(self) -> bool:
@@ -274,9 +302,13 @@ class FaultOrder:
         options = (f" {name.upper()}={_literal(getattr(self, name))}" for name in said)
         return f"DO {self.do}{''.join(options)}"
 
-    def is_for(self, account: str, server_id: int) -> bool:
+    def is_for(self, account: str, server_id: int, connection: int) -> bool:
         """Whether that replica suffers it."""
-        return self.account in ("", account) and self.server_id in (0, server_id)
+        return (
+            self.account in ("", account)
+            and self.server_id in (0, server_id)
+            and self.connection in (0, connection)
+        )
 
 
 def _who_takes(name: str) -> str:
@@ -310,9 +342,11 @@ class OrderedFault:
 
 class Faults:
     """All faults of a server, on its loop. A client has those that were ordered before its connection, and its stream,
-    began."""
+    began, and those for it alone from their order on."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_stream: Callable[[int], bool | None] = lambda connection: None) -> None:
+        """`has_stream`: whether the client of that number has a stream; None if there is no such client."""
+        self._has_stream = has_stream
         self.die: Callable[[], None] | None = None
         """Ends the process of the server; None where it is not the server's own."""
         self._ordered: dict[str, OrderedFault] = {}
@@ -328,6 +362,8 @@ class Faults:
             order = FaultOrder.of(table)
             if order.do == "die" and self.die is None:
                 raise BadFault("die: the server is a thread of another process: process=True")
+            if order.connection:
+                self._check_connection(order.connection)
             name = order.name or self._free_name(made)
             if name in made or (name in self._ordered and not replace):
                 raise BadFault(f"name: there is a fault {name!r} already")
@@ -337,6 +373,14 @@ class Faults:
         for name in made:
             self.drop(name)
         self._ordered |= made
+
+    def _check_connection(self, connection: int) -> None:
+        """Never met would be a fault of nobody, or of one whose stream has begun without it."""
+        has_stream = self._has_stream(connection)
+        if has_stream is None:
+            raise BadFault(f"connection: there is no {connection}")
+        if has_stream:
+            raise BadFault(f"connection: the stream of {connection} has begun already")
 
     def _free_name(self, made: Mapping[str, OrderedFault]) -> str:
         return next(
@@ -365,14 +409,28 @@ class Faults:
         """What each does, and how often it was met, in their order."""
         return [(one.fault.do, one.met) for one in self._ordered.values()]
 
-    def of_stream(self, account: str, server_id: int) -> list[OrderedFault]:
+    def of_stream(self, account: str, server_id: int, connection: int) -> list[OrderedFault]:
         """Those that a stream which begins now has to fear."""
         return [
             one
             for one in self._ordered.values()
-            if one.is_live and one.fault.is_of_stream and one.fault.is_for(account, server_id)
+            if one.is_live
+            and one.fault.is_of_stream
+            and one.fault.is_for(account, server_id, connection)
         ]
 
     def of_conversation(self) -> Sequence[OrderedFault]:
         """Those that a client which connects now has to fear before its stream."""
-        return [one for one in self._ordered.values() if one.is_live and not one.fault.is_of_stream]
+        return [
+            one
+            for one in self._ordered.values()
+            if one.is_live and not one.fault.is_of_stream and not one.fault.connection
+        ]
+
+    def of_connection(self, connection: int) -> Sequence[OrderedFault]:
+        """Those of the conversation that were ordered for this client alone, also after it had come."""
+        return [
+            one
+            for one in self._ordered.values()
+            if one.fault.connection == connection and one.is_live and not one.fault.is_of_stream
+        ]

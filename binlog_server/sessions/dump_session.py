@@ -41,7 +41,7 @@ class DumpSession:
         self._connection = connection
         self._engine = server.engine
         self._reason = ""  # why it ends, once that is known
-        faults = server.faults.of_stream(connection.user, request.server_id)
+        faults = server.faults.of_stream(connection.user, request.server_id, connection.id)
         make = (
             partial(FaultyStream, faults, checksum=request.style.checksum)
             if faults

@@ -6,33 +6,70 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
+    CommandCode,
+    Debug,
+    FieldList,
+    InitDatabase,
+    Ping,
+    ProcessInfo,
+    ProcessKill,
     Query,
+    Refresh,
     RegisterSlave,
+    ResetConnection,
+    SetOption,
+    ShutdownCommand,
+    StatisticsCommand,
     StmtBulkExecute,
     StmtExecute,
+    StmtFetch,
+    StmtPrepare,
+    StmtReset,
 )
 from binlog_protocol.connection.server import NextStatement, ServerEvent, TlsRequested
 from binlog_storage.errors import StorageError
 
 from binlog_server.connections.tls import NO_TLS
-from binlog_server.faults.faults import OrderedFault
+from binlog_server.faults.faults import COMMANDS, OrderedFault
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.session import ClientSession
+
+CODES: Final = {
+    Debug: CommandCode.DEBUG,
+    FieldList: CommandCode.FIELD_LIST,
+    InitDatabase: CommandCode.INIT_DB,
+    Ping: CommandCode.PING,
+    ProcessInfo: CommandCode.PROCESS_INFO,
+    ProcessKill: CommandCode.PROCESS_KILL,
+    Query: CommandCode.QUERY,
+    Refresh: CommandCode.REFRESH,
+    ResetConnection: CommandCode.RESET_CONNECTION,
+    SetOption: CommandCode.SET_OPTION,
+    ShutdownCommand: CommandCode.SHUTDOWN,
+    StatisticsCommand: CommandCode.STATISTICS,
+    StmtBulkExecute: CommandCode.STMT_BULK_EXECUTE,
+    StmtExecute: CommandCode.STMT_EXECUTE,
+    StmtFetch: CommandCode.STMT_FETCH,
+    StmtPrepare: CommandCode.STMT_PREPARE,
+    StmtReset: CommandCode.STMT_RESET,
+}
+"""The codes of commands whose answers may suffer, by their classes."""
 
 
 def new_session(server: Host) -> ClientSession:
     """For a connection that is accepted now."""
     ordered = server.faults.of_conversation()
-    return FaultySession(server, ordered) if ordered else ClientSession(server)
+    # One that has none yet may get some for itself.
+    may_suffer = ordered or server.config.binlog_faults
+    return FaultySession(server, ordered) if may_suffer else ClientSession(server)
 
 
 class FaultySession(ClientSession):
     """See `ClientSession`. Several faults at one place happen in the order in which they were ordered."""
-
-    takes_quickly = False
 
     def __init__(self, server: Host, ordered: Sequence[OrderedFault]) -> None:
         claims = [one for one in ordered if one.fault.do == "claim"]
@@ -45,6 +82,10 @@ class FaultySession(ClientSession):
         self._ordered = [one for one in ordered if one not in claims]
         self._timer: asyncio.TimerHandle | None = None  # of a delay
 
+    def data_received(self, data: bytes) -> None:
+        self.takes_quickly = not self._all()
+        super().data_received(data)
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -56,9 +97,19 @@ class FaultySession(ClientSession):
         self._suffer(self._at("connect"), super()._greet)
 
     def _answer(self, event: ServerEvent) -> None:
-        self._suffer(self._of_event(event), partial(super()._answer, event))
+        ordered = self._of_event(event)
+        if ordered and isinstance(event, StmtPrepare) and self._conversation is not None:
+            # Or an EXECUTE of "the last one" that came with it would run the one before.
+            self._conversation.prepared.forget_last()
+        self._suffer(ordered, partial(super()._answer, event))
+
+    def _all(self) -> Sequence[OrderedFault]:
+        return [*self._ordered, *self._server.faults.of_connection(self._id)]
 
     def _of_event(self, event: ServerEvent) -> list[OrderedFault]:
+        return [*self._at_command(event), *self._at_place(event)]
+
+    def _at_place(self, event: ServerEvent) -> list[OrderedFault]:
         match event:
             case TlsRequested():
                 return self._at("tls")
@@ -80,8 +131,22 @@ class FaultySession(ClientSession):
     def _at(self, step: str, server_id: int = 0) -> list[OrderedFault]:
         return [
             one
-            for one in self._ordered
-            if one.is_live and one.fault.on == step and one.fault.is_for(self._user, server_id)
+            for one in self._all()
+            if one.is_live
+            and one.fault.on == step
+            and one.fault.is_for(self._user, server_id, self._id)
+        ]
+
+    def _at_command(self, event: ServerEvent) -> list[OrderedFault]:
+        code = CODES.get(type(event))
+        return [
+            one
+            for one in self._all()
+            if code is not None
+            and one.fault.command
+            and COMMANDS[one.fault.command] == code
+            and one.is_live
+            and one.fault.is_for(self._user, 0, self._id)
         ]
 
     def _out_of_band(self) -> list[OrderedFault]:
@@ -90,11 +155,11 @@ class FaultySession(ClientSession):
     def _at_statement(self, text: bytes) -> list[OrderedFault]:
         return [
             one
-            for one in self._ordered
+            for one in self._all()
             if (begins := one.fault.statement.encode())
             and one.is_live
             and bytes(text).lstrip()[: len(begins)].upper() == begins.upper()
-            and one.fault.is_for(self._user, 0)
+            and one.fault.is_for(self._user, 0, self._id)
         ]
 
     # --- what happens ---

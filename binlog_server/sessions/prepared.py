@@ -206,6 +206,10 @@ class PreparedStatements:
 
     # --- commands ---
 
+    def forget_last(self) -> None:
+        """No statement is the one prepared last."""
+        self._last = None
+
     def prepare(self, text: bytes) -> None:
         """COM_STMT_PREPARE."""
         self._last = (

@@ -45,7 +45,7 @@ def run(*tables: dict[str, Any], events: Iterable[bytes] = EVENTS, checksum: boo
     """The steps of a stream, and the faults."""
     faults = Faults()
     faults.add(tables)
-    made = FaultRun(faults.of_stream("repl", 100), checksum=checksum)
+    made = FaultRun(faults.of_stream("repl", 100, 1), checksum=checksum)
     data = packets(events)
     steps: list[Step] = []
     for at in range(0, len(data), 7):
@@ -144,24 +144,24 @@ def test_how_often_and_whom() -> None:
             {"do": "cut", "event": 1, "server_id": 7},
         ]
     )
-    assert [len(faults.of_stream(*who)) for who in (("repl", 7), ("repl", 8), ("x", 8))] == [
+    assert [len(faults.of_stream(*who, 1)) for who in (("repl", 7), ("repl", 8), ("x", 8))] == [
         3,
         2,
         1,
     ]
     for _ in range(3):
-        take(FaultRun(faults.of_stream("x", 8), checksum=False), packets(EVENTS))
+        take(FaultRun(faults.of_stream("x", 8, 1), checksum=False), packets(EVENTS))
     assert faults.met() == [("cut", 2), ("cut", 0), ("cut", 0)]
-    (one,) = faults.of_stream("repl", 8)
+    (one,) = faults.of_stream("repl", 8, 1)
     faults.clear()
     assert not one.is_live
-    assert faults.of_stream("repl", 8) == []
+    assert faults.of_stream("repl", 8, 1) == []
 
 
 def test_semi_sync_numbers_its_packets_anew() -> None:
     faults = Faults()
     faults.add([{"do": "leave_out", "gtid": "0-1-1"}])
-    made = FaultRun(faults.of_stream("repl", 1), checksum=False)
+    made = FaultRun(faults.of_stream("repl", 1, 1), checksum=False)
     made.start_semi_sync()
     wanted = packets(GROUPS[0][:-1], STATUS) + packets(GROUPS[0][-1:], STATUS_WITH_ACK, 4)
     assert take(made, wanted) == []
@@ -212,7 +212,7 @@ def test_the_format_of_another_server() -> None:
 def test_an_acknowledgement_has_the_number_of_its_request() -> None:
     faults = Faults()
     faults.add([{"do": "lose_ack", "gtid": "0-1-2"}, {"do": "leave_out", "gtid": "0-1-1"}])
-    made = FaultRun(faults.of_stream("repl", 1), checksum=False)
+    made = FaultRun(faults.of_stream("repl", 1, 1), checksum=False)
     made.start_semi_sync()
     for group in GROUPS:
         take(made, packets(group[:-1], STATUS) + packets(group[-1:], STATUS_WITH_ACK, 4))

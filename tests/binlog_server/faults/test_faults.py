@@ -140,6 +140,22 @@ account = "a\\u0000"
 ---
 do = "cut"
 statement = "  "
+---
+do = "error"
+command = "COM_STMT_CLOSE"
+errno = 1
+---
+do = "cut"
+command = "COM_PING"
+server_id = 5
+---
+do = "cut"
+on = "login"
+connection = 7
+---
+do = "cut"
+on = "connect"
+connection = 7
 """
 
 

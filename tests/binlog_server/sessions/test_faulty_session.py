@@ -6,13 +6,25 @@ import ssl
 from typing import Any
 
 import pytest
-from binlog_protocol.connection.commands import BinlogDump, Query, RegisterSlave
+from binlog_protocol.connection.commands import (
+    LAST_PREPARED,
+    BinlogDump,
+    InitDatabase,
+    Ping,
+    Query,
+    RegisterSlave,
+    StatisticsCommand,
+    StmtExecute,
+    StmtPrepare,
+    StmtReset,
+)
 from binlog_protocol.connection.handshake import Capability, LoginRequest
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.wire.packets import frame_packet
 
-from binlog_server.sessions.faulty_session import FaultySession, new_session
-from tests.binlog_server.lab import ROOT, Lab, Replica, until
+from binlog_server.faults.faults import COMMANDS, BadFault
+from binlog_server.sessions.faulty_session import CODES, FaultySession, new_session
+from tests.binlog_server.lab import ROOT, Client, Lab, Replica, until
 from tests.binlog_server.tls_client import TlsClient
 
 ERROR = {"do": "error", "errno": 1236, "message": "as ordered"}
@@ -158,3 +170,77 @@ async def test_a_death_inside_a_transaction_leaves_it_on_the_disk() -> None:
         assert await client.closed()
         assert durable == [True]
         assert lab.server.engine.binlog_state().position() == before
+
+
+async def test_an_error_at_commands() -> None:
+    async with Lab() as lab:
+        for command, payload in (
+            ("COM_PING", Ping().build()),
+            ("COM_STATISTICS", StatisticsCommand().build()),
+            ("COM_INIT_DB", InitDatabase("shop").build()),
+            ("COM_STMT_PREPARE", StmtPrepare(b"SELECT 1").build()),
+            ("COM_STMT_EXECUTE", StmtExecute(1, 0, b"").build()),
+            ("COM_STMT_RESET", StmtReset(1).build()),
+            ("COM_QUERY", Query(b"SELECT 1").build()),
+        ):
+            order(lab, **ERROR, command=command, account="somebody else", name="other")
+            order(lab, **ERROR, command=command, name="one")
+            client = await lab.client()
+            client.command(payload)
+            assert await client.error() == SAID, command
+            assert [met for _, met in lab.server.faults.met()] == [0, 1]
+            assert (await client.ask(Ping().build()))[:1] == b"\0", "the conversation goes on"
+            lab.server.faults.clear()
+
+
+def test_every_command_that_may_be_named_is_known_by_its_class() -> None:
+    assert set(CODES.values()) == set(COMMANDS.values())
+
+
+async def test_behind_a_prepare_that_failed_there_is_no_last_statement() -> None:
+    async with Lab(binlog_faults=True) as lab:
+        client = await lab.client()
+        await client.ask(StmtPrepare(b"SET @a = 1").build())
+        order(lab, **ERROR, command="COM_STMT_PREPARE", connection=await number(client))
+        client.command(StmtPrepare(b"SET @a = 2").build())
+        client.command(StmtExecute(LAST_PREPARED, 0, b"\1\0\0\0").build())
+        assert await client.error() == SAID
+        assert (await client.error())[0] == 1243
+
+
+async def test_a_fault_for_one_client_that_is_there() -> None:
+    async with Lab(binlog_faults=True) as lab:
+        lab.publish("0-1-1")
+        replica, other = Replica(await lab.client()), await lab.client()
+        mine = await number(replica.client)
+        order(lab, **ERROR, statement="SELECT", connection=mine)
+        order(lab, **ERROR, command="COM_PING", connection=mine)
+        order(lab, do="cut", gtid="0-1-1", connection=mine)
+        assert await other.query("SELECT 1") == [["1"]]
+        assert (await other.ask(Ping().build()))[:1] == b"\0"
+        with pytest.raises(RemoteError, match="as ordered"):
+            await replica.client.query("SELECT 1")
+        replica.client.command(Ping().build())
+        assert await replica.client.error() == SAID
+        await replica.start()
+        await replica.opening()
+        assert await replica.client.closed()
+        assert [met for _, met in lab.server.faults.met()] == [1, 1, 1]
+
+
+async def test_a_fault_that_a_client_could_never_meet_is_refused() -> None:
+    async with Lab(binlog_faults=True) as lab:
+        lab.publish("0-1-1")
+        replica = Replica(await lab.client())
+        mine = await number(replica.client)
+        with pytest.raises(BadFault, match=f"there is no {mine + 1}"):
+            order(lab, do="cut", gtid="0-1-1", connection=mine + 1)
+        await replica.start()
+        await replica.opening()
+        with pytest.raises(BadFault, match="has begun"):
+            order(lab, do="cut", gtid="0-1-1", connection=mine)
+
+
+async def number(client: Client) -> int:
+    ((found,),) = await client.query("SELECT CONNECTION_ID()")
+    return int(found or 0)
