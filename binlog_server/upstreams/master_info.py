@@ -20,6 +20,7 @@ from binlog_protocol.errors import (
     WrongArguments,
 )
 from binlog_protocol.gtid import U32_MAX
+from binlog_storage.console.arguments import did_you_mean
 
 from binlog_server.upstreams.candidates import PORT, Address, parse_candidates
 from binlog_server.upstreams.client_tls import TlsOptions
@@ -326,9 +327,9 @@ _KINDS: Final[Mapping[str, type]] = {
 def _value(key: str, value: Any) -> Any:
     kind = _KINDS.get(key)
     if kind is None:
-        raise ValueError(
-            f"unknown option {key!r}; there are {', '.join([*_KINDS, *_PASSWORD_KEYS])}"
-        )
+        known = [*_KINDS, *_PASSWORD_KEYS]
+        meant = did_you_mean(key, known) or f"; there are {', '.join(known)}"
+        raise ValueError(f"unknown option {key!r}{meant}")
     if kind is float and type(value) is int:
         return float(value)
     value = _typed(key, value, kind)

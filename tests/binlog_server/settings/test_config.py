@@ -135,7 +135,7 @@ WRONG_IN_FILE = [
     ("[upstream]\nuser='u'", "upstream: host and user are needed"),
     (
         "[upstream]\nhost='h'\nuser='u'\nhots='h'",
-        "upstream: unknown option 'hots'; there are host,",
+        "upstream: unknown option 'hots': did you mean 'host'?",
     ),
     ("[upstream]\nhost='h'\nuser='u'\nport='1'", "upstream: port: '1' is not int"),
     ("[upstream]\nhost='h'\nuser='u'\nport=0", "upstream: port 0 is not between 1 and 65535"),
