@@ -13,7 +13,7 @@ from binlog_protocol.events.checksum import CHECKSUM_SIZE, append_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import FLAGS2_OFFSET, GtidFlags, gtid_of
-from binlog_protocol.events.header import TYPE_OFFSET, EventHeader
+from binlog_protocol.events.header import FLAG_IGNORABLE, TYPE_OFFSET, EventHeader, build_event
 from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.groups.event_group import ends_group
 from binlog_protocol.gtid import Gtid
@@ -30,6 +30,7 @@ from binlog_protocol.wire.semi_sync import (
 from binlog_server.faults.faults import FaultOrder, OrderedFault
 
 _CHANGED: Final = 0xFF
+_FOREIGN: Final = b"what only another version knows"
 _PLAIN_STATUS: Final = b"\0"
 _OUTSIDE_GROUPS: Final = frozenset(
     {
@@ -107,7 +108,11 @@ class FaultRun:
         if self.next_seq is None or self.has_ended:
             return b""
         file, position = fault.file or self._place.file, fault.log_pos or self._place.position
-        event = HeartbeatEvent(file, position, self._server_id).build()
+        return self._put_in(HeartbeatEvent(file, position, self._server_id).build())
+
+    def _put_in(self, event: bytes) -> bytes:
+        """The packet of an event that nobody has logged."""
+        assert self.next_seq is not None, "there was a packet"
         payload = self._status + (append_checksum(event) if self._checksum else event)
         framed, self.next_seq = frame_packet(payload, self.next_seq)
         self._bytes += len(framed)
@@ -133,6 +138,8 @@ class FaultRun:
                         yield fault
                     case "heartbeat":
                         yield self.heartbeat(fault)
+                    case "foreign_event":
+                        yield self._put_in(self._foreign(fault))
                     case "hole":
                         self.next_seq = (self.next_seq + 1) & 0xFF
                     case _ if not self._changes_group(one):
@@ -140,6 +147,10 @@ class FaultRun:
         yield from self._send(payload)
         if self._ends_group(event):
             yield from self._end_group()
+
+    def _foreign(self, fault: FaultOrder) -> bytes:
+        flags = FLAG_IGNORABLE if fault.ignorable else 0
+        return build_event(fault.event_type, _FOREIGN, server_id=self._server_id, flags=flags)
 
     def _changes_group(self, one: OrderedFault) -> bool:
         match one.fault.do:

@@ -89,6 +89,8 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
     "reorder": Misbehaviour((_GROUP,)),  # the group is sent behind the next one
     "hole": Misbehaviour((_EVENT, _GROUP)),  # the numbers of packets leave one out
     "heartbeat": Misbehaviour(_ALONG, (), ("log_pos", "file")),  # one that nobody has asked for
+    # An event of a type that only another version has, in front of the event.
+    "foreign_event": Misbehaviour((_EVENT, _GROUP), ("event_type",), ("ignorable",)),
     # An ERR packet, with `message`. A stream, and a conversation before the login, end by it.
     "error": Misbehaviour(
         (*_ALONG, *(step for step in _TALK if step != "tls")), ("errno",), ("message",)
@@ -110,6 +112,7 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
 _WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement", "command")
 _COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "connection", "times"})
 _ERRNO_MAX: Final = 65_535
+_EVENT_TYPE_MAX: Final = 255
 _NAME_CHARS_MAX: Final = 64
 _TEXT_CHARS_MAX: Final = 4096  # eight times the longest message of a MariaDB
 _SECONDS_MAX: Final = 366 * 86_400
@@ -155,6 +158,8 @@ class FaultOrder:
     file: str = ""
     version: str = ""
     without: str = ""
+    event_type: int = 0
+    ignorable: bool = False
 
     def __post_init__(self) -> None:
         """Raises `BadFault`."""
@@ -173,8 +178,8 @@ class FaultOrder:
             raise BadFault("inside: it is for a cut at an event")
         if self.heartbeats and place in _TALK:
             raise BadFault("heartbeats: they are for a delay in a stream")
-        if self.do == "heartbeat" and self.event == 1 and not self.gtid:
-            raise BadFault("heartbeat: a stream begins with a ROTATE: from event 2 on")
+        if self.do in ("heartbeat", "foreign_event") and self.event == 1 and not self.gtid:
+            raise BadFault(f"{self.do}: a stream begins with a ROTATE: from event 2 on")
         if self.do == "claim":
             self._check_claim(place)
 
@@ -190,6 +195,8 @@ class FaultOrder:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")
         if not 0 <= self.errno <= _ERRNO_MAX:
             raise BadFault(f"errno: {self.errno} is none")
+        if not 0 <= self.event_type <= _EVENT_TYPE_MAX:
+            raise BadFault(f"event_type: {self.event_type} is none")
         for name in ("server_id", "log_pos"):
             if not 0 <= getattr(self, name) <= U32_MAX:
                 raise BadFault(f"{name}: {getattr(self, name)} is out of range")

@@ -16,7 +16,13 @@ from binlog_protocol.events.checksum import (
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import gtid_of
-from binlog_protocol.events.header import TYPE_OFFSET, build_event, split_events
+from binlog_protocol.events.header import (
+    FLAG_IGNORABLE,
+    TYPE_OFFSET,
+    EventHeader,
+    build_event,
+    split_events,
+)
 from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.limits import EVENT_BYTES_MAX
@@ -198,6 +204,22 @@ def test_a_heartbeat_that_nobody_has_asked_for(checksum: bool) -> None:
         place.feed(event, checksum)
     assert (right.name, right.position) == (place.file, place.position)
     assert [event for event in found if event not in beats] == list(events)
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_an_event_that_only_another_version_has(checksum: bool) -> None:
+    events = list(map(append_checksum, EVENTS)) if checksum else EVENTS
+    plain = {"do": "foreign_event", "gtid": "0-1-2", "event": 2, "event_type": 200}
+    ignorable = {"do": "foreign_event", "gtid": "0-1-2", "event_type": 201, "ignorable": True}
+    found = read(run(plain, ignorable, events=events, checksum=checksum)[0])
+    at = len(HEAD) + len(GROUPS[0])
+    heads = [EventHeader.parse(strip_checksum(found[n], checksum)) for n in (at, at + 2)]
+    assert [(one.type, one.flags, one.server_id) for one in heads] == [
+        (201, FLAG_IGNORABLE, 1),
+        (200, 0, 1),
+    ]
+    del found[at + 2], found[at]
+    assert found == list(events)
 
 
 def test_the_format_of_another_server() -> None:

@@ -50,6 +50,17 @@ without = "SSL"
 do = "heartbeat"
 event = 1
 ---
+do = "foreign_event"
+event = 4
+---
+do = "foreign_event"
+event = 4
+event_type = 256
+---
+do = "foreign_event"
+event = 1
+event_type = 200
+---
 do = "reorder"
 event = 4
 ---

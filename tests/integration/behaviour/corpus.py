@@ -40,6 +40,10 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
         Scenario("in the place of the greeting", ({"do": "cut", "on": "connect"},)),
         Scenario("in the place of the answer to the login", ({"do": "cut", "on": "login"},)),
         Scenario("in the place of the first event", ({"do": "cut", "on": "dump"},)),
+        Scenario(
+            "in the place of the answer to COM_REGISTER_SLAVE", ({"do": "cut", "on": "register"},)
+        ),
+        Scenario("behind byte 400 of the stream", ({"do": "cut", "byte": 400},)),
         Scenario("TLS breaks in the handshake", ({"do": "break_tls", "on": "tls"},), TLS),
         Scenario("TLS breaks in a group", at_row("break_tls", event=3), TLS),
     ),
@@ -50,6 +54,18 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
         Scenario(
             "a group comes behind the next one, and the connection ends there",
             (*at_row("reorder"), {"do": "cut", "gtid": "0-1-6"}),
+        ),
+        Scenario(
+            "an event of a type that it does not know, inside a group",
+            at_row("foreign_event", event=3, event_type=200),
+        ),
+        Scenario(
+            "an event of a type that it does not know, inside a group, which may be left out",
+            at_row("foreign_event", event=3, event_type=200, ignorable=True),
+        ),
+        Scenario(
+            "an event of a type that it does not know, in front of a group",
+            at_row("foreign_event", event_type=200),
         ),
         Scenario("the CRC-32 of a row event is wrong", at_row("garble", event=4)),
         Scenario("the CRC-32 of a GTID event is wrong", at_row("garble")),
@@ -64,6 +80,10 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
         ),
     ),
     "Heartbeats, and silence": (
+        Scenario(
+            "a heartbeat in front of the format description", ({"do": "heartbeat", "event": 2},)
+        ),
+        Scenario("a slow line", at_row("throttle", bytes_per_second=500)),
         Scenario("a heartbeat in the middle of a group", at_row("heartbeat", event=3)),
         Scenario(
             "a heartbeat that lies before the replica's position", at_row("heartbeat", log_pos=4)
