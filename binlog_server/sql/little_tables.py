@@ -46,7 +46,7 @@ from binlog_server.sql.status_variables import shown_status
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.sql.view import Shown, text_of
 from binlog_server.tables.definitions import DIRECT_ENGINES
-from binlog_server.tables.held import HeldDatabase, HeldTable
+from binlog_server.tables.held import TEMPORARY_TABLE, HeldDatabase, HeldTable
 
 if TYPE_CHECKING:
     from binlog_server.accounts.account import UserAccount
@@ -144,6 +144,19 @@ def table(session: SqlSession, found: TableDefinition) -> LittleTable:
     return LittleTable(found, (lambda: ()) if make is None else make(session, found))
 
 
+def about(held: HeldTable) -> Mapping[tuple[str | None, str], LittleTable]:
+    """COLUMNS and STATISTICS with the rows of this table alone, for SHOW: information_schema has none of a temporary
+    one, and those of the table that it hides."""
+    known = tables(INFORMATION_SCHEMA)
+    columns, keys = known["columns"], known["statistics"]
+    return {
+        (INFORMATION_SCHEMA, columns.name): LittleTable(
+            columns, lambda: _rows_of_columns(columns, [held.declared])
+        ),
+        (INFORMATION_SCHEMA, keys.name): LittleTable(keys, lambda: _rows_of_keys(keys, [held])),
+    }
+
+
 # --- databases and tables ---
 
 
@@ -185,7 +198,16 @@ def _held_tables(session: SqlSession) -> list[HeldTable]:
     ]
 
 
-def _tables(session: SqlSession, of: TableDefinition) -> Made:
+def shown_tables(session: SqlSession) -> Mapping[tuple[str | None, str], LittleTable]:
+    """TABLES for SHOW TABLES, which calls a temporary one otherwise than information_schema does."""
+    of = tables(INFORMATION_SCHEMA)["tables"]
+    made = _tables(session, of, temporary_kind="TEMPORARY TABLE")
+    return {(INFORMATION_SCHEMA, of.name): LittleTable(of, made)}
+
+
+def _tables(
+    session: SqlSession, of: TableDefinition, temporary_kind: str = TEMPORARY_TABLE
+) -> Made:
     held = [*session.temporary, *_held_tables(session)]
     numbers = {table.number: session.server.tables.peek_number(table) for table in held}
     schemas = _readable(session)
@@ -218,7 +240,7 @@ def _tables(session: SqlSession, of: TableDefinition) -> Made:
             table_catalog="def",
             table_schema=table.database,
             table_name=table.name,
-            table_type=table.declared.kind,
+            table_type=temporary_kind if table.is_temporary else table.declared.kind,
             engine=definition.engine,
             version=10,
             row_format="Dynamic",
@@ -294,32 +316,32 @@ def _rows_of_columns(of: TableDefinition, those: Iterable[TableDefinition]) -> R
 
 def _statistics(session: SqlSession, of: TableDefinition) -> Made:
     held = _held_tables(session)
+    return lambda: _rows_of_keys(of, held)
 
-    def rows() -> Rows:
-        return [
-            of.row(
-                table_catalog="def",
-                table_schema=table.database,
-                table_name=table.name,
-                non_unique=int(not key.is_unique),
-                index_schema=table.database,
-                index_name=key.name,
-                seq_in_index=at,
-                column_name=table.definition.columns[part.column].name,
-                collation="A",
-                sub_part=part.prefix or None,
-                nullable="YES" if table.definition.columns[part.column].nullable else "",
-                index_type="BTREE",
-                comment="",
-                index_comment="",
-                ignored="NO",
-            )
-            for table in held
-            for key in table.definition.keys
-            for at, part in enumerate(key.parts, 1)
-        ]
 
-    return rows
+def _rows_of_keys(of: TableDefinition, held: Iterable[HeldTable]) -> Rows:
+    return [
+        of.row(
+            table_catalog="def",
+            table_schema=table.database,
+            table_name=table.name,
+            non_unique=int(not key.is_unique),
+            index_schema=table.database,
+            index_name=key.name,
+            seq_in_index=at,
+            column_name=table.definition.columns[part.column].name,
+            collation="A",
+            sub_part=part.prefix or None,
+            nullable="YES" if table.definition.columns[part.column].nullable else "",
+            index_type="BTREE",
+            comment="",
+            index_comment="",
+            ignored="NO",
+        )
+        for table in held
+        for key in table.definition.keys
+        for at, part in enumerate(key.parts, 1)
+    ]
 
 
 def _constraints(table: StoredTable) -> Iterator[tuple[str, str]]:

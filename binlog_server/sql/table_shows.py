@@ -32,7 +32,7 @@ from binlog_protocol.wire.results import Column, Value
 from binlog_server.queries.catalog import MYSQL, SCHEMAS
 from binlog_server.queries.types import Type, of_column
 from binlog_server.sql import little_tables
-from binlog_server.sql.inquiries import Inquiry
+from binlog_server.sql.inquiries import NO_TABLES, Inquiry
 from binlog_server.sql.little_tables import Rows
 from binlog_server.sql.shows import Filterable
 from binlog_server.sql.statement import ANYBODY, LOOK_AT_OTHERS, Statement
@@ -183,6 +183,7 @@ _DUMPERS: Final = frozenset({"mysqldump", "mydumper", "mysqlpump"})
 _LABEL: Final = "Tables_in_"
 _NAMES: Final = "TABLE_NAMES"  # as MariaDB calls the table of a list of tables
 _COLUMNS_OF: Final = "SHOW COLUMNS"
+_TABLES_OF: Final = "SHOW TABLES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +214,11 @@ class ShowOfTables(Inquiry):
     def _about(self, session: SqlSession, *, is_run: bool) -> Computed:
         """Raises 1046, 1049, 1054, 1109, 1146, 1235 unless what it is about is here."""
         database = self.schema or session.database.decode("utf-8", "replace")
+        given = NO_TABLES
         if self.is_of_database:
             self._look_at_database(session, database)
+            if self.what == _TABLES_OF:
+                given = little_tables.shown_tables(session)
         elif self.base is not None:
             if not database:
                 raise NoDatabaseSelected()
@@ -222,7 +226,10 @@ class ShowOfTables(Inquiry):
             if database.lower() not in SCHEMAS and not is_here:
                 raise NoSuchTable(database, self.base)
             little_tables.definition(session, database, self.base, self.what)
-        found = self._look(session, is_run=is_run)
+            if is_here:
+                held = little_tables.held_table(session, database, self.base, is_read=True)
+                given = little_tables.about(held)
+        found = self._look(session, given, is_run=is_run)
         if self.label is not None:
             return self._labelled(found, database)
         return _with_defaults(found) if self.what == _COLUMNS_OF else found
@@ -688,7 +695,7 @@ def _show_tables(reader: TokenReader, text: str, *, is_full: bool) -> ShowOfTabl
     reader.at = at
     having = _filter(reader, text, items)
     condition = f"TABLE_SCHEMA={_schema(schema)}"
-    made = _of(items, "TABLES", condition, having, "SHOW TABLES", schema)
+    made = _of(items, "TABLES", condition, having, _TABLES_OF, schema)
     return replace(_about_database(made), label=label, pattern=pattern)
 
 

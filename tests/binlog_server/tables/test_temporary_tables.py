@@ -107,6 +107,29 @@ async def test_it_hides_a_table(lab: Lab) -> None:
     assert len(groups(lab)) == 1
 
 
+async def test_show_is_about_the_one_that_hides(lab: Lab) -> None:
+    """Columns and keys are those of the table that statements find; information_schema has the others', as an 11.8."""
+    root, own, other = await session(lab), await session(lab, "own"), await session(lab)
+    await told(root, "CREATE TEMPORARY TABLE t (z VARCHAR(5) DEFAULT 'x', KEY k (z))")
+    for text in ("SHOW COLUMNS FROM t", "DESCRIBE t", "DESC shop.t", "EXPLAIN t"):
+        assert await rows(root, text) == [("z", "varchar(5)", "YES", "MUL", "x", "")]
+        assert [row[0] for row in await rows(other, text)] == ["id", "n"]
+    assert await rows(root, "SHOW COLUMNS FROM t LIKE 'n'") == []
+    keys = "SHOW KEYS FROM t WHERE Non_unique >= 0"
+    assert [(row[2], row[4]) for row in await rows(root, keys)] == [("k", "z")]
+    assert [(row[2], row[4]) for row in await rows(other, keys)] == [("PRIMARY", "id"), ("n", "n")]
+    columns = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'shop'"
+    assert await rows(root, columns) == [("id",), ("n",)]
+    assert await rows(root, "SHOW FULL TABLES LIKE 't'") == [
+        ("t", "TEMPORARY TABLE"),
+        ("t", "BASE TABLE"),
+    ]
+    await told(own, "CREATE TEMPORARY TABLE mine (a INT PRIMARY KEY)")
+    assert [row[0] for row in await rows(own, "DESCRIBE mine")] == ["a"]
+    assert [row[2] for row in await rows(own, "SHOW INDEX FROM mine")] == ["PRIMARY"]
+    assert await errno(own, "DESCRIBE t") == 1142
+
+
 async def test_without_a_key(lab: Lab) -> None:
     root = await session(lab)
     await told(
