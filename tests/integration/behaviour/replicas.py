@@ -99,7 +99,15 @@ class OurRelay:
         return self._server.gtid_binlog_pos
 
     def rows(self) -> list[int]:
-        events = self._server.sql("SHOW BINLOG EVENTS")
+        end = self.position()
+        events: list[Row] = []
+
+        def is_read() -> bool:
+            # Readers see what is durable; the position is there before.
+            events[:] = self._server.sql("SHOW BINLOG EVENTS")
+            return any(event["Info"].endswith(f"GTID {end}") for event in events)
+
+        until(is_read, f"{end} can be read", _PATIENCE_S)
         found = [re.search(r"GTID 0-1-(\d+)", event["Info"]) for event in events]
         return [int(one[1]) - 2 for one in found if one and int(one[1]) > 2]
 
