@@ -457,7 +457,7 @@ class HeldTables:
             served.begin_waiting()
         # Who counts may wait for room in the log; others must be able to give up behind that one.
         while not self._counting.acquire(timeout=_LOOK_S):
-            if own.served.is_given_up():
+            if served is not None and served.is_given_up():
                 raise WaitGivenUp("another one counts, and waits for room")
         try:
             row = self.store.newest(table, key)

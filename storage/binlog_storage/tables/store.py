@@ -186,7 +186,7 @@ class TableTransaction:
 
     Attributes:
         lock_wait_s: the longest wait for a lock.
-        served: the one whose `give_up` ends waits of this one, too, as it works for it.
+        served: another one whose `give_up` ends waits of this one, as it works for it.
         blocks: whether a method waits for a lock itself. If not, it raises `LockBusy`: nothing of it is done but that
             the transaction stands in the queue. The caller looks to the time; `LockWait.result`, then the same call.
     """
@@ -197,7 +197,7 @@ class TableTransaction:
         self.ended = False
         self.lock_wait_s = LOCK_WAIT_S
         self.blocks = True
-        self.served: TableTransaction = self
+        self.served: TableTransaction | None = None  # not this one: that would be a cycle
         self._waits_for_room = self._gave_up = False
 
     @property
@@ -320,8 +320,9 @@ class TableTransaction:
             size = CHANGE_BYTES + len(key) + len(row or b"") + len(before or b"")
             with store.log.lock:
                 if not table & TEMPORARY:
-                    self.served.begin_waiting()
-                    store.log.admit(size, self.served.is_given_up)
+                    served = self.served or self
+                    served.begin_waiting()
+                    store.log.admit(size, served.is_given_up)
                 with store.latch:
                     place = store.memory.table(table)
                     version = place.take(key)
