@@ -381,10 +381,7 @@ class Publisher:
     def _commit_quickly(
         self, domain: Domain, server_id: int, build: Callable[[int, int], bytes], append: Append
     ) -> bool:
-        engine = self._engine
         while True:
-            if domain.age != engine.age:
-                self._reload(domain)
             seq_no = domain.next_seq_no()
             gtid = Gtid(domain.id, server_id, seq_no)
             if self._announced != domain.age:  # after RESET MASTER
@@ -393,8 +390,9 @@ class Publisher:
                 if not append(build(seq_no, int(self._clock())), gtid, domain.age):
                     return False
                 break
-            except BinlogBegunAnew:
-                continue  # under a number of the new binlog
+            except BinlogBegunAnew:  # under a number of the new binlog
+                if domain.age != self._engine.age:
+                    self._reload(domain)
         domain.last = gtid
         domain.seq_no = seq_no
         self._quick += 1

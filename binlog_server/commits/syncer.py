@@ -84,6 +84,7 @@ class Syncer:
         self._written: list[Committed] = []  # wait for the operating system only
         self._behind: list[Committed] = []  # the same, where that cannot be done on the loop
         self._timer = EarliestCall()
+        self._timer_s = flush_log_at_timeout  # for which it was set last
         self._failure: StorageError | None = None
         self._defects = Defects()
         self._failed = failed
@@ -184,8 +185,10 @@ class Syncer:
     def _sync_in_time(self) -> None:
         if self.readers_waiting:
             self.request()
-        else:
-            self._timer.by(self._loop.time() + self.flush_log_at_timeout, self.request)
+        elif self._timer_s != self.flush_log_at_timeout or not self._timer.is_set:
+            # One that is set comes early enough: it was set for who came before.
+            self._timer_s = self.flush_log_at_timeout
+            self._timer.by(self._loop.time() + self._timer_s, self.request)
 
     def _sync_within(self, seconds: float) -> None:
         self._timer.by(self._loop.time() + seconds, self.request)

@@ -25,6 +25,11 @@ class EarliestCall:
             self._due = due
             self._timer = self._loop.call_at(due, self._fire, call)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether a call is coming."""
+        return self._timer is not None
+
     def cancel(self) -> bool:
         """Whether one was coming, which is no more."""
         if self._timer is None:

@@ -1,6 +1,6 @@
-"""The hot paths of writing: plain commit records onto a page, as many as fit; a large record onto whole pages.
+"""The hot paths of writing: a plain commit record onto a page, or as many as fit; a large record onto whole pages.
 
-Both have twins in C (`_speedups.c`), which are used where they are built; tests hold the twins equal.
+All have twins in C (`_speedups.c`), which are used where they are built; tests hold the twins equal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
-from binlog_storage.redo.format import WRITE_HEAD
+from binlog_storage.redo.format import WRITE_HEAD, build_mtr
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,6 +46,34 @@ def fill_page_plainly(
     return at, index
 
 
+def plain_commit_plainly(
+    page: bytearray,
+    at: int,
+    payload: bytes,
+    behind: bytes,
+    kind: int,
+    page_no: int,
+    epoch: int,
+    lsn: int,
+) -> bytes:
+    """Write a group onto a page, and make the mini-transaction that does so again.
+
+    Args:
+        at: the offset in the page to begin at. There must be room behind it.
+        behind: a redo record that goes with it; empty: none.
+        kind: the type of the redo record that writes to the page.
+        page_no: the number of the page.
+        epoch, lsn: of the redo log, where the mini-transaction begins.
+    """
+    end = at + _HEAD + len(payload)
+    if end > PAGE_END:
+        raise IndexError("there is no room on the page")
+    size = len(payload) + 1
+    chunk = bytes((_PLAIN_COMMIT, size & 0xFF, size >> 8, 0)) + payload
+    page[at:end] = chunk
+    return build_mtr(epoch, lsn, WRITE_HEAD.pack(kind, page_no, at, len(chunk)) + chunk + behind)
+
+
 def fill_pages_plainly(
     data: Buffer, at: int, count: int, first: int, then: int, kind: int, page_no: int
 ) -> tuple[bytes, bytearray, bytes]:
@@ -76,7 +104,9 @@ def fill_pages_plainly(
 
 FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
 FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytearray, bytes]]
+PlainCommit = Callable[[bytearray, int, bytes, bytes, int, int, int, int], bytes]
 fill_page: FillPage = fill_page_plainly
+plain_commit: PlainCommit = plain_commit_plainly
 fill_pages: FillPages = fill_pages_plainly
 try:
     from binlog_storage.ibb import _speedups
@@ -84,4 +114,5 @@ except ImportError:
     pass
 else:
     fill_page = _speedups.fill_page
+    plain_commit = _speedups.plain_commit
     fill_pages = _speedups.fill_pages

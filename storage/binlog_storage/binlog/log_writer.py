@@ -12,13 +12,12 @@ On leaving the last page of a file: the next file, with its header and page 1.
 
 from __future__ import annotations
 
-import struct
 from typing import Protocol
 
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 
-from binlog_storage.binlog.fill_page import fill_page, fill_pages
+from binlog_storage.binlog.fill_page import fill_page, fill_pages, plain_commit
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
@@ -48,7 +47,6 @@ from binlog_storage.redo.format import (
     tables_record,
 )
 
-_PLAIN_COMMIT = struct.Struct("<BHB")  # a chunk's header, and 0: nothing is out of band
 _MANY_PAGES_BYTES = 3 * CHUNK_DATA_MAX  # a record from this size on fills whole pages at once
 _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
@@ -61,8 +59,14 @@ class RedoSink(Protocol):
     @property
     def lsn(self) -> int: ...
 
+    @property
+    def epoch(self) -> int: ...
+
     def append(self, *records: bytes) -> int:
         """Add a mini-transaction; returns the LSN behind it."""
+
+    def append_made(self, mtr: bytes) -> int:
+        """The same of one that was made for this epoch and LSN."""
 
 
 class LogWriter:
@@ -237,20 +241,15 @@ class LogWriter:
             return None
         self.state.update(gtid)
         self._since_page_one.update(gtid)
-        size = end - at
-        body = b"".join(
-            (
-                WRITE_HEAD.pack(KIND_WRITE | self.file_no & 1, self._page_no, at, size),
-                _PLAIN_COMMIT.pack(RecordType.COMMIT | LAST, size - CHUNK_HEADER, 0),
-                payload,
-            )
+        redo = self._redo
+        behind = tables_record(tables) if tables else b""
+        kind = KIND_WRITE | self.file_no & 1
+        mtr = plain_commit(
+            self._page, at, payload, behind, kind, self._page_no, redo.epoch, redo.lsn
         )
-        self._page[at:end] = body[WRITE_HEAD.size :]
         self._at = end
         self.commits += 1
-        if tables:
-            body += tables_record(tables)
-        return self._redo.append(body)
+        return redo.append_made(mtr)
 
     def write_run(self, run: GroupRun, index: int) -> int:
         """Write the groups of a run from `index` on that fit on the page, as one mini-transaction.

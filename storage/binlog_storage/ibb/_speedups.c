@@ -1,4 +1,4 @@
-/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
+/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`, `fill_page.plain_commit`,
  * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records`, and the objects of `tables/rows.py`, in C.
  * Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py,
  * ibb/test_gtid_state.py, tables/test_take_changes.py, tables/test_take_records.py and tables/test_rows.py hold them equal.
@@ -208,6 +208,76 @@ crc32c(PyObject *Py_UNUSED(module), PyObject *args)
     else
         result = PyLong_FromUnsignedLong(crc32c_by_tables(data.buf, (size_t)data.len));
     PyBuffer_Release(&data);
+    return result;
+}
+
+PyDoc_STRVAR(plain_commit_doc,
+"plain_commit(page, at, payload, behind, kind, page_no, epoch, lsn)\n--\n\n"
+"See `fill_page.plain_commit_plainly`. IndexError unless `page` is a whole page in which the record has its place.");
+
+/* A mini-transaction of the redo log: see binlog_storage/redo/format.py. */
+#define MTR_MAGIC "\xb1\x06mt"
+#define MTR_HEAD 20
+
+static void
+put_number(unsigned char *at, uint64_t value, int bytes)
+{
+    for (; bytes-- > 0; value >>= 8)
+        *at++ = (unsigned char)value;
+}
+
+static PyObject *
+plain_commit(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *page_given, *result = NULL;
+    Py_buffer page, payload, behind;
+    Py_ssize_t at;
+    unsigned int kind, page_no, epoch;
+    unsigned long long lsn;
+
+    if (!PyArg_ParseTuple(args, "Ony*y*IIIK:plain_commit", &page_given, &at, &payload, &behind,
+                          &kind, &page_no, &epoch, &lsn))
+        return NULL;
+    if (PyObject_GetBuffer(page_given, &page, PyBUF_WRITABLE) < 0)
+        goto no_page;
+    Py_ssize_t size = CHUNK_HEADER + 1 + payload.len;
+    if (page.len != PAGE_SIZE || at < 0 || payload.len > PAGE_END || size > PAGE_END - at) {
+        PyErr_SetString(PyExc_IndexError, "no whole page, or no place in it");
+        goto done;
+    }
+    Py_ssize_t whole = MTR_HEAD + WRITE_HEAD + size + behind.len + 4;
+    if (whole > UINT32_MAX) {
+        PyErr_SetString(PyExc_IndexError, "too much for a mini-transaction");
+        goto done;
+    }
+    unsigned char *chunk = (unsigned char *)page.buf + at;
+    chunk[0] = PLAIN_COMMIT;
+    put_number(chunk + 1, (uint64_t)payload.len + 1, 2);
+    chunk[CHUNK_HEADER] = NO_LIST;
+    memcpy(chunk + CHUNK_HEADER + 1, payload.buf, (size_t)payload.len);
+    if ((result = PyBytes_FromStringAndSize(NULL, whole)) == NULL)
+        goto done;
+    unsigned char *out = (unsigned char *)PyBytes_AsString(result);
+    memcpy(out, MTR_MAGIC, 4);
+    put_number(out + 4, epoch, 4);
+    put_number(out + 8, lsn, 8);
+    put_number(out + 16, (uint64_t)whole, 4);
+    unsigned char *record = out + MTR_HEAD;
+    record[0] = (unsigned char)kind;
+    put_number(record + 1, page_no, 4);
+    put_number(record + 5, (uint64_t)at, 2);
+    put_number(record + 7, (uint64_t)size, 2);
+    memcpy(record + WRITE_HEAD, chunk, (size_t)size);
+    if (behind.len > 0)
+        memcpy(record + WRITE_HEAD + size, behind.buf, (size_t)behind.len);
+    size_t checked = (size_t)whole - 4;
+    put_number(out + checked,
+               HAS_CRC_INSTRUCTION ? crc32c_by_instruction(out, checked) : crc32c_by_tables(out, checked), 4);
+done:
+    PyBuffer_Release(&page);
+no_page:
+    PyBuffer_Release(&payload);
+    PyBuffer_Release(&behind);
     return result;
 }
 
@@ -1957,6 +2027,7 @@ static PyMethodDef methods[] = {
     {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
     {"find_nodes", find_nodes, METH_VARARGS, find_doc},
+    {"plain_commit", plain_commit, METH_VARARGS, plain_commit_doc},
     {"take_changes", take_changes, METH_VARARGS, changes_doc},
     {"take_nodes", take_nodes, METH_VARARGS, nodes_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},

@@ -16,6 +16,17 @@ def fill_pages(
     kind: int,
     page_no: int,
 ) -> tuple[bytes, bytearray, bytes]: ...
+def plain_commit(
+    page: bytearray,
+    at: int,
+    payload: bytes,
+    behind: bytes,
+    kind: int,
+    page_no: int,
+    epoch: int,
+    lsn: int,
+    /,
+) -> bytes: ...
 def find_nodes(body: bytes, at: int, /) -> tuple[int, bytes]: ...
 def take_changes(
     window: bytes,

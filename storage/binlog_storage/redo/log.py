@@ -198,6 +198,12 @@ class RedoLog:
         self.lsn = lsn
         return lsn
 
+    def append_made(self, mtr: bytes) -> int:
+        """The same of a mini-transaction that was made for this place: for this epoch and LSN."""
+        self._buffer += mtr
+        self.lsn += len(mtr)
+        return self.lsn
+
     def room(self) -> int:
         """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
         checkpoint = self.checkpoint

@@ -9,7 +9,11 @@ import pytest
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog import fill_page as module
-from binlog_storage.binlog.fill_page import fill_page_plainly, fill_pages_plainly
+from binlog_storage.binlog.fill_page import (
+    fill_page_plainly,
+    fill_pages_plainly,
+    plain_commit_plainly,
+)
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, RecordType
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
@@ -56,6 +60,41 @@ def test_what_fits(
     assert fill(page, at, run.payloads, run.ends, index) == wanted
     assert not any(page[:at])
     assert not any(page[wanted[0] :])
+
+
+@needs_c
+@given(
+    at=st.integers(0, PAGE_END),
+    payload=st.binary(max_size=300) | st.integers(0, PAGE_END).map(bytes),
+    behind=st.binary(max_size=40),
+    kind=st.integers(0, 255),
+    page_no=st.integers(0, 2**32 - 1),
+    epoch=st.integers(0, 2**32 - 1),
+    lsn=st.integers(0, 2**64 - 1),
+)
+def test_one_commit_in_c_equals_python(
+    at: int, payload: bytes, behind: bytes, kind: int, page_no: int, epoch: int, lsn: int
+) -> None:
+    pages = bytearray(b"\x5a" * PAGE_SIZE), bytearray(b"\x5a" * PAGE_SIZE)
+    made = []
+    for page, write in zip(pages, (plain_commit_plainly, module.plain_commit), strict=True):
+        try:
+            made.append(write(page, at, payload, behind, kind, page_no, epoch, lsn))
+        except IndexError:
+            made.append(b"no room")
+    assert made[0] == made[1]
+    assert pages[0] == pages[1]
+    assert (made[0] == b"no room") == (at + 4 + len(payload) > PAGE_END)
+
+
+@needs_c
+def test_one_commit_in_c_takes_no_wrong_page() -> None:
+    for page, at in ((bytearray(PAGE_SIZE - 1), 0), (bytearray(PAGE_SIZE), -1), (bytearray(), 0)):
+        with pytest.raises(IndexError):
+            module.plain_commit(page, at, b"group", b"", KIND_WRITE, 1, 1, 0)
+        assert not any(page)
+    with pytest.raises(BufferError):
+        module.plain_commit(bytes(PAGE_SIZE), 0, b"group", b"", KIND_WRITE, 1, 1, 0)  # type: ignore[arg-type]
 
 
 @needs_c

@@ -6,6 +6,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.ibb import commit
 from binlog_storage.ibb.chunk import RecordType
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.redo.format import CRC, MTR_HEAD, build_mtr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,9 @@ from tests.storage.writing import Writing
 
 
 class KeptRedo:
-    """Keeps the mini-transactions; LSNs count their bytes."""
+    """Keeps the bodies of mini-transactions; LSNs count their bytes."""
+
+    epoch = 0xFEDC_BA98
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -25,6 +28,11 @@ class KeptRedo:
         self.bodies.append(body)
         self.lsn += len(body)
         return self.lsn
+
+    def append_made(self, mtr: bytes) -> int:
+        body = mtr[MTR_HEAD.size : -CRC.size]
+        assert mtr == build_mtr(self.epoch, self.lsn, body)
+        return self.append(body)
 
 
 def writing() -> tuple[Writing, KeptRedo]:
