@@ -158,7 +158,7 @@ class Server:
         self.slots = Slots(self.engine, self.connections, self.leases)
         self._archive: ArchiveIntake | None = None  # that was not all there at the start
         self._rest: asyncio.Task[None]
-        self._archive_hold, self.archive_parts = self._open_archive()
+        self.archive_hold, self.archive_parts = self._open_archive()
         self._make_rounds()
         self.gtid_begin = ""
         self.look_at_begin()
@@ -207,7 +207,7 @@ class Server:
         failure = "files could not be let go"
         hanging = "the look at leases does not come to an end"
         self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
-        if (hold := self._archive_hold) is not None:
+        if (hold := self.archive_hold) is not None:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             failure = "nothing is archived" if self.config.binlog_archive_url else failure
             self.rounds.append(Rounds("archive", hold.round, failure=failure, hanging=hanging))
@@ -379,8 +379,8 @@ class Server:
         doing("a change of the store")
         await self._conversion.close()
         self._reload.close()
-        if self._archive_hold is not None:
-            self._archive_hold.stop()
+        if self.archive_hold is not None:
+            self.archive_hold.stop()
         for rounds in self._running_rounds:
             rounds.cancel()
         self._close_listeners()
@@ -468,8 +468,8 @@ class Server:
     def refresh_holds(self) -> None:
         """See `sql.view.ServerView`."""
         self._refresh_leases()
-        if self._archive_hold is not None:
-            self._archive_hold.refresh()
+        if self.archive_hold is not None:
+            self.archive_hold.refresh()
 
     def _refresh_leases(self) -> None:
         self.leases.expire()

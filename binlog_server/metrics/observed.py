@@ -22,6 +22,7 @@ from binlog_server.loop.rounds import Rounds
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.settings.config import Config
+from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.leases import Leases
 
 
@@ -34,6 +35,7 @@ class Observed(Protocol):
     failed_logins: FailedLogins
     frames: FrameCache
     archive_parts: ArchiveParts | None
+    archive_hold: ArchiveHold | None
     leases: Leases
     publisher: Publisher
     room: AppendRoom

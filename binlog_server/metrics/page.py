@@ -91,6 +91,7 @@ def middle(status: Mapping[str, Any], history: Mapping[str, Any]) -> str:
             _plots(history),
             _table("files", "Files", _FILES, status["files"][::-1], _left_out(status)),
             _table("leases", "Leases", _LEASES, status["leases"]),
+            _table("archives", "Archive", _ARCHIVES, status["archives"]),
             _table("errors", "Last warnings and errors", _ERRORS, status["errors"]),
         )
     )
@@ -201,6 +202,15 @@ _LEASES: Final[Columns] = (
     ("Position", _text("position"), False),
     ("Holds", _number("bytes", _size), True),
     ("Until", _number("until", _when), False),
+)
+_ARCHIVES: Final[Columns] = (
+    ("Archive", _by_health("where"), False),
+    ("Position", _text("position"), False),
+    ("Parts", _text("parts"), True),
+    ("Groups", _number("groups", _short), True),
+    ("Size", _number("bytes", _size), True),
+    ("Replicas", _text("replicas"), True),
+    ("Problem", _text("problem"), False),
 )
 _ERRORS: Final[Columns] = (
     ("At", _number("at", _when), False),

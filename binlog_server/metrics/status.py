@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from binlog_storage.engine import EngineReader
 from binlog_storage.engine.purge import FileFate
+from binlog_storage.errors import StorageError
 
 from binlog_server.dumps.replica_rows import ReplicaRows
 from binlog_server.metrics.health import what_is_missing
@@ -69,6 +70,22 @@ LEASE: Final[Shape] = {
     "bytes": NUMBER,
     "until": {**NUMBER_OR_NONE, "description": "seconds since 1970; null for ever"},
 }
+ARCHIVE: Final[Shape] = {
+    "health": _HEALTH,
+    "where": {**TEXT, "description": "a folder or URL"},
+    "position": {
+        **OR_NONE,
+        "description": "GTID position up to which it has all; null if it cannot be told",
+    },
+    "parts": NUMBER_OR_NONE,
+    "groups": NUMBER_OR_NONE,
+    "bytes": NUMBER_OR_NONE,
+    "replicas": {
+        **NUMBER,
+        "description": "that are served from it, as their position was purged here",
+    },
+    "problem": {**TEXT, "description": "why it is not used: nothing that it may lack is purged"},
+}
 FILE: Final[Shape] = {
     "name": TEXT,
     "bytes": NUMBER,
@@ -113,6 +130,7 @@ STATUS: Final[Shape] = {
     "upstreams": _array(UPSTREAM),
     "replicas": _array(REPLICA),
     "leases": _array(LEASE),
+    "archives": _array(ARCHIVE),
     "files": _array(FILE),
     "files_left_out": {**NUMBER, "description": f"older ones than the {FILES_MAX} that are told"},
     "errors": _array(ERROR),
@@ -146,6 +164,7 @@ class Glance:
             "upstreams": self._upstreams,
             "replicas": [*here, *map(_away, away)],
             "leases": [_lease(lease, held) for lease, held in leases],
+            "archives": self._archives(),
             "files": [_file(server.engine, fate) for fate in fates[-FILES_MAX:]],
             "files_left_out": max(0, len(fates) - FILES_MAX),
             "errors": [
@@ -166,6 +185,28 @@ class Glance:
             "missing": [" ".join(line.split()) for line in self._missing],
             "disk_free_bytes": free_bytes(self._look),
         }
+
+    def _archives(self) -> list[dict[str, Any]]:
+        hold, parts = self._server.archive_hold, self._server.archive_parts
+        if hold is None:
+            return []
+        manifest, problem = None, ""
+        try:
+            manifest = hold.archive.manifest
+        except StorageError as error:
+            problem = str(error)
+        return [
+            {
+                "health": BAD if problem else GOOD,
+                "where": str(hold.where),
+                "position": None if manifest is None else str(manifest.state.position()),
+                "parts": None if manifest is None else manifest.count,
+                "groups": None if manifest is None else manifest.groups,
+                "bytes": None if manifest is None else manifest.size,
+                "replicas": 0 if parts is None else parts.replicas,
+                "problem": problem,
+            }
+        ]
 
     def _replica(self, row: Sequence[Any]) -> dict[str, Any]:
         number, server_id, address, _, sent, _, acknowledged, behind, behind_ms, state = row

@@ -83,7 +83,7 @@ class Archived(Lab):
         self.parts = self.server.archive_parts
 
     async def round(self) -> None:
-        hold = self.server._archive_hold
+        hold = self.server.archive_hold
         assert hold is not None
         await asyncio.to_thread(hold.round)
 
@@ -197,7 +197,7 @@ async def test_one_that_comes_before_the_archive_was_seen(objects: SlowObjects) 
     async with Archived() as lab:
         await lab.archive("0-1-1,0-1-2", "0-1-3", "0-1-4")
         lab.purge()
-        hold = lab.server._archive_hold
+        hold = lab.server.archive_hold
         assert hold is not None
         hold._archive = None
         replica = await lab.replica("0-1-1")
@@ -285,8 +285,8 @@ async def test_before_the_archive(objects: SlowObjects) -> None:
     async with Archived() as lab:
         lab.publish("0-1-1,0-1-2")
         lab.engine.flush()
-        assert lab.server._archive_hold is not None
-        lab.server._archive_hold._hold.release()
+        assert lab.server.archive_hold is not None
+        lab.server.archive_hold._hold.release()
         lab.purge()
         await lab.archive("0-1-3")
         replica = await lab.replica("0-1-1")
@@ -300,8 +300,8 @@ async def test_a_gap_behind_the_archive(objects: SlowObjects) -> None:
     """Everything up to there comes first: it is sound."""
     async with Archived() as lab:
         await lab.archive("0-1-1", "0-1-2")
-        assert lab.server._archive_hold is not None
-        lab.server._archive_hold._hold.release()
+        assert lab.server.archive_hold is not None
+        lab.server.archive_hold._hold.release()
         lab.publish("0-1-3")
         lab.engine.flush()
         lab.purge()
@@ -324,11 +324,11 @@ async def test_another_history(objects: SlowObjects) -> None:
     async with Archived() as lab:
         lab.publish("0-1-1,0-1-2")
         lab.engine.flush()
-        assert lab.server._archive_hold is not None
-        lab.server._archive_hold._hold.release()
+        assert lab.server.archive_hold is not None
+        lab.server.archive_hold._hold.release()
         lab.purge()
         lab.publish("0-1-3")
-        await asyncio.to_thread(lab.server._archive_hold.refresh)
+        await asyncio.to_thread(lab.server.archive_hold.refresh)
         errno, text = await (await lab.replica("")).refused()
         assert errno == 1236
         assert "it is of another history" in text
@@ -468,8 +468,8 @@ async def test_explain_gtid(objects: SlowObjects) -> None:
     async with Archived() as lab:
         lab.publish("0-1-1")
         lab.engine.flush()
-        assert lab.server._archive_hold is not None
-        lab.server._archive_hold._hold.release()
+        assert lab.server.archive_hold is not None
+        lab.server.archive_hold._hold.release()
         lab.purge()
         await lab.archive("0-1-2", "0-1-3", "0-1-4")
         lab.purge()

@@ -22,6 +22,8 @@ from binlog_storage.errors import BinlogInUse, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from binlog_server.metrics.standstill import standstills
+from binlog_server.metrics.status import Glance
+from binlog_server.process.logs import RecentLines
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.store import archive_hold
@@ -285,15 +287,31 @@ async def test_a_server_that_archives_by_itself(tmp_path: Path) -> None:
     """What is durable gets there; only then files go, and EXPLAIN PURGE says why they stay."""
     where = str(tmp_path / "archive")
     async with Lab(store=OPTIONS, binlog_archive_url=where, binlog_archive_interval=1) as lab:
-        hold = lab.server._archive_hold
+        hold = lab.server.archive_hold
         assert hold is not None
         lab.publish("0-1-1")
         lab.publish("0-1-2")
         lab.engine.flush()
         assert "is no directory" in told(lab.engine)
         assert first_left(lab.engine) == 0
+        (row,) = Glance(lab.server, RecentLines()).read()["archives"]
+        assert (row["health"], row["position"]) == ("bad", None)
+        assert "is no directory" in row["problem"]
         await asyncio.to_thread(hold.round)
         assert first_left(lab.engine) == 1
+        (row,) = Glance(lab.server, RecentLines()).read()["archives"]
+        size = Archive.open(where).manifest.size
+        assert row == {
+            "health": "good",
+            "where": where,
+            "position": "0-1-2",
+            "parts": 1,
+            "groups": 2,
+            "bytes": size,
+            "replicas": 0,
+            "problem": "",
+        }
+        assert size > 0
         assert str(Archive.open(where).manifest.state) == "0-1-2"
         assert SqlSession(lab.server, 1, "").global_value("binlog_archive_url") == where
     # It is let go of: another may add.
