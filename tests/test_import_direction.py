@@ -67,6 +67,7 @@ ROOMS = {
         "intake": ". ibb disk engine log",
         "classic": ". ibb disk redo engine log tables binlog intake",
         "archive": ". ibb disk engine log intake",
+        "scrub": ". ibb disk log intake classic archive",
         "convert": ". ibb disk engine log tables binlog intake classic",
         "backup": ". ibb disk engine log tables classic",
     },

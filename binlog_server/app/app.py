@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import cast
 
 from binlog_protocol.errors import ServerError
+from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import BinlogEngine
 from binlog_storage.engine.switching import SwitchingEngine, SwitchingFacts
 from binlog_storage.errors import StorageError
@@ -75,6 +77,7 @@ from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
+from binlog_server.store.scrub import Scrub
 from binlog_server.store.store_directory import StoreDirectory
 from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
@@ -211,6 +214,22 @@ class Server:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             failure = "nothing is archived" if self.config.binlog_archive_url else failure
             self.rounds.append(Rounds("archive", hold.round, failure=failure, hanging=hanging))
+        self.scrub = self._new_scrub()
+        if not self.config.innodb_read_only:  # it is served as it lies, and nothing is noted there
+            failure, hanging = "the scrub does not go on", "the scrub waits for a disk"
+            scrub = Rounds("scrub", self.scrub.step, failure=failure, hanging=hanging)
+            self.rounds.append(scrub)
+
+    def _new_scrub(self) -> Scrub:
+        url, keys = self.config.binlog_archive_url, self.config.archive_keys()
+        return Scrub(
+            lambda: self.config,
+            lambda: self.switching.now,
+            lambda: ReadOnlyDisk(self.directory.path),
+            self.facts,
+            partial(Archive.open, url, keys) if url else None,
+            lambda: self.backups.is_one_made,
+        )
 
     def _open_archive(self) -> tuple[ArchiveHold | None, ArchiveParts | None]:
         where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
@@ -227,6 +246,8 @@ class Server:
     def _pause_of(self, rounds: Rounds) -> float:
         if rounds.what == "archive" and self.config.binlog_archive_url:
             return self.config.binlog_archive_interval
+        if rounds.what == "scrub":
+            return self.scrub.pause_s(LEASE_ROUND_S)
         return LEASE_ROUND_S
 
     def _relay(self) -> Relay:
@@ -379,6 +400,7 @@ class Server:
         doing("a change of the store")
         await self._conversion.close()
         self._reload.close()
+        self.scrub.stop()
         if self.archive_hold is not None:
             self.archive_hold.stop()
         for rounds in self._running_rounds:

@@ -117,6 +117,15 @@ TROUBLES: Final = (
         "upstream, if it is still there.",
     ),
     Trouble(
+        r"the scrub has found damage",
+        '"the scrub has found damage"',
+        "A file of the store, or a part of the archive, is not what was written: the line says file, page and offset.",
+        "Look at the disk first, and run `verify`. A file: restore it from a copy or a backup, or begin this "
+        "store anew from the upstream or the archive; replicas that are behind it go on without it. A part: "
+        "restore the object from a copy (a version of the bucket); while the store still has those groups, a "
+        "new archive has them, too.",
+    ),
+    Trouble(
         r"[Nn]o space left|the disk is full",
         '"No space left on device", "the disk is full"',
         "Commits and upstreams wait for room; what is durable is served.",

@@ -30,6 +30,8 @@ def what_is_missing(server: Observed) -> list[str]:
         found.append(f"store: commits have waited {waiting_s:.0f} s for room: {why}")
     limit_s = server.config.net_read_timeout
     for stalled in standstills(server):
+        if stalled.what == "scrub":
+            continue  # clients lack nothing
         if stalled.seconds >= limit_s and not (stalled.what == "room" and waiting_s >= ROOM_WAIT_S):
             found.append(f"{stalled.what}: stands still for {stalled.seconds:.0f} s: {stalled.why}")
     for upstream in server.upstreams:

@@ -24,6 +24,7 @@ from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.settings.config import Config
 from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.leases import Leases
+from binlog_server.store.scrub import Scrub
 
 
 class Observed(Protocol):
@@ -40,6 +41,7 @@ class Observed(Protocol):
     publisher: Publisher
     room: AppendRoom
     rounds: list[Rounds]
+    scrub: Scrub
     semi_sync: SemiSyncMaster
     session_memory: SessionMemory
     syncer: Syncer

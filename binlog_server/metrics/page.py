@@ -100,7 +100,8 @@ def middle(status: Mapping[str, Any], history: Mapping[str, Any]) -> str:
 def _of_the_server(status: Mapping[str, Any]) -> str:
     server = status["server"]
     state = "ready" if not server["missing"] else "not ready"
-    missing = "".join(f"<li>{escape(line)}</li>" for line in server["missing"])
+    damages = (f"damage: {line}" for line in status["scrub"]["damages"])
+    missing = "".join(f"<li>{escape(line)}</li>" for line in (*server["missing"], *damages))
     free = server["disk_free_bytes"]
     return (
         f'<p id="server"><strong class="{server["health"]}">{state}</strong>, at '

@@ -42,6 +42,7 @@ KINDS: Final = (
     "undo",
     "leases",
     "archive",
+    "scrub",
     "upstream",
 )
 

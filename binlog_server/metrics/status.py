@@ -98,6 +98,12 @@ ERROR: Final[Shape] = {
     "level": TEXT,
     "text": TEXT,
 }
+SCRUB: Final[Shape] = {
+    "passes": {**NUMBER, "description": "since the start of the server"},
+    "bytes": {**NUMBER, "description": "read since the start of the server"},
+    "last_pass": {**NUMBER_OR_NONE, "description": "its end, in seconds since 1970"},
+    "damages": {"type": "array", "items": TEXT, "description": "place and reason of each"},
+}
 SERVER: Final[Shape] = {
     "version": TEXT,
     "server_version": TEXT,
@@ -133,6 +139,7 @@ STATUS: Final[Shape] = {
     "archives": _array(ARCHIVE),
     "files": _array(FILE),
     "files_left_out": {**NUMBER, "description": f"older ones than the {FILES_MAX} that are told"},
+    "scrub": as_object(SCRUB),
     "errors": _array(ERROR),
 }
 
@@ -167,6 +174,12 @@ class Glance:
             "archives": self._archives(),
             "files": [_file(server.engine, fate) for fate in fates[-FILES_MAX:]],
             "files_left_out": max(0, len(fates) - FILES_MAX),
+            "scrub": {
+                "passes": server.scrub.passes,
+                "bytes": server.scrub.bytes_read,
+                "last_pass": server.scrub.last_pass,
+                "damages": [str(damage) for damage in server.scrub.damages()],
+            },
             "errors": [
                 {"at": line.at, "level": line.level, "text": line.text}
                 for line in self._lines.newest_first()

@@ -202,6 +202,30 @@ STORE: Final = (
             for held in _purge_held(look)
         ],
     ),
+    counter(
+        "scrub_passes_total",
+        "Passes of the scrub that came to their end",
+        lambda look: look.server.scrub.passes,
+    ),
+    counter(
+        "scrub_read_bytes_total",
+        "Bytes that the scrub has read",
+        lambda look: look.server.scrub.bytes_read,
+    ),
+    gauge(
+        "scrub_last_pass_timestamp_seconds",
+        "End of the last pass, in seconds since 1970; none before the first one",
+        lambda look: look.server.scrub.last_pass,
+    ),
+    Metric(
+        PREFIX + "scrub_damages",
+        GAUGE,
+        "Damages that the last pass, or the one under way, has found",
+        ("kind",),
+        lambda look: [
+            ((kind,), count) for kind, count in look.server.scrub.damages_by_kind().items()
+        ],
+    ),
     gauge("leases", "Leases that hold files", lambda look: len(look.server.leases.all())),
     Metric(
         PREFIX + "lease_held_bytes",

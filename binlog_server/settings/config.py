@@ -167,6 +167,9 @@ class Config:
     binlog_archive_interval: Annotated[int, Number(1, _DAY_S)] = 5  # seconds
     binlog_archive_encryption_key_id: Annotated[int, Number(0, U32_MAX)] = 0  # 0: as the archive is
     binlog_archive_cache_size: Annotated[int, Number(0, U64_MAX)] = 1 << 30  # of parts, on disk
+    binlog_scrub_rate: Annotated[int, Number(0, U64_MAX)] = 4 << 20  # bytes a second; 0: none
+    binlog_scrub_interval: _Seconds = 7 * _DAY_S  # from begin to begin
+    binlog_scrub_archive: bool = False  # an object store may charge for what is read
     binlog_expire_logs_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = 0
     expire_logs_days: Annotated[float, Decimals(0, 99)] = (
         0.0  # the same as binlog_expire_logs_seconds, in days

@@ -717,6 +717,9 @@ _FILES: Final = (
         then=_tell_files("binlog_gtid_index_span_min"),
     ),
     Variable("encrypt_binlog"),
+    Variable("binlog_scrub_archive", set_global=_BINLOG),
+    Variable("binlog_scrub_interval", set_global=_BINLOG),
+    Variable("binlog_scrub_rate", set_global=_BINLOG),
     Variable("replica_slot_bytes", set_global=_BINLOG),
     Variable("replica_slot_seconds", set_global=_BINLOG),
     Variable(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from binlog_server.sql.statement import Statement
     from binlog_server.sql.user_locks import UserLocks
     from binlog_server.sql_commit.xa import XaBranches
+    from binlog_server.store.scrub import Scrub
     from binlog_server.tables.held import HeldTables
 
 Row = Sequence[Value]
@@ -244,6 +245,7 @@ class ServerView(Protocol):
     semi_sync: SemiSyncMaster
     syncer: Syncer
     prepared_count: PreparedCount
+    scrub: Scrub
     user_locks: UserLocks
     tmp_space: TmpSpace
     backups: Backups

@@ -44,6 +44,11 @@ class Backups:
         self._changing = 0
         self._staged: SessionBackup | None = None  # whose BACKUP STAGE is active
 
+    @property
+    def is_one_made(self) -> bool:
+        """Whether a backup is being made, by the server or by a session that has a stage."""
+        return self._running > 0 or self._staged is not None
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """While a backup is made. Raises `LockWaitExceeded` (1205) if files are being changed for long."""

@@ -40,6 +40,13 @@ def began_in(record: Record) -> int | None:
     return min((reference.first.file_no for reference in lists), default=None)
 
 
+def has_two_lists(record: Record) -> bool:
+    """Whether the group of a commit record is of two out-of-band lists. Raises `CorruptBinlog`."""
+    if record.data[:1] == b"\0":
+        return False
+    return len(parsed(commit.decode, record.data, record.start).lists) > 1
+
+
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
     """The whole group, or None if it has more than `bytes_max` bytes; then at most one more piece is read."""
     if record.data[:1] == b"\0":  # the common case: nothing out of band

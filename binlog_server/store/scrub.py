@@ -1,0 +1,235 @@
+"""The scrub: what lies on the disk and in the archive is read again, at a rate, before somebody needs it.
+
+A pass begins `binlog_scrub_interval` seconds after the one before has begun, a store that knows of none waits as long;
+it reads `binlog_scrub_rate` bytes a second, nothing while a backup is made. A restart begins a pass that was not over
+anew. What the last pass has found is kept with the store, so that a restart hides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from binlog_storage.archive.archive import Archive
+from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.disk.read_only_disk import ReadableDisk
+from binlog_storage.disk.state import StoreFacts
+from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import StorageError
+from binlog_storage.log.pending_redo import published
+from binlog_storage.scrub.scrub import (
+    KINDS,
+    Damage,
+    Look,
+    Meter,
+    MeteredDisk,
+    Round,
+    archive_look,
+    classic_look,
+    ibb_look,
+)
+
+from binlog_server.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+SCRUB_KEY: Final = "scrub"
+STEP_S: Final = 1.0
+"""Between two steps of a pass, each of what the rate allows in that time."""
+_REASON_CHARS: Final = 300
+_KEPT_MAX: Final = 50  # damages in the state of the store
+
+
+class Scrub:
+    """Of one server. `step` by one thread at a time; the figures, `stop` and `pause_s` from any.
+
+    Args:
+        engine: what is open now.
+        disk: the directory of it.
+        archive: opens that of `binlog_archive_url`; None without.
+        is_held_off: whether a backup is being made.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        engine: Callable[[], BinlogEngine],
+        disk: Callable[[], ReadableDisk],
+        facts: StoreFacts,
+        archive: Callable[[], Archive] | None,
+        is_held_off: Callable[[], bool],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config: Final = config
+        self._engine: Final = engine
+        self._disk: Final = disk
+        self._facts: Final = facts
+        self._archive: Final = archive
+        self._is_held_off: Final = is_held_off
+        self._clock: Final = clock
+        self._stopping: Final = threading.Event()
+        self._meter: Final = Meter()
+        self._round: Round | None = None
+        self._begun = 0.0
+        self._known: tuple[BinlogEngine, int] = self._now()  # of which the kept damages are
+        self.passes = 0
+        """Passes that came to their end, since the start."""
+
+    # --- figures ---
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that were read since the start; of `.ibb` files those of pages and of records."""
+        return self._meter.bytes_read
+
+    @property
+    def last_pass(self) -> float | None:
+        """The end of the last pass, in seconds since 1970; None if there was none."""
+        finished = self._kept().get("finished")
+        return None if finished is None else float(finished)
+
+    def damages(self) -> list[Damage]:
+        """Those of the last pass, and those that the pass under way has found, none of a binlog that is no more."""
+        kept = self._kept()
+        found: dict[Damage, None] = {}
+        if self._is_of_now(kept):
+            found = {Damage(*values): None for values in kept.get("damages", ())}
+        if (now := self._round) is not None and not now.is_over():
+            found |= dict(now.damages)
+        return list(found)
+
+    def damages_by_kind(self) -> dict[str, int]:
+        """How many of each."""
+        count = Counter(damage.kind for damage in self.damages())
+        return {kind: count[kind] for kind in KINDS}
+
+    # --- the work ---
+
+    def pause_s(self, idle_s: float) -> float:
+        """Seconds until the next `step`; `idle_s` while no pass is under way."""
+        return idle_s if self._round is None else STEP_S
+
+    def stop(self) -> None:
+        """The server is to end: a step under way ends at once."""
+        self._stopping.set()
+
+    def step(self) -> None:
+        """Go on by what the rate allows in a second. Raises `StorageError`: it is tried again."""
+        rate = self._config().binlog_scrub_rate
+        if not rate or self._stopping.is_set() or self._is_held_off():
+            return
+        if self._round is None:
+            self._forget_purged()
+            if not self._is_due():
+                return
+            self._round = self._begin()
+            if self._round is None:
+                return
+        if self._round.step(round(rate * STEP_S), self._tell, self._stopping.is_set):
+            self._end(self._round)
+
+    def _is_due(self) -> bool:
+        now, begun = self._clock(), self._kept().get("begun")
+        if begun is None or begun > now:  # or the clock was put back
+            self._keep({**self._kept(), "begun": now})
+            return False
+        return now >= float(begun) + self._config().binlog_scrub_interval
+
+    def _begin(self) -> Round | None:
+        """None while nothing is published yet."""
+        config, engine = self._config(), self._engine()
+        age = engine.age  # first: what is read of the files is of this age, or the round is over
+        if age % 2:
+            return None
+        disk = MeteredDisk(self._disk(), self._meter)
+        looks: list[Callable[[], Look]] = []
+        if isinstance(engine, ClassicEngine):
+            keys, end = config.binlog_keys(), engine.durable_end
+            for number, _ in engine.files():
+                if number <= end.file_no:
+                    name = engine.file_name(number)
+                    size = end.offset if number == end.file_no else None
+                    is_there = partial(_has, engine, number)
+                    looks.append(partial(classic_look, disk, name, is_there, keys, size))
+        else:
+            told = published(disk)
+            if told is None:
+                return None
+            looks.append(partial(ibb_look, disk, told.end))
+        if (archive := self._archive) is not None and config.binlog_scrub_archive:
+            looks.append(partial(archive_look, archive, self._meter, self._stopping.is_set))
+        self._begun = self._clock()
+        log.info("the scrub begins: all files are read again, %d bytes a second", self._rate)
+        return Round(looks, self._meter, lambda: self._engine() is not engine or engine.age != age)
+
+    @property
+    def _rate(self) -> int:
+        return self._config().binlog_scrub_rate
+
+    def _end(self, done: Round) -> None:
+        if done.given_up:
+            self._round = None
+            log.info("the scrub is given up: the binlog has begun anew meanwhile")
+            return
+        self.passes += 1
+        self._known = self._now()
+        damages = list(done.damages)
+        self._keep(
+            {
+                "begun": self._begun,
+                "finished": self._clock(),
+                "age": self._facts.binlog_age,
+                "damages": [
+                    [*damage[:3], damage.reason[:_REASON_CHARS]] for damage in damages[:_KEPT_MAX]
+                ],
+            }
+        )
+        self._round = None
+        log.info("the scrub is over: %d damages", len(damages))
+
+    def _tell(self, damage: Damage) -> None:
+        log.error(
+            'the scrub has found damage: %(damage)s. See docs/troubleshooting.md, "the scrub has found damage"',
+            {"damage": damage},
+        )
+
+    def _now(self) -> tuple[BinlogEngine, int]:
+        engine = self._engine()
+        return engine, engine.age
+
+    def _is_of_now(self, kept: dict[str, Any]) -> bool:
+        """Whether the binlog is that of the last pass. Its durable age moves only where a lease needs it."""
+        return kept.get("age") == self._facts.binlog_age and self._known == self._now()
+
+    def _forget_purged(self) -> None:
+        """What is said of files that are gone is no damage any more."""
+        kept, now = self._kept(), self._now()
+        if kept.get("damages") and not self._is_of_now(kept):
+            kept = {**kept, "damages": []}
+            self._keep(kept)
+        self._known = now
+        if not kept.get("damages"):
+            return
+        names = set(self._disk().names())
+        left = [d for d in kept["damages"] if d[0] in ("part", "file") or d[1] in names]
+        if len(left) < len(kept["damages"]):
+            self._keep({**kept, "damages": left})
+
+    def _kept(self) -> dict[str, Any]:
+        kept = self._facts.get(SCRUB_KEY)
+        return kept if isinstance(kept, dict) else {}
+
+    def _keep(self, values: dict[str, Any]) -> None:
+        with contextlib.suppress(StorageError):  # a full disk: it is done once more, or told anew
+            self._facts.set(SCRUB_KEY, values)
+
+
+def _has(engine: ClassicEngine, number: int) -> bool:
+    return any(file.number == number for file in engine.files())
