@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.state import StateStore
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -178,3 +180,35 @@ def test_a_clock_that_was_put_back_does_not_put_it_off_for_long(world: World) ->
     world.wait(-100 * INTERVAL)
     world.wait(INTERVAL)
     assert world.scrub.bytes_read
+
+
+def test_traditional_files_are_read_up_to_their_durable_end(world: World) -> None:
+    disk = MemoryDisk()
+    options = ClassicOptions(slave_connections_needed_for_purge=0)
+    engine = ClassicEngine(disk, options, facts=StateStore(disk))
+    for seq_no in (1, 2, 3):
+        gtid = Gtid(0, 1, seq_no)
+        engine.append(transaction(gtid), gtid)
+        engine.flush()
+    scrub = Scrub(
+        lambda: world.config,
+        lambda: engine,
+        lambda: disk,
+        engine.facts,
+        None,
+        lambda: False,
+        lambda: world.now,
+    )
+    scrub.step()
+    world.now += INTERVAL
+    name = engine.file_name(engine.files()[1].number)
+    file = disk.open(name)
+    file.pwrite(b"rot", file.size() - 60)
+    file.close()
+    while not scrub.passes:
+        scrub.step()
+    (damage,) = scrub.damages()
+    assert (damage.kind, damage.name) == ("event", name)
+    engine.purge_to(engine.files()[2].number)
+    scrub.step()
+    assert scrub.damages() == []
