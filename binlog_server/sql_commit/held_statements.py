@@ -1396,7 +1396,7 @@ def create_temporary(session: SqlSession, tables: HeldTables, text: str) -> Temp
     if copied is not None:
         source = session.find_table(*copied.source)
         if source is None:
-            raise NoSuchTable(*copied.source)
+            raise NoSuchTable(copied.source.database, copied.source.table)
         if not source.is_temporary:
             require_on(session, "SELECT", copied.source)
         name = copied.name

@@ -265,8 +265,6 @@ TableUsedTwice = ErrorKind(
     1093,
     "Table '{table}' is specified twice, both as a target for '{verb}' and as a separate source for data",
 )
-# ER_CANT_REOPEN_TABLE
-CannotReopenTable = ErrorKind(1137, "Can't reopen table: '{table}'")
 # ER_NO_SUCH_THREAD
 UnknownThread = ErrorKind(1094, "Unknown thread id: {connection_id}")
 # ER_KILL_DENIED_ERROR
@@ -322,6 +320,8 @@ HostNotAllowed = ErrorKind(
 NoSuchUser = ErrorKind(1133, "Can't find any matching row in the user table", "28000")
 # ER_WRONG_VALUE_COUNT_ON_ROW
 WrongValueCount = ErrorKind(1136, "Column count doesn't match value count at row {row}", "21S01")
+# ER_CANT_REOPEN_TABLE
+CannotReopenTable = ErrorKind(1137, "Can't reopen table: '{table}'")
 # ER_REGEXP_ERROR
 RegexFailed = ErrorKind(1139, "Regex error '{text}'", "42000")
 # ER_NONEXISTING_GRANT
