@@ -465,6 +465,9 @@ class HeldTables:
             own.put(table, key, min(behind, (1 << 8 * size) - 1).to_bytes(size, "big"))
             own.commit()
             return found
+        except BaseException:
+            own.rollback()  # else its locks stay for ever
+            raise
         finally:
             self._counting.release()
 
