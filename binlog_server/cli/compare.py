@@ -16,7 +16,7 @@ from binlog_storage.console.running import complain, told
 from binlog_storage.errors import StorageError
 
 from binlog_server.cli.find import group_files
-from binlog_server.cli.keys import add_key_options, binlog_keys
+from binlog_server.cli.keys import add_key_options, archive_keys, binlog_keys
 
 EXIT_EQUAL: Final = 0
 EXIT_DIFFER: Final = 1
@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`."""
     names = str(arguments.first), str(arguments.second)
     try:
-        keys = binlog_keys(arguments.config, ".")
+        keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
         with contextlib.ExitStack() as stack:
 
             def history(where: Where) -> GroupHistory:
-                found = group_files([where], stack, keys, only_whole=True)
+                found = group_files([where], stack, keys, for_archive, only_whole=True)
                 return GroupHistory(str(where), found.files, found.begin)
 
             results = compare_histories(

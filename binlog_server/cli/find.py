@@ -16,6 +16,7 @@ from binlog_protocol.groups.group_facts import OPERATIONS, GroupFacts, is_about,
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_protocol.sql.statements import TableName
 from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.group_files import (
     GroupFile,
     RememberedFacts,
@@ -35,7 +36,7 @@ from binlog_storage.errors import StorageError
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 
 from binlog_server.cli.events import are_traditional, require_ibb, traditional_files
-from binlog_server.cli.keys import add_key_options, binlog_keys
+from binlog_server.cli.keys import add_key_options, archive_keys, binlog_keys
 from binlog_server.settings.config import ConfigError
 from binlog_server.settings.option_kinds import U64_MAX, Number
 
@@ -241,6 +242,7 @@ def group_files(
     paths: list[Where],
     stack: contextlib.ExitStack,
     keys: Keys | None = None,
+    for_archive: ArchiveKeys | None = None,
     *,
     only_whole: bool = False,
 ) -> FoundFiles:
@@ -248,10 +250,11 @@ def group_files(
 
     Args:
         keys: of encrypted traditional files.
+        for_archive: as for `Archive.open`.
         only_whole: begin behind groups of which a purge has left a half.
     """
     if len(paths) == 1 and is_archive(paths[0]):
-        return _from_first(archive_files(paths[0]))
+        return _from_first(archive_files(paths[0], for_archive))
     local = traditional_files([local_path(path) for path in paths])
     if are_traditional(local):
         last = local[-1]
@@ -282,8 +285,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if nothing was found. Raises `ConfigError`, `StorageError`."""
     wanted = FindOptions.of(arguments)
     with contextlib.ExitStack() as stack:
-        files = group_files(arguments.paths, stack, binlog_keys(arguments.config, ".")).files
-        search = Search(files, RememberedFacts(arguments.index))
+        keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
+        found_files = group_files(arguments.paths, stack, keys, for_archive)
+        search = Search(found_files.files, RememberedFacts(arguments.index))
         count = 0
         try:
             for found in search.of(wanted):

@@ -52,7 +52,8 @@ class ArchiveFiles:
             raise NotAnArchive(
                 f"the archive {where} begins at '{self._archive.begin}', behind the position '{start}'"
             )
-        self._placed: Final = placed[first:]
+        self.placed: Final = placed[first:]
+        """Its parts, as one manifest has them: a number in `items` is a place in this list."""
         self.server_version = ""
         self.notes: list[str] = []
         self.lost_files = ""
@@ -65,21 +66,21 @@ class ArchiveFiles:
 
     @property
     def names(self) -> tuple[str, str]:
-        return self._name(self._placed[0]), self._name(self._placed[-1])
+        return self._name(self.placed[0]), self._name(self.placed[-1])
 
     @property
     def size(self) -> int:
-        return sum(one.part.size for one in self._placed)
+        return sum(one.part.size for one in self.placed)
 
     def base(self, number: int) -> BinlogState:
-        return self._placed[number].before.copy()
+        return self.placed[number].before.copy()
 
     def file_before(self, position: SlavePosition) -> int | None:
-        return self._before(self._placed, position)
+        return self._before(self.placed, position)
 
     def items(self, number: int) -> Iterator[Item]:
-        self.bytes_read = sum(one.part.size for one in self._placed[:number])
-        for one in self._placed[number:]:
+        self.bytes_read = sum(one.part.size for one in self.placed[:number])
+        for one in self.placed[number:]:
             yield FileStart(self._name(one), one.before.copy())
             for rows in PartReader(self._archive.place, one.part).rows():
                 yield from self._items_of(rows, Path(self._name(one)))

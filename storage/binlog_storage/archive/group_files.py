@@ -21,7 +21,7 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState
 from binlog_protocol.sql.statements import TableName
 
-from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.places import Where
 from binlog_storage.disk.durable_files import replace_file
@@ -163,9 +163,9 @@ def key_of(path: Path, base: BinlogState | None) -> str:
     return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns} {base}"
 
 
-def archive_files(where: Where) -> list[GroupFile]:
-    """The parts of an archive. None of them changes."""
-    archive, files = Archive.open(where), ArchiveFiles(where)
+def archive_files(where: Where, keys: ArchiveKeys | None = None) -> list[GroupFile]:
+    """The parts of an archive. None of them changes. Raises as `ArchiveFiles`, whose `keys` these are."""
+    files = ArchiveFiles(where, keys=keys)
     return [
         GroupFile(
             one.part.name,
@@ -173,7 +173,7 @@ def archive_files(where: Where) -> list[GroupFile]:
             f"{one.part.sha256} {one.before}",
             partial(_part_groups, files, number, one.part.name),
         )
-        for number, one in enumerate(archive.parts())
+        for number, one in enumerate(files.placed)
     ]
 
 

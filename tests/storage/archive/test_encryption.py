@@ -305,6 +305,8 @@ def test_all_readers(
     assert KEY_FILE_VARIABLE in capsys.readouterr().err
     assert main([*again, "--config", str(config)]) == 0
     assert stored(tmp_path / "again") == log_of(source)
+    assert main(["find", where, "--gtid", "0-1-60", "--config", str(config)]) == 0
+    assert main(["compare", where, str(store), "--config", str(config)]) == 0
 
 
 def test_what_a_server_is_told(keys: ArchiveKeys, monkeypatch: pytest.MonkeyPatch) -> None:
