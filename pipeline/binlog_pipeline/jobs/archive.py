@@ -118,7 +118,7 @@ class Lacking:
 
 def what_lacks(source: LogSource, target: Where, settings: ArchiveSettings) -> Lacking:
     """What `archive` would add. Nothing is written, nor made. Raises as `archive`."""
-    manifest = manifest_there(target)
+    manifest = manifest_there(target, settings.key_id)
     if manifest is None:
         manifest = ArchiveManifest(str(beginning(source)), {})
     plan = plan_archive(source, manifest, settings.partition_bytes, tail=settings.tail)

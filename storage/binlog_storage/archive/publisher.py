@@ -24,6 +24,7 @@ manifest of before finds them. The manifest says which they are, and since when;
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import tempfile
 import time
@@ -67,6 +68,8 @@ from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.errors import DiskError, FileMissing, StoreInUse
+
+log = logging.getLogger(__name__)
 
 LOCK_NAME: Final = "_archive.lock"
 STAGED_PREFIX: Final = ".staged-"
@@ -135,11 +138,14 @@ def open_shelf(where: Where, keys: ArchiveKeys | None = None) -> FolderShelf | O
     return FolderShelf(OsDisk(directory), str(directory), keys)
 
 
-def manifest_there(where: Where) -> ArchiveManifest | None:
-    """The manifest of an archive as it lies, for a dry run; None where one would be made. Raises as `ArchivePublisher`.
+def manifest_there(where: Where, key_id: int = 0) -> ArchiveManifest | None:
+    """The manifest of an archive as it lies, for a dry run; None where one would be made. Raises as `ArchivePublisher`,
+    whose `key_id` this is.
 
     Nobody is kept out, and nothing is made.
     """
+    if key_id:
+        ArchiveKeys.of_environment().get(key_id, str(where))
     if not is_remote(where):
         directory = local_path(where)
         if not directory.exists():
@@ -318,6 +324,7 @@ class ArchivePublisher:
         self._shelf: Final = shelf
         self._chunk_parts: Final = chunk_parts
         self._clock: Final = clock
+        self._told = ""  # the last error of a deletion, which is logged once
         try:
             shelf.take()
             self.manifest = read_manifest(shelf.place)
@@ -414,12 +421,20 @@ class ArchivePublisher:
         """Without retired parts whose time is over: they are deleted."""
         left = list(manifest.retired)
         before = self._clock() - GRACE_S
-        # Whoever may not delete, or has no answer, archives all the same.
-        with contextlib.suppress(ArchiveUnreachable, DiskError):
+        try:
             while left and left[0].at <= before:
                 for name in left[0].names:
                     self._shelf.remove(name)
                 del left[0]
+        except (ArchiveUnreachable, DiskError) as error:
+            # Whoever may not delete, or has no answer, archives all the same.
+            if str(error) != self._told:
+                self._told = str(error)
+                log.warning(
+                    "the archive %(archive)s keeps parts that have become one: %(error)s. See that they may be "
+                    "deleted: it is tried again with each part, and until then they take room and the manifest grows",
+                    {"archive": self.where, "error": error},
+                )
         return replace(manifest, retired=tuple(left))
 
     def _with_chunk(self, manifest: ArchiveManifest) -> ArchiveManifest:

@@ -120,3 +120,15 @@ def test_an_archive_of_others(
         assert main(["archive", str(store), str(tmp_path), *more]) == 1
         said.append(capsys.readouterr().err)
     assert said[0] == said[1]
+
+
+def test_an_archive_whose_key_is_not_there(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for more in (["--dry-run"], []):
+        target = str(tmp_path / "archive")
+        assert main(["archive", str(store), target, "--encryption-key-id", "2", *more]) == 1
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1]
+    assert "is encrypted with key 2: give the key file" in said[0]

@@ -321,7 +321,10 @@ def test_the_old_parts_stay_for_a_while() -> None:
     assert [last for _, last in told(disk)] == ["0-1-2", "0-1-3", "0-1-4", "0-1-5"]
 
 
-def test_who_may_not_delete_archives_all_the_same(objects: MemoryObjects) -> None:
+def test_who_may_not_delete_archives_all_the_same(
+    objects: MemoryObjects, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, once."""
     now = 1000.0
     publisher = ArchivePublisher(ObjectShelf(objects), clock=lambda: now)
     publisher.begin(BinlogState(), SOURCE)
@@ -343,10 +346,14 @@ def test_who_may_not_delete_archives_all_the_same(objects: MemoryObjects) -> Non
             raise ArchiveUnreachable("403 (injected)")
 
     objects.fault = fault
-    publisher.publish([put(4)])
-    assert len(publisher.manifest.retired) == 1
+    for number in (4, 5):
+        count = objects.calls
+        publisher.publish([put(number)])
+        assert len(publisher.manifest.retired) == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "403 (injected)" in caplog.text
     objects.fault = lambda number, when: None
-    publisher.publish([put(5)])
+    publisher.publish([put(6)])
     assert not publisher.manifest.retired
     publisher.close()
 
