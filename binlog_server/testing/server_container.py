@@ -142,5 +142,5 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
 def _toml(value: Any) -> str:
     """As the variables of the environment have it: JSON writes all but tables the way TOML does."""
     if not isinstance(value, Mapping):
-        return json.dumps(value)
-    return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        return json.dumps(value, ensure_ascii=False)  # escaped pairs of surrogates are no TOML
+    return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
