@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -109,9 +110,7 @@ class Ours(SqlServer):
         until(lambda: READY in process.read_log(self.log)[seen:], "a server that is ready", _WAIT_S)
 
     def stop(self) -> None:
-        self._process.terminate() if hasattr(
-            self._process, "terminate"
-        ) else self._process.send_signal(15)
+        self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(40) == 0
         self._process = None
 

@@ -217,8 +217,7 @@ class _Comparison:
     def run(self) -> DomainResult:
         for ours, theirs, is_same in self._stretches():
             if is_same:
-                self._same(ours[0].block)
-                for one in ours[1:]:
+                for one in ours:
                     self._same(one.block)
             else:
                 self._walk(ours, theirs)

@@ -22,8 +22,9 @@ from typing import Final, NamedTuple, Protocol
 
 from binlog_protocol.gtid import BinlogState
 
-from binlog_storage.classic.backup import ENGINE, GTID_INDEX_SUFFIX, mark_of
+from binlog_storage.classic.backup import ENGINE, mark_of
 from binlog_storage.classic.directory import BinlogNames
+from binlog_storage.classic.gtid_index import INDEX_SUFFIX
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, File, replaced
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
@@ -281,7 +282,7 @@ def _put(disk: Disk, source: ReadableDisk, later: Manifest, since: BackupPlace) 
     # Of the earlier one, which may be prepared: they go with its log, or its transactions have ended since.
     gone = {n for n in names if n in _GOES_WITH_THE_LOG or n.startswith(XA_PREFIX)}
     for name in names:
-        number = binlog.number(name.removesuffix(GTID_INDEX_SUFFIX))
+        number = binlog.number(name.removesuffix(INDEX_SUFFIX))
         if number is not None and (number < later.first_file or number > since.file_no):
             gone.add(name)
     # A log of SQLite's would be applied to the file that is put in front of it.

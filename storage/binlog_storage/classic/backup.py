@@ -27,6 +27,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_storage.binlog.backup import HOLDER, LOG_BYTES, LogBackup, in_pieces
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.gtid_index import INDEX_SUFFIX
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.writing import FLAG_AT
 from binlog_storage.classic.written_log import WrittenLog
@@ -41,9 +42,9 @@ from binlog_storage.errors import BackupRefused, DiskFull, FileMissing, Position
 from binlog_storage.tables.participants import RowKeeper
 
 ENGINE: Final = ""
+"""Of a manifest: the value of `binlog_storage_engine` with which a server has such a store."""
 _MARK_BYTES: Final = 8
 _LENGTH_BYTES: Final = 4
-GTID_INDEX_SUFFIX: Final = ".idx"
 
 
 def mark_of(file: ReadableFile) -> int:
@@ -238,7 +239,7 @@ class ClassicBackup:
                     data = _closed(self._head + data[len(self._head) :])
                 yield piece._replace(data=data)
         if not is_last:
-            yield from self._gtid_index_pieces(f"{name}{GTID_INDEX_SUFFIX}")
+            yield from self._gtid_index_pieces(f"{name}{INDEX_SUFFIX}")
 
     def _gtid_index_pieces(self, name: str) -> Iterator[Piece]:
         """Of one that is made, or deleted, nothing is copied: it is made again once somebody wants it."""
