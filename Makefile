@@ -60,6 +60,7 @@ test-others: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(SPARK) $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP) setup
+	@$(BIN)/pip --disable-pip-version-check install --quiet -e '.[slow]'
 	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version or any_version or by_turns" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 # In an environment of its own: the oldest version that is supported, unless another one is named.
