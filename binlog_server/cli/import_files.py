@@ -15,8 +15,7 @@ from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.engine import BinlogEngine
-from binlog_storage.intake.intake import Intake, Taken, taken_object
+from binlog_storage.intake.intake import Intake, IntakeTarget, Taken, taken_object
 from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
@@ -96,7 +95,7 @@ def _source(
     return source_of(paths, index, keys, for_archive)
 
 
-def take(engine: BinlogEngine | NothingStored, source: IntakeSource) -> tuple[Taken, float]:
+def take(engine: IntakeTarget, source: IntakeSource) -> tuple[Taken, float]:
     """Take the groups of a source, with its progress. Returns what was taken and the seconds. Raises `StorageError`."""
     with Progress("import") as progress:
 

@@ -20,7 +20,7 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.disk.state import StoreFacts
-from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine import EngineReader
 from binlog_storage.errors import StorageError
 from binlog_storage.log.pending_redo import published
 from binlog_storage.scrub.scrub import (
@@ -60,7 +60,7 @@ class Scrub:
     def __init__(
         self,
         config: Callable[[], Config],
-        engine: Callable[[], BinlogEngine],
+        engine: Callable[[], EngineReader],
         disk: Callable[[], ReadableDisk],
         facts: StoreFacts,
         archive: Callable[[], Archive] | None,
@@ -78,7 +78,7 @@ class Scrub:
         self._meter: Final = Meter()
         self._round: Round | None = None
         self._begun = 0.0
-        self._known: tuple[BinlogEngine, int] = self._now()  # of which the kept damages are
+        self._known: tuple[EngineReader, int] = self._now()  # of which the kept damages are
         self.passes = 0
         """Passes that came to their end, since the start."""
 
@@ -200,7 +200,7 @@ class Scrub:
             {"damage": damage},
         )
 
-    def _now(self) -> tuple[BinlogEngine, int]:
+    def _now(self) -> tuple[EngineReader, int]:
         engine = self._engine()
         return engine, engine.age
 

@@ -71,6 +71,10 @@ def taken_object(taken: Taken, position: SlavePosition, seconds: float) -> dict[
     }
 
 
+IntakeTarget = BinlogEngine | NothingStored
+"""What takes the groups; nothing, in a dry run."""
+
+
 class Intake:
     """One run, in one thread. What was taken is durable when `run` returns, or raises.
 
@@ -79,7 +83,7 @@ class Intake:
 
     def __init__(
         self,
-        engine: BinlogEngine | NothingStored,
+        engine: IntakeTarget,
         source: IntakeSource,
         progress: Callable[[Taken], None] = lambda taken: None,
     ) -> None:

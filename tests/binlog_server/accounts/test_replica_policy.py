@@ -211,9 +211,10 @@ def test_command_line(
     assert user(monkeypatch, tmp_path, "set", "repl@10.%", "--max-lag-seconds", "0") == 0
     capsys.readouterr()
     assert user(monkeypatch, tmp_path, "list") == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("repl@10.%  ")
-    assert line.endswith("  STREAM_STYLE CLASSIC  MAX_BYTES_PER_SECOND 10000000")
+    titles, line = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["ACCOUNT", "PRIVILEGES", "REPLICAS"]
+    limits = "STREAM_STYLE CLASSIC, MAX_BYTES_PER_SECOND 10000000"
+    assert line == f"repl@10.%  REPLICATION SLAVE  {limits}"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,9 @@ def kept(tmp_path: Path) -> dict[str, Any]:
 # --- docs/replicas.md ---
 
 PAGE = (Path(__file__).parents[3] / "docs" / "replicas.md").read_text()
-EXAMPLES = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
+EXAMPLES = [
+    line.strip() for line in PAGE.splitlines() if line.startswith(("    ", "binlog-server "))
+]
 
 
 async def test_the_sql_of_the_page_runs(lab: Lab) -> None:
