@@ -550,6 +550,8 @@ class Dump:
 
     def beat(self) -> bool:
         """See `Fed`."""
+        if not self._out.takes_all:  # its connection may have ended: it goes on, or ends, by itself
+            return False
         self._heartbeat_if_due()
         return self._out.takes_all
 

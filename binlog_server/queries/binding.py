@@ -704,6 +704,8 @@ class _Binder:
 
     def _conditions(self, node: Any, scope: Names, place: str) -> list[JoinTest]:
         found = []
+        while isinstance(node, exp.Paren):  # ON(a AND b): each is looked at where it can be first
+            node = node.this
         for part in _flat(node, exp.And):
             scope.used, scope.looks_out = set(), False
             term = watched_test(self._term(part, scope, place), self._session)

@@ -218,7 +218,11 @@ class SelectPlan:
 
     def _levels(self) -> list[_Level] | None:
         """The sources in order, with each condition where it can be looked at first; None if one never holds."""
+        # What an inner join is on is a condition as any other: one of an earlier source alone is looked at there.
         waiting = list(self.conditions)
+        for joined in self.joins:
+            if not joined.is_left:
+                waiting += joined.on
         for condition in waiting:
             if not condition.needs and not _holds(condition.term):
                 return None
@@ -226,14 +230,12 @@ class SelectPlan:
         for joined in self.joins:
             at = joined.at
             ready = [c for c in waiting if c.needs and max(c.needs) == at]
-            level = _Level(joined, [c.term for c in joined.on], [])
-            usable = list(joined.on)
             if joined.is_left:
-                level.later = [c.term for c in ready]
+                level = _Level(joined, [c.term for c in joined.on], [c.term for c in ready])
+                self._load(level, joined.on)
             else:
-                level.tests += [c.term for c in ready]
-                usable += ready
-            self._load(level, usable)
+                level = _Level(joined, [c.term for c in ready], [])
+                self._load(level, ready)
             levels.append(level)
         return levels
 
