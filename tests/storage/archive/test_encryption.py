@@ -91,7 +91,8 @@ def test_any_range_of_it(size: int, keys: ArchiveKeys, tmp_path: Path, rng: rand
             assert file.pread(count, at) == data[at : at + count]
     finally:
         os.close(fd)
-    assert data[:64] not in path.read_bytes() or not data
+    # A byte or two stand in any noise.
+    assert size < 64 or data[:64] not in path.read_bytes()
 
 
 def swapped(data: bytes) -> bytes:
