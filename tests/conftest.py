@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kit.backends import full_matrix
 
@@ -16,7 +16,12 @@ pytest.register_assert_rewrite("tests.storage.groups")
 
 # A slow machine is not a failure; what must be fast is counted, or measured in processor time. Examples are others with
 # each seed, so that many runs try as many as one that takes long.
-settings.register_profile("project", deadline=None, max_examples=200 if full_matrix() else 40)
+settings.register_profile(
+    "project",
+    deadline=None,
+    max_examples=200 if full_matrix() else 40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("project")
 
 # The first is an entry point of what is installed, too: under this name, so that it is taken once.
