@@ -116,7 +116,7 @@ class Server:
         self.failed_logins = FailedLogins(config.max_connect_errors)
         self.tls, self.metrics_tls = _all_tls_of(config)  # FLUSH SSL replaces both
         self.compressor = Compressor()
-        self.faults = Faults(self.connections.has_stream)
+        self.faults = Faults(self.connections.is_there)
         self.prepared_count = PreparedCount()
         self.session_memory = SessionMemory(lambda: self.config.session_memory_limit)
         self.frames = FrameCache(self.engine, config.dump_frame_cache_size)

@@ -189,10 +189,9 @@ class Connections:
         """Wait until the last connection has gone."""
         await self._none.wait()
 
-    def has_stream(self, connection_id: int) -> bool | None:
-        """Whether a connection has a dump; None: it is not there."""
-        found = self._by_id.get(connection_id)
-        return None if found is None else found.end_dump is not None
+    def is_there(self, connection_id: int) -> bool:
+        """Whether there is a connection of that number."""
+        return connection_id in self._by_id
 
     def kill(self, connection_id: int) -> None:
         """End a connection. Raises `UnknownThread`."""

@@ -5,9 +5,9 @@ Packets are numbered when they are taken out, so that one may be put in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from binlog_protocol.events.checksum import CHECKSUM_SIZE, append_checksum
 from binlog_protocol.events.event_type import EventType
@@ -50,15 +50,24 @@ Step = bytes | FaultOrder
 """Packets to send, or what happens behind them."""
 
 
+class _Counted(NamedTuple):
+    """A fault, and where its counting begins."""
+
+    one: OrderedFault
+    events: int = 0
+    bytes: int = 0
+
+
 class FaultRun:
     """The faults of one stream, but those at a time.
 
     Args:
+        ordered: in front of the stream; `add` takes those that come later.
         checksum: the events have checksums.
     """
 
-    def __init__(self, ordered: Sequence[OrderedFault], *, checksum: bool) -> None:
-        self._ordered = ordered
+    def __init__(self, ordered: Iterable[OrderedFault], *, checksum: bool) -> None:
+        self._ordered = [_Counted(one) for one in ordered]
         self._checksum = checksum
         self._status = _PLAIN_STATUS
         self._reader = PacketReader(EVENT_BYTES_MAX + len(STATUS))
@@ -85,6 +94,22 @@ class FaultRun:
     def start_semi_sync(self) -> None:
         """The packets have what `binlog_protocol.wire.semi_sync` says."""
         self._status = STATUS
+
+    def add(self, one: OrderedFault) -> None:
+        """An order for the stream that runs: its events and bytes are counted from here on."""
+        self._ordered.append(_Counted(one, self._events, self._bytes))
+
+    def begin(self, seq: int, place: ReplicaPlace, server_id: int, acks_wanted: int) -> None:
+        """What was sent so far was not fed: go on between two events of it.
+
+        Args:
+            seq: the number of the next packet.
+            place: where the replica is.
+            server_id: of the events in front.
+            acks_wanted: how many acknowledgements were asked for.
+        """
+        self.next_seq, self._server_id, self._acks_wanted = seq, server_id, acks_wanted
+        self._place.follow(place)
 
     def feed(self, data: bytes | bytearray) -> None:
         """Packets of the stream, cut anywhere."""
@@ -124,9 +149,9 @@ class FaultRun:
         event = packet.payload[len(self._status) :]
         self._count(event)
         payload = self._claimed(packet.payload, event)
-        for one in self._ordered:
-            if self._is_here(one):
-                fault = one.fault
+        for counted in self._ordered:
+            if self._is_here(counted):
+                one, fault = counted.one, counted.one.fault
                 if fault.do not in _OF_ACKS:  # these are met when the acknowledgement comes
                     one.met += 1
                 match fault.do:
@@ -178,19 +203,19 @@ class FaultRun:
     def _claimed(self, payload: bytes, event: bytes) -> bytes:
         if event[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:
             return payload
-        for one in self._ordered:
+        for one, _, _ in self._ordered:
             if one.is_live and one.fault.is_of_format:
                 one.met += 1
                 claimed = replace(FormatDescription.parse(event), server_version=one.fault.version)
                 payload = self._status + claimed.build()
         return payload
 
-    def _is_here(self, one: OrderedFault) -> bool:
-        fault = one.fault
+    def _is_here(self, counted: _Counted) -> bool:
+        one, fault = counted.one, counted.one.fault
         if not one.is_live or fault.byte or fault.after_seconds or fault.is_of_format:
             return False
         if one.gtid is None:
-            return fault.event == self._events
+            return fault.event == self._events - counted.events
         return self._gtid == one.gtid and self._events_of_group == (fault.event or 1)
 
     def _send(self, payload: bytes) -> Iterator[Step]:
@@ -209,8 +234,8 @@ class FaultRun:
         framed, self.next_seq = frame_packet(payload, self.next_seq)
         self._note_sent(payload)
         begin, self._bytes = self._bytes, self._bytes + len(framed)
-        for one in self._ordered:
-            at = one.fault.byte - begin - 1  # the first byte is 1
+        for one, _, behind in self._ordered:
+            at = behind + one.fault.byte - begin - 1  # the first byte is 1
             if not one.fault.byte or not one.is_live or not 0 <= at < len(framed):
                 continue
             one.met += 1

@@ -1,18 +1,25 @@
-"""A stream to a replica that suffers faults: made in the place of a `ReplicaStream` where there are some."""
+"""A stream to a replica that may suffer faults: in the place of a `ReplicaStream` where there are some, or may be.
+
+Until the first order for it the stream is a `ReplicaStream`: packets go by unread, shared with other replicas.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from binlog_protocol.errors import DuplicateServerId, ServerError
-from binlog_protocol.wire.semi_sync import Ack
+from binlog_protocol.events.header import EventHeader
+from binlog_protocol.limits import EVENT_BYTES_MAX, PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.event_frames import EventFrames
+from binlog_protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader
+from binlog_protocol.wire.semi_sync import STATUS, Ack, ReplicaPlace
 
 from binlog_server.connections.tls import break_tls
 from binlog_server.dumps.fault_run import FaultRun
 from binlog_server.dumps.replica_stream import ReplicaStream, Throttle
-from binlog_server.faults.faults import FaultOrder, OrderedFault
+from binlog_server.faults.faults import FaultOrder, Faults, OrderedFault
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 
@@ -23,33 +30,114 @@ class FaultyStream(ReplicaStream):
     """See `ReplicaStream`. `checksum`: its events have checksums."""
 
     def __init__(
-        self, ordered: Sequence[OrderedFault], *arguments: Any, checksum: bool, **named: Any
+        self, faults: Faults, server_id: int, *arguments: Any, checksum: bool, **named: Any
     ) -> None:
+        super().__init__(*arguments, **named)
+        connection = self.connection
+        who = connection.user, server_id, connection.id
+        ordered = faults.of_stream(*who)
         self._run = FaultRun(ordered, checksum=checksum)
+        self._checksum = checksum
+        self._is_plain = not ordered
+        self._new: list[OrderedFault] = []  # while an event is under way
+        self._place_of_events = ReplicaPlace()  # while it is plain: behind the events of no store
+        self._last: EventFrames | None = None  # the last groups, if nothing came behind them
+        self._acks_wanted = self._group_bytes = 0  # while it is plain
         self._suffered: FaultOrder | None = None  # what comes first, behind what was sent
         self._acks_heard = 0
         self._acks_late_until = 0.0  # by the loop's clock
-        super().__init__(*arguments, **named)
-        self._timers = [
-            self._loop.call_later(one.fault.after_seconds, self._due, one)
-            for one in ordered
-            if one.fault.after_seconds
-        ]
+        self._timers: list[asyncio.TimerHandle] = []
+        for one in ordered:
+            self._expect(one)
+        self._leave = faults.watch(who, self._order)
 
     def follow(self, acks: ReplicaAcks, semi_sync: SemiSyncMaster) -> None:
         super().follow(acks, semi_sync)
         self._run.start_semi_sync()
 
+    @property
+    def _status_size(self) -> int:
+        return 1 if self._acks is None else len(STATUS)
+
+    # --- orders ---
+
+    def _expect(self, one: OrderedFault) -> None:
+        if after := one.fault.after_seconds:
+            self._timers.append(self._loop.call_later(after, self._due, one))
+
+    def _order(self, one: OrderedFault) -> None:
+        """One that came while the stream runs."""
+        self._new.append(one)
+        if not self.inside_event:
+            self._take_orders()
+
+    def _take_orders(self) -> None:
+        """Between two events."""
+        if self._is_plain:
+            self._is_plain = False
+            self._begin()
+        for one in self._new:
+            self._run.add(one)
+            self._expect(one)
+        self._new.clear()
+
+    def _begin(self) -> None:
+        """The faults get to know where the stream is."""
+        place, server_id = self._place_of_events, 0
+        summed = place.position + self._group_bytes
+        if (frames := self._last) is not None:
+            reader = PacketReader(EVENT_BYTES_MAX + len(STATUS))
+            reader.feed(frames.at_sequence(0))
+            end = 0
+            while (packet := reader.next_packet()) is not None:
+                event = packet.payload[self._status_size :]
+                place.feed(event, self._checksum)
+                header = EventHeader.parse(event)
+                server_id, end = header.server_id, header.end_position
+            if not end:  # the events of such a stream have no places, and are summed up
+                place.position = summed
+        self._last = None
+        self._run.begin(self.machine.dump_sequence, place, server_id, self._acks_wanted)
+
     # --- packets ---
+
+    def frames(self, frames: EventFrames) -> None:
+        super().frames(frames)
+        if self._is_plain and frames.size:
+            self._note(frames)
+
+    def pass_on(self, frames: EventFrames, now: float) -> bool:
+        passed = super().pass_on(frames, now)
+        if passed:
+            self._note(frames)
+        return passed
+
+    def _note(self, frames: EventFrames) -> None:
+        self._last = frames
+        self._acks_wanted += frames.ack_wanted
+        # A larger event has packets without a status: too far is no harm.
+        status = self._status_size if frames.size <= PACKET_PAYLOAD_MAX else 0
+        self._group_bytes += frames.size - frames.packets * (PACKET_HEADER_SIZE + status)
+
+    def event(self, event: bytes) -> None:
+        super().event(event)
+        if self._is_plain:
+            self._last = None
+            self._place_of_events.feed(event, self._checksum)
 
     @property
     def takes_all(self) -> bool:
-        """Never: packets that go by themselves would suffer nothing."""
-        return False
+        """Packets that go by themselves would suffer nothing."""
+        return self._is_plain and not self._new and super().takes_all
 
     def _write(self, data: bytes | bytearray) -> None:
-        self._run.feed(data)
-        self._go_on()
+        if self._new and not self.inside_event:
+            self._take_orders()
+        if self._is_plain:
+            super()._write(data)
+        else:
+            self._run.feed(data)
+            self._go_on()
 
     def _go_on(self) -> None:
         """Send all up to the next fault."""
@@ -164,5 +252,6 @@ class FaultyStream(ReplicaStream):
 
     def close(self) -> None:
         super().close()
+        self._leave()
         for timer in self._timers:
             timer.cancel()

@@ -331,6 +331,10 @@ def _literal(value: object) -> str:
     return f"{value:f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
+_Who = tuple[str, int, int]
+"""Of a stream: the user's name, the server_id of the replica, the number of the connection."""
+
+
 class OrderedFault:
     """A fault, and how often it was met."""
 
@@ -348,16 +352,17 @@ class OrderedFault:
 
 
 class Faults:
-    """All faults of a server, on its loop. A client has those that were ordered before its connection, and its stream,
-    began, and those for it alone from their order on."""
+    """All faults of a server, on its loop. A client has them from their order on, in a stream that runs, too."""
 
-    def __init__(self, has_stream: Callable[[int], bool | None] = lambda connection: None) -> None:
-        """`has_stream`: whether the client of that number has a stream; None if there is no such client."""
-        self._has_stream = has_stream
+    def __init__(self, is_there: Callable[[int], bool] = lambda connection: False) -> None:
+        """`is_there`: whether there is a client of that number."""
+        self._is_there = is_there
         self.die: Callable[[], None] | None = None
         """Ends the process of the server; None where it is not the server's own."""
         self._ordered: dict[str, OrderedFault] = {}
         self._numbers = count(1)
+        self._talk: list[OrderedFault] = []  # those of conversations
+        self._watching: dict[object, tuple[_Who, Callable[[OrderedFault], None]]] = {}
 
     def add(self, tables: Iterable[Mapping[str, Any]], *, replace: bool = False) -> None:
         """Order these: all or, if one is wrong, none. Raises `BadFault`.
@@ -369,8 +374,8 @@ class Faults:
             order = FaultOrder.of(table)
             if order.do == "die" and self.die is None:
                 raise BadFault("die: the server is a thread of another process: process=True")
-            if order.connection:
-                self._check_connection(order.connection)
+            if order.connection and not self._is_there(order.connection):
+                raise BadFault(f"connection: there is no {order.connection}")
             name = order.name or self._free_name(made)
             if name in made or (name in self._ordered and not replace):
                 raise BadFault(f"name: there is a fault {name!r} already")
@@ -380,14 +385,19 @@ class Faults:
         for name in made:
             self.drop(name)
         self._ordered |= made
+        for one in made.values():
+            if not one.fault.is_of_stream:
+                self._talk.append(one)
+                continue
+            for who, ordered in list(self._watching.values()):
+                if one.fault.is_for(*who):
+                    ordered(one)
 
-    def _check_connection(self, connection: int) -> None:
-        """Never met would be a fault of nobody, or of one whose stream has begun without it."""
-        has_stream = self._has_stream(connection)
-        if has_stream is None:
-            raise BadFault(f"connection: there is no {connection}")
-        if has_stream:
-            raise BadFault(f"connection: the stream of {connection} has begun already")
+    def watch(self, who: _Who, ordered: Callable[[OrderedFault], None]) -> Callable[[], None]:
+        """`ordered` is told each order for a stream, from now on. Returns what ends that."""
+        key = object()
+        self._watching[key] = who, ordered
+        return lambda: self._watching.pop(key, None) and None
 
     def _free_name(self, made: Mapping[str, OrderedFault]) -> str:
         return next(
@@ -401,6 +411,8 @@ class Faults:
         one = self._ordered.pop(name, None)
         if one is not None:
             one.is_over = True
+            if one in self._talk:
+                self._talk.remove(one)
         return one is not None
 
     def clear(self) -> None:
@@ -426,18 +438,8 @@ class Faults:
             and one.fault.is_for(account, server_id, connection)
         ]
 
-    def of_conversation(self) -> Sequence[OrderedFault]:
-        """Those that a client which connects now has to fear before its stream."""
+    def of_conversation(self, connection: int = 0) -> Sequence[OrderedFault]:
+        """Those that a client has to fear before its stream; without its number those of one that connects now."""
         return [
-            one
-            for one in self._ordered.values()
-            if one.is_live and not one.fault.is_of_stream and not one.fault.connection
-        ]
-
-    def of_connection(self, connection: int) -> Sequence[OrderedFault]:
-        """Those of the conversation that were ordered for this client alone, also after it had come."""
-        return [
-            one
-            for one in self._ordered.values()
-            if one.fault.connection == connection and one.is_live and not one.fault.is_of_stream
+            one for one in self._talk if one.is_live and one.fault.connection in (0, connection)
         ]

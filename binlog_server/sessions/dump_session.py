@@ -41,10 +41,10 @@ class DumpSession:
         self._connection = connection
         self._engine = server.engine
         self._reason = ""  # why it ends, once that is known
-        faults = server.faults.of_stream(connection.user, request.server_id, connection.id)
+        faults, who = server.faults, (connection.user, request.server_id, connection.id)
         make = (
-            partial(FaultyStream, faults, checksum=request.style.checksum)
-            if faults
+            partial(FaultyStream, faults, request.server_id, checksum=request.style.checksum)
+            if server.config.binlog_faults or faults.of_stream(*who)  # or some may come
             else ReplicaStream
         )
         self._stream = make(

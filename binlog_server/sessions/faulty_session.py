@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -38,6 +39,10 @@ from binlog_server.faults.faults import COMMANDS, OrderedFault
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.session import ClientSession
 
+_ABOUT_FAULTS: Final = re.compile(
+    rb"\s*(CREATE(\s+OR\s+REPLACE)?|DROP(\s+ALL)?|SHOW)\s+BINLOG\s+FAULTS?\b", re.IGNORECASE
+)
+"""Statements that suffer nothing: who has ordered `COM_QUERY`, for ever and for all, can end it."""
 CODES: Final = {
     Debug: CommandCode.DEBUG,
     FieldList: CommandCode.FIELD_LIST,
@@ -79,7 +84,6 @@ class FaultySession(ClientSession):
             lacking |= one.fault.capabilities_lacking
         version = next((one.fault.version for one in claims if one.fault.version), "")
         super().__init__(server, version=version, lacking=lacking)
-        self._ordered = [one for one in ordered if one not in claims]
         self._timer: asyncio.TimerHandle | None = None  # of a delay
 
     def data_received(self, data: bytes) -> None:
@@ -104,9 +108,15 @@ class FaultySession(ClientSession):
         self._suffer(ordered, partial(super()._answer, event))
 
     def _all(self) -> Sequence[OrderedFault]:
-        return [*self._ordered, *self._server.faults.of_connection(self._id)]
+        ordered = self._server.faults.of_conversation(self._id)
+        return [one for one in ordered if one.fault.do != "claim"]  # a greeting has been sent
 
     def _of_event(self, event: ServerEvent) -> list[OrderedFault]:
+        match event:
+            case Query() if _ABOUT_FAULTS.match(event.text):
+                return []
+            case NextStatement(text, start) if _ABOUT_FAULTS.match(text, start):
+                return []
         return [*self._at_command(event), *self._at_place(event)]
 
     def _at_place(self, event: ServerEvent) -> list[OrderedFault]:

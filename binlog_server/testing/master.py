@@ -304,8 +304,7 @@ class BinlogMaster(MasterClient, ABC):
     # --- faults ---
 
     def fault(self, do: str, **where: Any) -> None:
-        """Order a fault for connections and streams that begin from now on: `fault("cut", gtid="0-1-5")`; see
-        docs/pytest.md.
+        """Order a fault for who is there and who comes: `fault("cut", gtid="0-1-5")`; see docs/pytest.md.
 
         Raises `BadFault`.
         """

@@ -231,7 +231,7 @@ class Served:
     # --- faults ---
 
     def order_faults(self, tables: Sequence[Mapping[str, Any]]) -> None:
-        """For streams that begin from now on. Raises `BadFault`; then none of them is ordered."""
+        """From now on, in streams that run, too. Raises `BadFault`; then none of them is ordered."""
         self._on_loop(lambda: self.server.faults.add(tables))
 
     def clear_faults(self) -> None:

@@ -398,3 +398,97 @@ async def test_acknowledgements_are_lost_or_late() -> None:
         await one.take("0-1-5")
         assert one.acknowledged == third, "none overtakes another"
         assert [met for _, met in lab.server.faults.met()] == [1, 1, 1]
+
+
+# --- a stream that runs ---
+
+
+@pytest.mark.parametrize("quick", [False, True])
+async def test_an_order_takes_hold_of_a_stream_that_runs(quick: bool) -> None:
+    """At the tail it is fed together with others; counting begins with the order."""
+    async with Lab(binlog_faults=True) as lab:
+        replica = await lab.replica()
+        await replica.opening()
+        for number in (1, 2):
+            lab.publish(f"0-1-{number}")
+            lab.server.syncer.appended()
+            assert await replica.group() == Gtid(0, 1, number)
+        if quick:
+            await until(lambda: len(lab.server._feed) == 1)
+        (connection,) = [c.id for c in lab.server.connections if c.dump_server_id]
+        orders: list[dict[str, Any]] = [
+            {"do": "heartbeat", "event": 2, "connection": connection},
+            {"do": "leave_out", "gtid": "0-1-4", "account": "repl"},
+            {"do": "cut", "gtid": "0-1-5", "event": 2, "server_id": 100},
+            {"do": "cut", "gtid": "0-1-3", "server_id": 101},
+        ]
+        lab.server.faults.add(orders)
+        for number in (3, 4, 5):
+            lab.publish(f"0-1-{number}")
+            lab.server.syncer.appended()
+        assert gtid_of(await replica.event()) == Gtid(0, 1, 3)
+        beat = await replica.event()
+        assert beat[TYPE_OFFSET] == EventType.HEARTBEAT
+        while (await replica.event())[TYPE_OFFSET] != EventType.XID:
+            pass
+        assert gtid_of(await replica.event()) == Gtid(0, 1, 5)
+        assert await replica.client.closed()
+        assert [met for _, met in lab.server.faults.met()] == [1, 1, 1, 0]
+
+
+async def test_a_heartbeat_of_a_stream_that_runs_has_the_place_of_the_replica() -> None:
+    for engine in ("innodb", ""):
+        async with Lab(binlog_faults=True, binlog_storage_engine=engine) as lab:
+            replica = await lab.replica()
+            place = ReplicaPlace()
+            for event in await replica.opening():
+                place.feed(event)
+            lab.publish("0-1-1,0-1-2")
+            lab.server.syncer.appended()
+            last = None
+            while last != 2 or event[TYPE_OFFSET] != EventType.XID:
+                event = await replica.event()
+                place.feed(event)
+                last = gtid_of(event).seq_no if event[TYPE_OFFSET] == EventType.GTID else last
+            lab.server.faults.add([{"do": "heartbeat", "after_seconds": 1e-6}])
+            beat = HeartbeatEvent.parse(await replica.event())
+            assert (beat.name, beat.position) == (place.file, place.position), engine
+
+
+async def test_faults_at_a_time_count_from_their_order_where_a_stream_runs() -> None:
+    async with Lab(binlog_faults=True) as lab:
+        lab.publish("0-1-1")
+        replica = await lab.replica()
+        await replica.opening()
+        assert await replica.groups(1) == "0-1-1"
+        order = {"do": "error", "errno": 1236, "message": "now", "after_seconds": 1e-6}
+        lab.server.faults.add([order])
+        assert await replica.refused() == (1236, "now")
+
+
+def test_a_byte_and_an_event_of_a_stream_that_runs() -> None:
+    made = FaultRun((), checksum=False)
+    made.begin(200, ReplicaPlace(), 1, 0)
+    data = packets(GROUPS[0], seq=200)
+    assert b"".join(step for step in take(made, data) if isinstance(step, bytes)) == data
+    faults = Faults()
+    faults.add([{"do": "cut", "event": 2}, {"do": "garble", "byte": 1}])
+    for one in faults.ordered():
+        made.add(one)
+    more = packets(GROUPS[1], seq=(200 + len(GROUPS[0])) & 0xFF)
+    first, cut = take(made, more)
+    assert isinstance(first, bytes)
+    assert (first[0] ^ more[0], first[1:]) == (0xFF, more[1 : len(first)])
+    assert isinstance(cut, FaultOrder)
+
+
+async def test_an_acknowledgement_of_a_stream_that_runs_is_lost() -> None:
+    async with Lab(rpl_semi_sync_master_enabled=True, binlog_faults=True) as lab:
+        one = SemiSync(lab, await lab.replica(rpl_semi_sync_slave=1))
+        await one.take("0-1-1")
+        first = one.acknowledged
+        lab.server.faults.add([{"do": "lose_ack", "gtid": "0-1-2"}])
+        await one.take("0-1-2")
+        assert one.acknowledged == first
+        await one.take("0-1-3")
+        await until(lambda: one.acknowledged == lab.engine.durable_end)

@@ -228,17 +228,25 @@ async def test_a_fault_for_one_client_that_is_there() -> None:
         assert [met for _, met in lab.server.faults.met()] == [1, 1, 1]
 
 
-async def test_a_fault_that_a_client_could_never_meet_is_refused() -> None:
+async def test_a_fault_for_a_client_that_is_not_there_is_refused() -> None:
     async with Lab(binlog_faults=True) as lab:
-        lab.publish("0-1-1")
-        replica = Replica(await lab.client())
-        mine = await number(replica.client)
-        with pytest.raises(BadFault, match=f"there is no {mine + 1}"):
-            order(lab, do="cut", gtid="0-1-1", connection=mine + 1)
-        await replica.start()
-        await replica.opening()
-        with pytest.raises(BadFault, match="has begun"):
-            order(lab, do="cut", gtid="0-1-1", connection=mine)
+        with pytest.raises(BadFault, match="there is no 99"):
+            order(lab, do="cut", gtid="0-1-1", connection=99)
+
+
+async def test_who_is_there_has_the_faults_of_all() -> None:
+    async with Lab(binlog_faults=True, users=ROOT) as lab:
+        client = await lab.client("root", "pw")
+        assert await client.query("SELECT 1") == [["1"]]
+        order(lab, **ERROR, statement="SELECT 2")
+        assert await client.query("SELECT 1") == [["1"]]
+        with pytest.raises(RemoteError, match="as ordered"):
+            await client.query("SELECT 2")
+        order(lab, do="claim", on="connect", version="10.2.44-MariaDB")
+        order(lab, do="cut", command="COM_QUERY", times=0)
+        await client.query("SHOW BINLOG FAULTS")
+        await client.query(" drop ALL binlog faults")  # else nobody could, any more
+        assert await client.query("SELECT 2") == [["2"]]
 
 
 async def number(client: Client) -> int:
