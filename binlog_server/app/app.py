@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from binlog_protocol.errors import ServerError
 from binlog_storage.archive.archive import Archive
@@ -54,7 +54,6 @@ from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.faults.faults import Faults
 from binlog_server.loop.apart import apart
 from binlog_server.loop.rounds import Rounds
-from binlog_server.metrics.endpoint import MetricsEndpoint
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.into import Into
 from binlog_server.relay.manager import Relay
@@ -81,6 +80,9 @@ from binlog_server.store.scrub import Scrub
 from binlog_server.store.store_directory import StoreDirectory
 from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
+
+if TYPE_CHECKING:
+    from binlog_server.metrics.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -385,6 +387,9 @@ class Server:
 
     async def _start_endpoint(self) -> None:
         if listen := self.config.metrics_listen:
+            # aiohttp and Prometheus' library are for those who want them: a start takes as long as its imports.
+            from binlog_server.metrics.endpoint import MetricsEndpoint
+
             self._endpoint = MetricsEndpoint(self)
             await self._endpoint.start(*parse_listen(listen, "metrics_listen"))
 

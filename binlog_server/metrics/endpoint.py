@@ -15,7 +15,7 @@ import ipaddress
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -105,10 +105,10 @@ class MetricsEndpoint:
         return Response(body, content_type=content_type)
 
     async def _healthz(self, _: Request) -> Response:
-        return health.response(health.what_ails(self._server))
+        return _health(health.what_ails(self._server))
 
     async def _readyz(self, _: Request) -> Response:
-        return health.response(health.what_is_missing(self._server))
+        return _health(health.what_is_missing(self._server))
 
     # --- for people ---
 
@@ -150,7 +150,7 @@ class MetricsEndpoint:
         return _json(openapi())
 
     def _stream(self, shown: Callable[[dict[str, Any]], str]) -> Response:
-        async def events() -> AsyncIterator[bytes]:
+        async def events() -> AsyncGenerator[bytes, None]:
             while True:
                 try:
                     text = shown(await self._now())
@@ -189,6 +189,15 @@ class MetricsEndpoint:
             except asyncio.CancelledError:
                 await asked  # the thread goes on: the next one has to wait for it
                 raise
+
+
+def _health(found: list[str]) -> Response:
+    """`ok`, or 503 and the list."""
+    if found:
+        # What an upstream says is quoted: it may have lines of its own.
+        lines = (" ".join(line.split()) for line in found)
+        return Response.text("\n".join(lines), HTTPStatus.SERVICE_UNAVAILABLE)
+    return Response.text("ok")
 
 
 def refusal(request: Request, token: str) -> Response | None:

@@ -1,10 +1,7 @@
-"""Whether the server is alive, and whether it is ready: as text, one line for each thing that is wrong."""
+"""Whether the server is alive, and whether it is ready: a line of text for each thing that is wrong."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
-from binlog_server.metrics.http import Response
 from binlog_server.metrics.observed import Observed
 from binlog_server.metrics.standstill import standstills, why_no_room
 
@@ -39,12 +36,3 @@ def what_is_missing(server: Observed) -> list[str]:
             name = f"{upstream.connection} {upstream.name}".lstrip()
             found.append(f"upstream {name}: not connected: {upstream.last_error}")
     return found
-
-
-def response(found: list[str]) -> Response:
-    """`ok`, or 503 and the list."""
-    if found:
-        # What an upstream says is quoted: it may have lines of its own.
-        lines = (" ".join(line.split()) for line in found)
-        return Response.text("\n".join(lines), HTTPStatus.SERVICE_UNAVAILABLE)
-    return Response.text("ok")

@@ -1,20 +1,25 @@
-"""A small HTTP/1.1 listener for scrapers and health checks: GET and HEAD, one request a connection, nothing else.
+"""The HTTP/1.1 listener for scrapers, health checks and people, by aiohttp: GET and HEAD, one request a connection.
 
 With a certificate it speaks TLS, and only that: the one that holds when a client connects.
 
-What a client may cost is bounded: so many connections, so many bytes of a request, so many seconds for all of it. Slow
-ones keep nobody out: who comes beyond the limit is let in, and the oldest one leaves (`crowd`).
+    socket transport  <-->  (TlsLayer)  <-->  _Guard  <-->  aiohttp's protocol, once the head of a request is whole
+
+aiohttp parses requests and writes answers. What a client may cost is bounded by the guard: so many connections, so many
+bytes of a request, so many seconds for all of it. Slow ones keep nobody out: who comes beyond the limit is let in, and
+the oldest one leaves (`crowd`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
 
 from binlog_server.connections.tls import TlsLayer, TlsServer
 from binlog_server.loop.crowd import Crowd
@@ -27,16 +32,8 @@ DEADLINE_S = 10.0  # from the first byte to the last one of the answer
 PLAIN = "text/plain; charset=utf-8"
 
 
-class BadRequest(Exception):
-    """A request that is answered with `status`."""
-
-    def __init__(self, status: HTTPStatus) -> None:
-        super().__init__(status.phrase)
-        self.status = status
-
-
 class Request(NamedTuple):
-    """`path` without the query; names of `headers` in lower case; `peer`: the address of the client, without port.
+    """`path` without the query; names of `headers` in any case; `peer`: the address of the client, without port.
     `has_certificate`: the client has shown one, which was verified."""
 
     method: str
@@ -55,77 +52,166 @@ class Response:
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = PLAIN
     headers: Mapping[str, str] = field(default_factory=dict)
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes, None] | None = None
 
     @classmethod
     def text(cls, text: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
         """Plain text, ended by a newline."""
         return cls(f"{text}\n".encode("utf-8", "backslashreplace"), status)
 
-    def build(self, *, head_only: bool = False) -> bytes:
-        headers = {
+    def all_headers(self) -> dict[str, str]:
+        """With those that every answer has."""
+        return {
             "Content-Type": self.content_type,
-            **({} if self.stream else {"Content-Length": str(len(self.body))}),
             "Cache-Control": "no-store",
             "Connection": "close",
+            "Server": "binlog-server",  # aiohttp tells its version and Python's otherwise
             **self.headers,
         }
-        lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-        return head if head_only else head + self.body
-
-
-def parse_request(head: bytes) -> Request:
-    """A request up to its empty line. Raises `BadRequest`."""
-    first, *rest = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        raise BadRequest(HTTPStatus.BAD_REQUEST)
-    headers = {}
-    for line in filter(None, rest):
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise BadRequest(HTTPStatus.BAD_REQUEST)
-        headers[name.lower()] = value.strip()
-    return Request(words[0], words[1].partition("?")[0], headers)
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class _Visit(NamedTuple):
-    """A connection and what serves it."""
+class _Quiet(logging.LoggerAdapter[logging.Logger]):
+    """aiohttp's log: one line for debugging in the place of a traceback. Strangers may not fill the log."""
 
-    id: int
-    task: asyncio.Task[None]
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        super().log(logging.DEBUG, f"metrics: {msg}: %r", *args, kwargs.get("exc_info"))
 
 
-class _Streams(asyncio.StreamReaderProtocol):
-    """The two streams of a connection, inside TLS if there is any. The handshake is a part of the request's time."""
+class _Guard(asyncio.Protocol, asyncio.Transport):
+    """The protocol of a connection, and the transport of aiohttp's protocol, which sees nothing but one whole head.
 
-    def __init__(
-        self,
-        accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
-        tls: TlsServer | None,
-    ) -> None:
-        super().__init__(asyncio.StreamReader(REQUEST_BYTES_MAX), accept)
-        self._tls = tls
+    `answered` is set when the answer to the request is there: what aiohttp says before is its refusal of a head that is
+    no HTTP, or of a handler that failed, and is told in the listener's own words.
+    """
+
+    def __init__(self, listener: HttpListener, number: int) -> None:
+        asyncio.Transport.__init__(self)
+        self.id = number
+        self.answered = self.asked = False
+        self._listener = listener
+        self._below: asyncio.Transport  # the socket's, or TLS above it
+        self._head = bytearray()
+        self._above: web.RequestHandler | None = None
+        self._ended = False  # all is said; what the client still sends is dropped
+        self._client_ended = False
+        self.streams = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self.has_certificate = False
+
+    # --- asyncio.Protocol: what comes from the client ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._tls is None:
-            super().connection_made(transport)
-            return
-        layer = TlsLayer(cast(asyncio.Transport, transport), self, self._tls.context)
-        super().connection_made(layer)
-        layer.start(b"")
+        self._below = cast(asyncio.Transport, transport)
+        self.must_end_in_time()
+        self._listener.entered(self)
+        if (tls := self._listener.tls()) is not None:
+            layer = self._below = TlsLayer(self._below, self, tls.context)
+            layer.start(b"")
 
     def tls_started(self) -> None:
         """See `SecuredSession`."""
+        self.has_certificate = cast(TlsLayer, self._below).has_client_certificate
 
     def tls_failed(self, reason: str) -> None:
         """See `SecuredSession`."""
         log.debug("metrics: no TLS with a client: %s", reason)
+
+    def data_received(self, data: bytes) -> None:
+        if self._above is not None or self._ended:
+            return  # one request a connection, and none has a body
+        self._head += data[: REQUEST_BYTES_MAX + 1 - len(self._head)]
+        begin = len(self._head) - len(self._head.lstrip(b"\r\n"))  # empty lines: RFC 9112, 2.2
+        end = self._head.find(b"\r\n\r\n", begin) + 4
+        if end >= 4:
+            self._above = self._listener.open_above(self)
+            self._above.connection_made(self)
+            self._above.data_received(bytes(self._head[begin:end]))
+        elif len(self._head) > REQUEST_BYTES_MAX:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def eof_received(self) -> bool:
+        """A client that has asked may close its side, and gets its answer; none that listens to a stream, as it is
+        not known from one that has gone."""
+        self._client_ended = True
+        return self._above is not None and not self._ended and not self.streams
+
+    def pause_writing(self) -> None:
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._above is not None:
+            self._above.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.may_stay()
+        self._ended = True
+        self._listener.left(self)
+        if self._above is not None:
+            self._above.connection_lost(exc)
+
+    # --- time ---
+
+    def must_end_in_time(self) -> None:
+        """What is under way has the time of a request from now on."""
+        self.may_stay()
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(self._listener.deadline_s, self.abort)
+
+    def may_stay(self) -> None:
+        """Until there is something to send."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # --- asyncio.Transport: what aiohttp asks for ---
+
+    def write(self, data: Any) -> None:
+        if self._ended:
+            return
+        if self.answered:
+            self._below.write(data)
+        elif self.asked:
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+        else:
+            self._refuse(HTTPStatus.BAD_REQUEST)
+
+    def close(self) -> None:
+        """All is said. What the client still sends must not make the system throw away the answer: it is read, and
+        dropped, until the client closes its side, too."""
+        if not self._ended:
+            self._ended = True
+            self.must_end_in_time()
+            if self._client_ended:
+                self._below.close()
+            elif not self._below.is_closing():
+                self._below.write_eof()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._ended or self._below.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """Nothing more is handed on as it is."""
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        said = Response.text(status.phrase, status)
+        headers = {**said.all_headers(), "Content-Length": str(len(said.body))}
+        lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._below.write("\r\n".join([*lines, "", ""]).encode("ascii") + said.body)
+        self.close()
 
 
 class HttpListener:
@@ -139,10 +225,11 @@ class HttpListener:
         tls: Callable[[], TlsServer | None] = lambda: None,
     ) -> None:
         self._routes = routes
-        self._deadline_s = deadline_s
-        self._tls = tls
-        self._open: set[asyncio.Task[None]] = set()
-        self._crowd: Crowd[_Visit] = Crowd()
+        self.deadline_s = deadline_s
+        self.tls = tls
+        self._open: set[_Guard] = set()
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._crowd: Crowd[_Guard] = Crowd()
         self._accepted = 0
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -150,7 +237,7 @@ class HttpListener:
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises `OSError` if the address is taken."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Streams(self._accept, self._tls()), host or None, port
+            self._accept, host or None, port
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -158,91 +245,80 @@ class HttpListener:
         """Listen no more, and end what is under way."""
         if self._server is not None:
             self._server.close()
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        for guard in list(self._open):
+            guard.abort()
+        await self._crowd.none_left()
+        # aiohttp has cancelled them. A second time would be one too much for those that wait for a thread.
+        await asyncio.gather(*self._answering, return_exceptions=True)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A task of our own: asyncio's complains when it is cancelled.
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+    # --- for guards ---
+
+    def _accept(self) -> _Guard:
         self._accepted += 1
-        visit = _Visit(self._accepted, task)
-        peer = writer.get_extra_info("peername")
-        leaves = self._crowd.add(visit, peer[0] if peer else "", CONNECTIONS_MAX)
+        return _Guard(self, self._accepted)
+
+    def entered(self, guard: _Guard) -> None:
+        """A connection is there: another one leaves for it where there are too many."""
+        peer = guard.get_extra_info("peername")
+        self._open.add(guard)
+        leaves = self._crowd.add(guard, peer[0] if peer else "", CONNECTIONS_MAX)
         if leaves is not None:
-            leaves.task.cancel()
-        self._open.add(task)
+            leaves.abort()
 
-        def ended(_: asyncio.Task[None]) -> None:
-            self._open.discard(task)
-            self._crowd.remove(visit)
-            if task.cancelled():  # perhaps before it began
-                writer.transport.abort()
+    def left(self, guard: _Guard) -> None:
+        """A connection has gone."""
+        self._open.discard(guard)
+        self._crowd.remove(guard)
 
-        task.add_done_callback(ended)
+    def open_above(self, guard: _Guard) -> web.RequestHandler:
+        """aiohttp's protocol for one request."""
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            task = asyncio.current_task()
+            assert task is not None
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            if request.version.major != 1:
+                raise web.HTTPBadRequest
+            guard.asked = True
+            return await self._answer(request, guard)
+
+        server = web.Server(
+            answer,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_Quiet(log),
+            keepalive_timeout=0,
+            lingering_time=0,
+        )
+        return server()
+
+    async def _answer(self, request: web.BaseRequest, guard: _Guard) -> web.StreamResponse:
+        peer = request.remote or ""
+        asked = Request(request.method, request.path, request.headers, peer, guard.has_certificate)
         try:
-            async with asyncio.timeout(self._deadline_s) as deadline:
-                await self._converse(reader, writer, deadline)
-        except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            writer.transport.abort()
-        finally:
-            writer.close()
+            response = await self._respond(asked)
+        except Exception:
+            log.exception("metrics: no answer to %s %s", asked.method, asked.path)
+            raise
+        guard.answered = True
+        headers = response.all_headers()
+        if response.stream is None or asked.method == "HEAD":
+            return web.Response(body=response.body, status=response.status, headers=headers)
+        streamed = web.StreamResponse(status=response.status, headers=headers)
+        await streamed.prepare(request)
+        await streamed.write(response.body)
+        async with aclosing(response.stream) as stream:
+            guard.streams = True
+            guard.may_stay()
+            async for piece in stream:
+                guard.must_end_in_time()
+                await streamed.write(piece)
+                guard.may_stay()
+        guard.must_end_in_time()
+        return streamed
 
-    async def _converse(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, deadline: asyncio.Timeout
-    ) -> None:
-        head_only = False
-        try:
-            peer, tls = writer.get_extra_info("peername"), writer.get_extra_info("ssl_object")
-            request = parse_request(await _head(reader))._replace(
-                peer=peer[0] if peer else "",
-                has_certificate=tls is not None and tls.getpeercert(binary_form=True) is not None,
-            )
-            head_only = request.method == "HEAD"
-            response = await self._answer(request)
-        except BadRequest as error:
-            response = Response.text(error.status.phrase, error.status)
-        writer.write(response.build(head_only=head_only))
-        await writer.drain()
-        if response.stream is not None and not head_only:
-            await self._send_stream(response.stream, reader, writer, deadline)
-        # What the client still sends must not make the system throw away the answer.
-        writer.write_eof()
-        with contextlib.suppress(ConnectionError):
-            while await reader.read(REQUEST_BYTES_MAX):
-                pass
-
-    async def _send_stream(
-        self,
-        stream: AsyncIterator[bytes],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        deadline: asyncio.Timeout,
-    ) -> None:
-        """Until it ends, or the client does: who closes its side, or takes no piece in time."""
-        loop = asyncio.get_running_loop()
-        gone = asyncio.ensure_future(reader.read(1))
-        try:
-            while not gone.done():
-                deadline.reschedule(None)
-                following = asyncio.ensure_future(anext(stream, b""))
-                await asyncio.wait((following, gone), return_when=asyncio.FIRST_COMPLETED)
-                if not following.done():
-                    following.cancel()
-                    await asyncio.gather(following, return_exceptions=True)
-                    return
-                if not (piece := following.result()):
-                    return
-                deadline.reschedule(loop.time() + self._deadline_s)
-                writer.write(piece)
-                await writer.drain()
-        finally:
-            gone.cancel()
-            deadline.reschedule(loop.time() + self._deadline_s)
-
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         handler = self._routes.get(request.path)
         if handler is None:
             return Response.text(f"there are {', '.join(self._routes)}", HTTPStatus.NOT_FOUND)
@@ -250,10 +326,3 @@ class HttpListener:
             status = HTTPStatus.METHOD_NOT_ALLOWED
             return Response(b"", status, headers={"Allow": "GET, HEAD"})
         return await handler(request)
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None

@@ -151,12 +151,8 @@ def _believe_every_part(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartReader, "_compare", lambda self, told: None)
 
 
-def _expect_three_words(patch: pytest.MonkeyPatch) -> None:
-    def parse(head: bytes) -> http.Request:
-        method, path, _ = head.decode().split(" ", 2)
-        return http.Request(method, path, {})
-
-    patch.setattr(http, "parse_request", parse)
+def _hand_on_what_aiohttp_says(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(http._Guard, "_refuse", lambda self, status: self._below.write(b"no"))
 
 
 def _read_on_behind_a_page(patch: pytest.MonkeyPatch) -> None:
@@ -180,7 +176,7 @@ PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "classic_stores": _believe_that_files_follow,
     "gtid_indexes": _read_on_behind_a_page,
     "archives": _believe_every_part,
-    "http": _expect_three_words,
+    "http": _hand_on_what_aiohttp_says,
 }
 
 

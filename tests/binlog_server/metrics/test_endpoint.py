@@ -219,7 +219,7 @@ async def test_replicas_do_not_notice_hostile_scrapers(lab: Lab, rng: random.Ran
     async with asyncio.timeout(10):
         while not answers:  # until the places of those that have gone are free
             with contextlib.suppress(ConnectionError):
-                request = b"GET /metrics HTTP/1.1\r\n\r\n"
+                request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
                 answers += filter(None, [await exchange(port, request)])
     assert answer_of(answers[0]).status == 200
 
@@ -247,7 +247,7 @@ async def test_formats(lab: Lab) -> None:
 
 async def test_many_at_once(lab: Lab) -> None:
     port = lab.server.metrics_port
-    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
     answers = await asyncio.gather(*(exchange(port, request) for _ in range(10)))
     assert [answer_of(answer).status for answer in answers] == [200] * 10
 
@@ -263,7 +263,8 @@ async def test_a_store_that_cannot_be_asked(lab: Lab, monkeypatch: pytest.Monkey
     assert (await get(lab.server.metrics_port, "/metrics")).status == 200
 
 
-async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("client", ["waits", "has gone"])
+async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch, client: str) -> None:
     """The thread that reads the store has ended when the store is closed."""
     reading, go_on = threading.Event(), threading.Event()
     async with Lab(metrics_listen=LISTEN) as lab:
@@ -276,9 +277,14 @@ async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch) -> None
 
         monkeypatch.setattr(lab.engine, "files", slow)
         asking = asyncio.ensure_future(
-            exchange(lab.server.metrics_port, b"GET /metrics HTTP/1.1\r\n\r\n")
+            exchange(lab.server.metrics_port, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         )
         await asyncio.to_thread(reading.wait, 10)
+        if client == "has gone":
+            asking.cancel()
+            listener = lab.server._endpoint
+            assert listener is not None
+            await until(lambda: not listener._listener._open)
         stopping = asyncio.ensure_future(lab.stop())
         await asyncio.sleep(0)
         assert not stopping.done()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from binlog_server.metrics import http
-from binlog_server.metrics.http import BadRequest, HttpListener, Request, Response, parse_request
+from binlog_server.metrics.http import HttpListener, Request, Response
 
 from ..lab import DEADLINE_S, until, within
 from .scrape import answer_of, exchange, get
@@ -35,48 +36,75 @@ async def listening(
         await within(listener.close())
 
 
-PARSED = [
-    (b"GET / HTTP/1.1\r\n\r\n", Request("GET", "/", {})),
-    (b"HEAD /a?b=c&d HTTP/1.0\r\n\r\n", Request("HEAD", "/a", {})),
+HEARD = [
+    (OK, Request("GET", "/ok", {"host": "a"})),
+    (b"HEAD /ok?b=c&d HTTP/1.0\r\n\r\n", Request("HEAD", "/ok", {})),
     (
-        b"GET /m HTTP/1.1\r\nAccept: a/b\r\nX:y:z\r\nEmpty:\r\n\r\n",
-        Request("GET", "/m", {"accept": "a/b", "x": "y:z", "empty": ""}),
+        b"GET /ok HTTP/1.0\r\nAccept: a/b\r\nX:y:z\r\nEmpty:\r\n\r\n",
+        Request("GET", "/ok", {"accept": "a/b", "x": "y:z", "empty": ""}),
     ),
-    (b"GET /\xff HTTP/1.1\r\nA:\t\xe4 \r\n\r\n", Request("GET", "/\xff", {"a": "\xe4"})),
+    (b"\r\n\n" + OK, Request("GET", "/ok", {"host": "a"})),
+    (b"GET http://a/ok HTTP/1.1\r\nHost: b\r\n\r\n", Request("GET", "/ok", {"host": "b"})),
 ]
 
 
-@pytest.mark.parametrize(("head", "request_"), PARSED)
-def test_parsed(head: bytes, request_: Request) -> None:
-    assert parse_request(head) == request_
+async def test_heard() -> None:
+    """The handler is told the method, the path without its query, and headers."""
+    heard: list[Request] = []
+
+    async def hear(request: Request) -> Response:
+        heard.append(request)
+        return Response.text("")
+
+    async with listening(hear) as port:
+        for head, wanted in HEARD:
+            assert (await exchange(port, head)).split(b" ")[1] == b"200"
+            request = heard.pop()
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            assert request._replace(headers=headers) == wanted._replace(peer="127.0.0.1")
 
 
 BAD = [
-    b"\r\n\r\n",
     b"GET /\r\n\r\n",
     b"GET  / HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/2\r\n\r\n",
-    b"GET http://a/ HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
     b"GET metrics HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
     b"GET / HTTP/1.1\r\n: value\r\n\r\n",
     b"GET / HTTP/1.1\r\nA : b\r\n\r\n",
-    b"GET / HTTP/1.1\r\nA: b\r\n folded: c\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
 ]
 
 
-@pytest.mark.parametrize("head", BAD)
-def test_bad(head: bytes) -> None:
-    with pytest.raises(BadRequest):
-        parse_request(head)
+async def test_bad(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told in one line, and is at most one line in the log, of those who debug."""
+    caplog.set_level(logging.DEBUG)
+    async with listening() as port:
+        for head in BAD:
+            caplog.clear()
+            answer = answer_of(await exchange(port, head))
+            assert (answer.status, answer.body) == (400, b"Bad Request\n"), head
+            assert answer.headers["server"] == "binlog-server"
+            logged = [r for r in caplog.records if r.name != "asyncio"]
+            assert len(logged) <= 1, head
+            for record in logged:
+                assert (record.levelno, record.exc_info) == (logging.DEBUG, None)
+                assert "\n" not in record.getMessage()
 
 
-@given(st.binary(max_size=200))
-def test_anything_is_parsed_or_refused(data: bytes) -> None:
-    for head in (data, b"GET / HTTP/1.1\r\n" + data):
-        with suppress(BadRequest):
-            assert parse_request(head).path.startswith("/")
+async def test_a_handler_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the traceback, once; the client nothing of it."""
+
+    async def fail(_: Request) -> Response:
+        raise ValueError("secret")
+
+    async with listening(fail) as port:
+        answer = answer_of(await exchange(port, OK))
+    assert (answer.status, answer.body) == (500, b"Internal Server Error\n")
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    assert "secret" in caplog.text
 
 
 async def test_answers() -> None:
@@ -85,6 +113,7 @@ async def test_answers() -> None:
         assert (found.status, found.body) == (200, b"GET /ok\n")
         assert found.headers["content-length"] == "8"
         assert found.headers["connection"] == "close"
+        assert found.headers["server"] == "binlog-server", "nobody is told a version"
         head = await get(port, "/ok", method="HEAD")
         assert (head.status, head.body) == (200, b"")
         assert head.headers["content-length"] == "9"
@@ -186,7 +215,53 @@ async def test_close_ends_what_is_under_way() -> None:
         await asyncio.open_connection("127.0.0.1", port)
 
 
+async def pieces(ended: list[str]) -> AsyncGenerator[bytes, None]:
+    try:
+        while True:
+            yield b"x" * 10_000
+            await asyncio.sleep(0)
+    finally:
+        ended.append("ended")
+
+
+async def test_a_stream() -> None:
+    """It goes on beyond the time of a request, and ends with its client: who leaves, closes its side, or reads no more.
+
+    HTTP/1.1 gets chunks, HTTP/1.0 the bare bytes."""
+    ended: list[str] = []
+
+    async def stream(_: Request) -> Response:
+        return Response(b"", stream=pieces(ended))
+
+    async with listening(stream, deadline_s=0.2) as port:
+        for head, first in ((OK, b"2710\r\n"), (OK.replace(b"1.1", b"1.0"), b"xx")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head)
+            await within(reader.readuntil(b"\r\n\r\n"))
+            assert (await within(reader.readexactly(len(first)))) == first
+            writer.write_eof()
+            await until(lambda: ended == ["ended"])
+            writer.close()
+            ended.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(OK)
+        await until(
+            lambda: ended == ["ended"]
+        )  # it reads nothing: the time of a request is all it has
+        await closed(reader, writer)
+        assert b"\r\n\r\n" in await exchange(port, OK.replace(b"GET", b"HEAD"))
+
+
 async def test_an_address_that_is_taken() -> None:
     async with listening() as port:
         with pytest.raises(OSError):
             await HttpListener({}).start("127.0.0.1", port)
+
+
+@pytest.mark.long
+def test_a_server_without_the_listener_does_not_load_it() -> None:
+    code = (
+        "import sys, binlog_server.cli, binlog_server.app.app\n"
+        "sys.exit(not {'aiohttp', 'prometheus_client'}.isdisjoint(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -200,7 +200,7 @@ async def test_the_last_hour(lab: Lab) -> None:
 async def test_a_stream_goes_on(lab: Lab) -> None:
     for path, first in (("/api/events", "{"), ("/live", "<p ")):
         reader, writer = await asyncio.open_connection("127.0.0.1", lab.server.metrics_port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         head = (await within(reader.readuntil(b"\r\n\r\n"))).decode()
         assert "Content-Type: text/event-stream" in head
         assert "Content-Length" not in head

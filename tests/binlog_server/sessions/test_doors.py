@@ -1112,8 +1112,8 @@ def test_no_acknowledgements_take_much_memory(name: str) -> None:
 
 
 HTTP: Final[Mapping[str, bytes]] = {
-    "headers": b"GET /healthz HTTP/1.1\r\n" + b"a:b\r\n" * 1630 + b"\r\n",
-    "a path": b"GET /" + b"x" * 8000 + b" HTTP/1.1\r\n\r\n",
+    "headers": b"GET /healthz HTTP/1.1\r\nHost: a\r\n" + b"a:b\r\n" * 1628 + b"\r\n",
+    "a path": b"GET /" + b"x" * 8000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
     "no end": b"GET / HTTP/1.1\r\n" + b"x" * (1 << 20),
     "line ends": b"\r\n" * (1 << 19),
 }

@@ -47,7 +47,7 @@ class Web:
 
     def run(self, data: bytes) -> None:
         answer = self._loop.run_until_complete(self._ask(data))
-        if answer and not answer.startswith(b"HTTP/1.1 "):
+        if answer and not answer.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")):
             raise Wrong(f"it answers {answer[:60]!r}")
         if self._bugs:
             raise Wrong(self._bugs.pop())
