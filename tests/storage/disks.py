@@ -45,9 +45,13 @@ class BreakableFile:
         self._disk.check()
         self._file.truncate(size)
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         self._disk.check()
-        self._file.allocate(size)
+        self._file.allocate(size, start)
+
+    def next_data(self, offset: int) -> int:
+        self._disk.check()
+        return self._file.next_data(offset)
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)

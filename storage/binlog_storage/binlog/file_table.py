@@ -13,12 +13,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.disk.disk import OPEN_FILES_MAX, Disk, File
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, PositionPurged, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name, file_numbers
+
+ROOM_FIRST: Final = 32 << 20
+"""Bytes for which a new store has room on the disk in each of its first two files, whatever their length. The first
+gets as much again whenever it is full, so that a store that is never filled takes no gigabytes. Files behind these two
+are made with room for all of their length, one ahead, as MariaDB makes every file."""
+_WHOLE_FROM: Final = 2
 
 T = TypeVar("T")
 
@@ -36,6 +42,15 @@ class _Handle:
         return not self.users and not self.unsynced
 
 
+def lengthen(file: File, file_no: int, size: int) -> int:
+    """Extend a file with zeros to `size` bytes. Returns for how many the disk has room: see `ROOM_FIRST`."""
+    room = size if file_no >= _WHOLE_FROM else min(size, ROOM_FIRST)
+    if room < size:
+        file.truncate(size)
+    file.allocate(room)
+    return room
+
+
 class FileTable:
     """All files of one directory. May be used from several threads; each file is written by one at a time."""
 
@@ -46,6 +61,7 @@ class FileTable:
         self._full = full
         self._handles: OrderedDict[int, _Handle] = OrderedDict()  # the least recently used first
         self._made_ahead: dict[int, int] = {}  # file_no -> bytes, all zeros
+        self._room: dict[int, int] = {}  # file_no -> bytes for which it has room, of the newest
         self._purged_below = 0
 
     @contextlib.contextmanager
@@ -182,7 +198,7 @@ class FileTable:
             self._disk.unlink(name)
         file = self._with_descriptor(lambda: self._disk.open(name, create=True))
         try:
-            file.allocate(size)
+            room = lengthen(file, file_no, size)
             file.fdatasync()
         except DiskError as error:
             with contextlib.suppress(DiskError):
@@ -193,6 +209,39 @@ class FileTable:
         finally:
             file.close()
         self._with_descriptor(self._disk.fsync_dir)
+        self._note_room(file_no, room)
+
+    def _note_room(self, file_no: int, room: int) -> None:
+        self._room = {
+            number: there for number, there in self._room.items() if number >= file_no - 1
+        }
+        self._room[file_no] = room
+
+    def reserve(self, file_no: int, begin: int, end: int) -> None:
+        """Have room on the disk for the bytes from `begin` to `end` of a file, and for some behind, before they are
+        written: a write into a hole could meet a full disk when part of it is done.
+
+        Raises `NoRoom`, after which it can be tried again; `DiskError`.
+        """
+        there = self._room.get(file_no)
+        if there is not None and end <= there:
+            return
+        size = self.size(file_no) or 0
+        if there is None:  # made before this start, or by a copy
+            there = size if size <= ROOM_FIRST else begin
+        room = min(size, max(end, there + max(there, ROOM_FIRST)))
+        if room > there:
+            self._full.require_time()
+            tries = self._full.tries
+            try:
+                with self.use(file_no) as file:
+                    if file is not None:
+                        file.allocate(room, there)
+            except DiskFull as error:
+                text = f'Unable to allocate file {file_name(file_no)}: "{error}"'
+                raise self._full.met(DiskFull(text), tries) from error
+            self._full.passed()
+        self._note_room(file_no, room)
 
     # --- ending files ---
 
@@ -247,6 +296,7 @@ class FileTable:
             self._purged_below = 0
         with self._making:
             self._made_ahead.clear()
+            self._room.clear()
         self._full.passed()
 
     def close(self) -> None:

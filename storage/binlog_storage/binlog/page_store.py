@@ -298,6 +298,9 @@ class PageStore:
         if size is not None:
             self.files.make(file_no, size)
             del self._new_files[file_no]
+        last = pages[-1]
+        begin, end = pages[0].key[1], last.key[1] + last.page_count
+        self.files.reserve(file_no, begin * PAGE_SIZE, end * PAGE_SIZE)
         with self._use(file_no) as file:
             self.files.note_unsynced(file_no, unsynced=True)
             write_pages(file, [(some.key[1], some.data) for some in pages])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from binlog_storage.binlog.page_store import PageStore
 from binlog_storage.binlog.replay import Replay
+from binlog_storage.disk.disk import is_unwritten
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_zero, seal
@@ -96,4 +97,7 @@ class PlannedPages:
         if self._replay is not None and self._replay.touches(file_no):
             return is_zero(self._replay.page(file_no, page_no) or b"")
         with self._pages.files.use(file_no) as file:
-            return file is None or is_zero(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+            start = page_no * PAGE_SIZE
+            if file is None or is_unwritten(file, start, PAGE_SIZE):
+                return True
+            return is_zero(file.pread(PAGE_SIZE, start))

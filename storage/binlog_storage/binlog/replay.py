@@ -24,8 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from binlog_storage.binlog.broken import keep_aside, put_aside
+from binlog_storage.binlog.file_table import lengthen
 from binlog_storage.binlog.page_store import write_pages
-from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.disk import Disk, is_unwritten
 from binlog_storage.errors import CorruptBinlog, CorruptRedo
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, Position
 from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader, header_page
@@ -427,7 +428,7 @@ class _Applier:
         if self._file.size() > size:
             self._file.truncate(size)
         elif self._file.size() < size:
-            self._file.allocate(size)
+            lengthen(self._file, self._planned.number, size)
         self._put(0, page)
 
     def _put(self, page_no: int, page: bytes) -> None:
@@ -501,6 +502,8 @@ class _Applier:
         found: list[tuple[int, bytes]] = []
         last = 0
         while len(found) - last < _EMPTY_PAGES and number < self._planned.pages:
+            if is_unwritten(self._file, number * PAGE_SIZE, _EMPTY_PAGES * PAGE_SIZE):
+                break
             page = self._file.pread(PAGE_SIZE, number * PAGE_SIZE)
             if not page:
                 break
@@ -512,8 +515,9 @@ class _Applier:
 
     def _resize(self) -> None:
         """Give the file its planned length, if it is shorter."""
-        if self._file.size() < self._planned.pages * PAGE_SIZE:
-            self._file.allocate(self._planned.pages * PAGE_SIZE)
+        size = self._planned.pages * PAGE_SIZE
+        if self._file.size() < size:
+            lengthen(self._file, self._planned.number, size)
 
     def _drop_file(self, number: int) -> None:
         with contextlib.closing(self._disk.open(file_name(number))) as file:

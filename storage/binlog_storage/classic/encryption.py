@@ -459,3 +459,7 @@ class CountedFile(CountedBytes):
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
         """See `File`."""
         self.pwrite(b"".join(parts), offset)
+
+    def next_data(self, offset: int) -> int:
+        """See `File`: zeros on the disk are none when they are decrypted."""
+        return offset

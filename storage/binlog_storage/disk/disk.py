@@ -38,7 +38,16 @@ _AGAIN_BYTES: Final = 4 << 20  # aligned: no block of memory of the kernel lies 
 OPEN_FILES_MAX: Final = 64  # of the .ibb files of a store, by each who reads or writes it
 
 
-class File(Protocol):
+class Unread(Protocol):
+    """A file that can tell where it was never written."""
+
+    def next_data(self, offset: int) -> int:
+        """The first place at `offset` or behind it where anything may be written: what is passed over are zeros that
+        need not be read. The length of the file if nothing is; `offset` itself where the file system cannot tell.
+        """
+
+
+class File(Unread, Protocol):
     """An open file. `pread` and `pwrite` may be called from several threads; the rest by one owner."""
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -56,8 +65,10 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros to `size` bytes."""
 
-    def allocate(self, size: int) -> None:
-        """Extend with zeros to `size` bytes that are really there, so that writing them cannot meet a full disk."""
+    def allocate(self, size: int, start: int = 0) -> None:
+        """Have room on the disk for the bytes from `start` to `size`, so that writing them cannot meet a full disk.
+        What is there stays; a shorter file is extended with zeros.
+        """
 
     def start_writing(self, size: int, offset: int) -> None:
         """Let the disk begin to write those bytes. A hint that promises nothing; `fdatasync` has less to wait for."""
@@ -67,6 +78,11 @@ class File(Protocol):
 
     def close(self) -> None:
         """Further use is an error."""
+
+
+def is_unwritten(file: Unread, offset: int, size: int) -> bool:
+    """Whether so many bytes are known to be zeros without a look at them. `False` may mean that nobody can tell."""
+    return file.next_data(offset) >= offset + size
 
 
 class Disk(Protocol):
@@ -310,9 +326,17 @@ class OsFile:
         with mapped("truncate", self._path):
             os.ftruncate(self._fd, size)
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         with mapped("allocate", self._path):
-            os.posix_fallocate(self._fd, 0, size)
+            os.posix_fallocate(self._fd, start, size - start)
+
+    def next_data(self, offset: int) -> int:
+        try:
+            return os.lseek(
+                self._fd, offset, os.SEEK_DATA
+            )  # nothing reads by the place that this moves
+        except OSError as error:
+            return max(offset, self.size()) if error.errno == errno.ENXIO else offset
 
     def start_writing(self, size: int, offset: int) -> None:
         if _sync_file_range is not None:

@@ -50,9 +50,14 @@ class _OverlayFile:
         with self._disk.lock_of_changes:
             self._image.truncate(size)
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         with self._disk.lock_of_changes:
             self._image.allocate(size)
+
+    def next_data(self, offset: int) -> int:
+        with self._disk.lock_of_changes:
+            image = self._image
+            return image.below.next_data(offset) if image.shown is None else offset
 
     def start_writing(self, size: int, offset: int) -> None:
         """There is no disk behind it."""

@@ -138,11 +138,16 @@ class _PatientFile:
             lambda: content.below.truncate(size), lambda: content.truncate(size), 0, content
         )
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         content = self._content
         self._disk.change(
-            lambda: content.below.allocate(size), lambda: content.allocate(size), 0, content
+            lambda: content.below.allocate(size, start), lambda: content.allocate(size), 0, content
         )
+
+    def next_data(self, offset: int) -> int:
+        content = self._content
+        with self._disk.lock_of_changes:
+            return content.below.next_data(offset) if content.shown is None else offset
 
     def start_writing(self, size: int, offset: int) -> None:
         if self._disk.is_plain:

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
-from binlog_storage.disk.disk import OPEN_FILES_MAX, OsFile, mapped, open_regular
+from binlog_storage.disk.disk import OPEN_FILES_MAX, OsFile, Unread, mapped, open_regular
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.errors import DiskError
 from binlog_storage.ibb.file_names import file_name
 
 
-class ReadableFile(Protocol):
+class ReadableFile(Unread, Protocol):
     """The methods of `binlog_storage.disk.disk.File` that reading needs."""
 
     def pread(self, size: int, offset: int) -> bytes: ...

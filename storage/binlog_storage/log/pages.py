@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final, Self
 
 from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk
@@ -143,6 +144,17 @@ class OfflinePages(OutsidePages):
     def raw_page(self, file_no: int, page_no: int) -> bytes:
         """The bytes of a page on disk, unchecked; fewer at the end of the file."""
         return self._files.get(file_no).pread(PAGE_SIZE, page_no * PAGE_SIZE)
+
+    def next_written(self, file_no: int, page_no: int) -> int:
+        """The first page from `page_no` on that may hold anything. Those in front of it are zeros, and are not read."""
+        return self._files.get(file_no).next_data(page_no * PAGE_SIZE) // PAGE_SIZE
+
+    def written_pages(self, file_no: int, first: int = 0) -> Iterator[int]:
+        """The numbers of all whole pages from `first` on that may hold anything."""
+        pages = self.size(file_no) // PAGE_SIZE
+        while (first := self.next_written(file_no, first)) < pages:
+            yield first
+            first += 1
 
     def _is_empty(self, file_no: int) -> bool:
         first = b""

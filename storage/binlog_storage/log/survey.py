@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.disk import Disk, is_unwritten
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.chunk import end_inside
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE, is_sound, is_zero
+from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, is_sound, is_zero
 from binlog_storage.log.log_file import first_empty
 
 UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
@@ -35,7 +35,11 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
     with contextlib.closing(disk.open(file_name(file_no))) as file:
         pages = -(-file.size() // PAGE_SIZE)
         end = first_empty(
-            pages, lambda page_no: is_zero(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+            pages,
+            lambda page_no: (
+                is_unwritten(file, page_no * PAGE_SIZE, PAGE_SIZE)
+                or is_zero(file.pread(PAGE_SIZE, page_no * PAGE_SIZE))
+            ),
         )
         first = max(0, end - unsynced)
         sound = first
@@ -43,7 +47,10 @@ def survey(disk: Disk, file_no: int, unsynced: int) -> Survey:
         empty: int | None = None
         older: int | None = None  # a page as it was when less was on it: sound, but not full
         for page_no in range(first, min(pages, end + unsynced)):
-            page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
+            if is_unwritten(file, page_no * PAGE_SIZE, PAGE_SIZE):
+                page = ZERO_PAGE
+            else:
+                page = file.pread(PAGE_SIZE, page_no * PAGE_SIZE)
             if is_zero(page):
                 empty = page_no if empty is None else empty
                 continue

@@ -112,6 +112,7 @@ class _MeteredFile:
         self._name: Final = name
         self._disk: Final = disk
         self.size: Final = file.size
+        self.next_data: Final = file.next_data
         self.close: Final = file.close
 
     def pread(self, size: int, offset: int) -> bytes:

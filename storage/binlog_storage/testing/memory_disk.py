@@ -22,7 +22,7 @@ BLOCK_BYTES = 4096  # the unit of a file system
 class _Content:
     """The bytes of one file, visible and durable, and the writes between the two."""
 
-    __slots__ = ("_lock", "durable", "lost", "pending", "visible", "written")
+    __slots__ = ("_lock", "durable", "lost", "pending", "room", "visible", "written")
 
     def __init__(self, data: bytes = b"") -> None:
         self._lock = threading.Lock()
@@ -30,6 +30,9 @@ class _Content:
         self.visible: bytes | bytearray = data
         self.durable: bytes | bytearray = data
         self.pending: list[tuple[int, bytes] | int] = []  # a write (offset, data), or a length set
+        self.room = len(
+            data
+        )  # bytes for which the disk has room; a longer file has a hole behind them
         # Blocks that were ever synced behind a write, if anybody asks; and others, whose first sync has failed.
         self.written = set(blocks_of((0, data)))
         self.lost: set[int] = set()
@@ -134,8 +137,10 @@ class MemoryFile:
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         self._check()
         self._disk.count("write", self._name)
-        self._disk.take_room("write", offset + len(data) - self.size())
+        end = offset + len(data)
+        self._disk.take_room("write", end - self._content.room)
         self._content.change((offset, bytes(data)))
+        self._content.room = max(self._content.room, end)
 
     def size(self) -> int:
         self._check()
@@ -145,14 +150,25 @@ class MemoryFile:
         self._check()
         self._disk.count("truncate", self._name)
         self._content.change(size)
+        self._content.room = min(self._content.room, size)
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         self._check()
         self._disk.count("allocate", self._name)
         if size > self._disk.file_bytes_max:
             raise DiskFull("cannot allocate: No space left on device (injected)")
-        self._disk.take_room("allocate", size - self.size())
+        self._disk.take_room("allocate", size - self._content.room)
         self._content.change(max(size, self.size()))
+        self._content.room = max(self._content.room, size)
+
+    def next_data(self, offset: int) -> int:
+        self._check()
+        visible = self._content.visible
+        while offset < len(visible) and not (data := visible[offset : offset + BLOCK_BYTES]).strip(
+            b"\0"
+        ):
+            offset += len(data)
+        return offset
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)
@@ -228,8 +244,8 @@ class MemoryDisk:
             raise DiskFull(f"cannot {action}: No space left on device (injected)")
 
     def used(self) -> int:
-        """Bytes of all files."""
-        return sum(len(content.visible) for content in self._visible.values())
+        """Bytes of all files, those of holes left out."""
+        return sum(content.room for content in self._visible.values())
 
     # --- the directory ---
 

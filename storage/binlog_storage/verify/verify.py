@@ -109,7 +109,7 @@ class Verifier:
         self._redo = PendingRedo.of(disk)
         self._published = published(disk)
         self._pages = OfflinePages(disk)
-        # Both passes read all bytes.
+        # Both passes read all bytes that were ever written, and count the others as if they had.
         self._total = 2 * sum(map(self._pages.size, self._pages.numbers))
         self._done = 0
 
@@ -229,16 +229,18 @@ class Verifier:
                 self._error(number, 0, f"the file is empty, but {file_name(newest)} is not")
         else:
             self._header(number, size)
-        for page_no in range(size // PAGE_SIZE):
+        told = 0
+        for page_no in self._pages.written_pages(number):
             page = self._pages.raw_page(number, page_no)
             if page != ZERO_PAGE:
                 try:
                     check(page, number, page_no)
                 except CorruptBinlog as error:
                     self._error(error.file_no, error.offset, error.reason)
-            if page_no % _PROGRESS_PAGES == _PROGRESS_PAGES - 1:
-                self._progress(_PROGRESS_PAGES * PAGE_SIZE)
-        self._progress(size % (_PROGRESS_PAGES * PAGE_SIZE))
+            if page_no - told >= _PROGRESS_PAGES:
+                self._progress((page_no - told) * PAGE_SIZE)
+                told = page_no
+        self._progress(size - told * PAGE_SIZE)
 
     def _header(self, number: int, size: int) -> None:
         page = self._pages.raw_page(number, 0)
@@ -337,7 +339,7 @@ class RecordPass:
         while file_no <= numbers[-1]:
             if file_no in numbers:
                 first = damaged.page_no + 1 if file_no == damaged.file_no else 1
-                for page_no in range(max(1, first), self._pages.size(file_no) // PAGE_SIZE):
+                for page_no in self._pages.written_pages(file_no, max(1, first)):
                     try:
                         page = self._pages.page(file_no, page_no)
                     except CorruptBinlog:
@@ -547,7 +549,7 @@ class StateCheck:
             pages = self._pages.size(number) // PAGE_SIZE
             yield Position(number, PAGE_SIZE)
             for page_no in range(interval, pages, interval) if interval else ():
-                if page_no > 1:
+                if page_no > 1 and self._pages.next_written(number, page_no) == page_no:
                     yield Position(number, page_no * PAGE_SIZE)
 
     def _check(self, place: Position) -> None:

@@ -19,13 +19,14 @@ from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.page import PAGE_SIZE, seal
 from binlog_storage.ibb.xa import Xid
-from binlog_storage.testing.memory_disk import MemoryDisk
+from binlog_storage.testing.memory_disk import MemoryDisk, MemoryFile
 from binlog_storage.verify.verify import Finding, Severity, Verifier, VerifyTotals
 
 from tests.binlog_server.cli.command import copy_to, run
 from tests.protocol.statement_groups import transaction_group
 from tests.storage import vectors
 from tests.storage.log.test_corrupt_vectors import DETECTED
+from tests.storage.sizes import small
 
 SETS = [pytest.param(v, id=v["name"]) for v in vectors.sets()]
 CORRUPT = [pytest.param(v, id=v["name"]) for v in vectors.corrupt_sets()]
@@ -263,3 +264,28 @@ def test_stores_with_everything_in_them(rng: random.Random, tmp_path: Path) -> N
     totals = Verifier(ReadOnlyDisk(tmp_path), found.append).run()
     assert found == [], list(map(str, found))
     assert totals.groups == committed
+
+
+def test_the_empty_tail_of_a_file_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by recovery nor by `verify`: files of a gigabyte are made ahead. But for what is read ahead."""
+    disk, options = MemoryDisk(), small(512)
+    engine = IbbEngine(disk, options)
+    engine.append(transaction_group(Gtid(0, 1, 1), ["x"], xid=1, timestamp=1), Gtid(0, 1, 1))
+    engine.sync()
+    disk.kill()
+    reads: list[tuple[str, int]] = []
+    read = MemoryFile.pread
+
+    def pread(file: MemoryFile, size: int, offset: int) -> bytes:
+        reads.append((file._name, (offset + size) // PAGE_SIZE))
+        return read(file, size, offset)
+
+    monkeypatch.setattr(MemoryFile, "pread", pread)
+    engine = IbbEngine(disk, options)
+    assert max(end for name, end in reads if name.endswith(".ibb")) <= 2
+    engine.close()
+    reads.clear()
+    totals, found = verify(disk)
+    assert (totals.groups, found) == (1, [])
+    assert max(end for name, end in reads if name.endswith(".ibb")) <= 16
+    assert len(reads) < 40

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
-from binlog_storage.binlog.file_table import FileTable
+from binlog_storage.binlog import file_table
+from binlog_storage.binlog.file_table import ROOM_FIRST, FileTable
 from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.binlog.worker import Worker
@@ -27,8 +28,11 @@ from binlog_storage.errors import (
     WaitGivenUp,
 )
 from binlog_storage.ibb.chunk import Position
+from binlog_storage.ibb.file_names import file_name
+from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.log.first_file import lost_files_of
+from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import (
@@ -111,6 +115,83 @@ def test_others_go_on_while_the_flusher_waits() -> None:
     assert read_all(engine) == payloads(groups)
     disk.crash()
     opens_with(disk, options, groups)
+
+
+def test_the_writer_waits_for_room_within_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file of a new store gets room as it is filled; no page is begun for which there is none."""
+    monkeypatch.setattr(file_table, "ROOM_FIRST", 4 * PAGE_SIZE)
+    disk = MemoryDisk()
+    options = small(64)
+    engine = IbbEngine(disk, options)
+    assert disk.used() - disk.size(REDO_NAME) < 10 * PAGE_SIZE
+    disk.capacity = disk.used() + 5 * PAGE_SIZE
+    waited: list[int] = []
+
+    def wait(_: float) -> None:
+        waited.append(disk.used())
+        disk.capacity += 6 * PAGE_SIZE
+
+    refused: list[str] = []
+    met = disk.take_room
+
+    def take_room(action: str, more: int) -> None:
+        try:
+            met(action, more)
+        except DiskFull:
+            refused.append(action)
+            raise
+
+    monkeypatch.setattr(disk, "take_room", take_room)
+    monkeypatch.setattr(engine._full, "_instead", wait)
+    groups = simple(100, size=5000)  # half a file
+    for part in range(0, 100, 10):
+        append_all(engine, groups[part : part + 10])
+        engine.checkpoint()
+    assert len(waited) >= 2
+    assert set(refused) == {"allocate"}
+    assert read_all(engine) == payloads(groups)
+    disk.crash()
+    disk.capacity = 1 << 40
+    opens_with(disk, options, groups)
+
+
+def test_a_new_store_takes_little_room_and_later_files_have_all(tmp_path: Path) -> None:
+    disk = OsDisk(tmp_path)
+    files = FileTable(disk, FullDisk())
+    size = 1 << 30
+    files.make(0, size)
+    files.make_ahead(1, size)
+    files.make(1, size)
+
+    def room(file_no: int) -> int:
+        return (tmp_path / file_name(file_no)).stat().st_blocks * 512
+
+    assert [files.size(n) for n in (0, 1)] == [size, size]
+    assert [room(n) // ROOM_FIRST for n in (0, 1)] == [1, 1]
+    files.reserve(1, ROOM_FIRST - PAGE_SIZE, ROOM_FIRST)
+    assert room(1) // ROOM_FIRST == 1
+    files.reserve(1, ROOM_FIRST, ROOM_FIRST + PAGE_SIZE)
+    assert room(1) // ROOM_FIRST == 2
+    files.close()
+    disk.close()
+    memory = MemoryDisk()
+    files = FileTable(memory, FullDisk())
+    files.make(2, 2 * ROOM_FIRST)
+    assert memory.used() == 2 * ROOM_FIRST
+
+
+def test_a_file_that_was_there_has_room_again_before_it_is_written(tmp_path: Path) -> None:
+    """Also one that a copy has left without any."""
+    size = 4 * ROOM_FIRST
+    with (tmp_path / file_name(7)).open("wb") as file:
+        file.truncate(size)
+    disk = OsDisk(tmp_path)
+    files = FileTable(disk, FullDisk())
+    files.reserve(7, 16 * PAGE_SIZE, 17 * PAGE_SIZE)
+    blocks = (tmp_path / file_name(7)).stat().st_blocks
+    assert blocks * 512 // PAGE_SIZE == ROOM_FIRST // PAGE_SIZE
+    files.close()
+    disk.close()
 
 
 def test_closing_ends_the_waiting() -> None:
@@ -420,9 +501,9 @@ class Meeting:
         file = self.disk.open(name, create=create)
         allocate, meanwhile = file.allocate, self.meanwhile
 
-        def slowly(size: int) -> None:
+        def slowly(size: int, start: int = 0) -> None:
             meanwhile()
-            allocate(size)
+            allocate(size, start)
 
         file.allocate = slowly  # type: ignore[method-assign]
         return file

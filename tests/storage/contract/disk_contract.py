@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, is_unwritten
 from binlog_storage.errors import DiskError
 
 
@@ -74,6 +74,23 @@ class DiskContract:
         again = disk.open("a")
         assert content(again) == b"kept"
         again.close()
+
+    def test_what_was_never_written_is_passed_over(self, disk: Disk) -> None:
+        """By blocks of the file system; what is passed over is zeros, with room on the disk or without."""
+        file = disk.open("a", create=True)
+        file.allocate(1 << 16)
+        file.truncate(1 << 18)
+        assert file.next_data(0) == file.next_data(5000) == 1 << 18
+        file.pwrite(b"x" * 100, 1 << 17)
+        assert file.next_data(0) == 1 << 17
+        assert file.next_data((1 << 17) + 50) == (1 << 17) + 50
+        assert file.next_data((1 << 17) + (1 << 16)) == 1 << 18
+        assert file.next_data(1 << 18) == 1 << 18
+        assert is_unwritten(file, 0, 1 << 17)
+        assert not is_unwritten(file, 0, (1 << 17) + 1)
+        file.allocate(1 << 18, 1 << 17)
+        assert file.next_data((1 << 17) + (1 << 16)) == 1 << 18
+        file.close()
 
     def test_rename(self, disk: Disk) -> None:
         file = disk.open("a", create=True)

@@ -88,9 +88,12 @@ class RecordingFile:
     def truncate(self, size: int) -> None:
         self._disk.do(lambda: self._file.truncate(size), Resize(self._inode, size))
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         size = max(size, self._file.size())
-        self._disk.do(lambda: self._file.allocate(size), Resize(self._inode, size))
+        self._disk.do(lambda: self._file.allocate(size, start), Resize(self._inode, size))
+
+    def next_data(self, offset: int) -> int:
+        return self._file.next_data(offset)
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
         self.pwrite(b"".join(parts), offset)

@@ -189,6 +189,22 @@ def test_a_full_disk_has_room_again_when_a_file_is_removed() -> None:
     assert file.size() == 51
 
 
+def test_a_hole_takes_no_room_before_it_is_written_or_allocated() -> None:
+    disk = MemoryDisk()
+    disk.capacity = 100
+    file = disk.open("a", create=True)
+    file.truncate(1000)
+    file.allocate(60)
+    file.pwrite(b"in place", 52)
+    assert disk.used() == 60
+    with pytest.raises(DiskFull, match="No space left"):
+        file.allocate(101, 60)
+    with pytest.raises(DiskFull, match="No space left"):
+        file.pwrite(b"!", 100)
+    file.allocate(100, 60)
+    assert (disk.used(), file.size()) == (100, 1000)
+
+
 def fail_once(what: str) -> Callable[[str, str], None]:
     left = [1]
 

@@ -53,6 +53,9 @@ class _WatchedFile:
     def size(self) -> int:
         return self._file.size()
 
+    def next_data(self, offset: int) -> int:
+        return self._file.next_data(offset)
+
     def close(self) -> None:
         self._file.close()
 

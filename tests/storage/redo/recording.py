@@ -29,6 +29,7 @@ class _File:
         self.size = file.size
         self.close = file.close
         self.allocate = file.allocate
+        self.next_data = file.next_data
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         pages = range(offset // PAGE_SIZE, -(-(offset + len(data)) // PAGE_SIZE))
