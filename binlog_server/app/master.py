@@ -70,7 +70,7 @@ class _Machine:
 
     status = 0
 
-    def take_query(self, data: bytes) -> bytes | None:
+    def take_plain(self, data: bytes) -> bytes | None:
         """Nothing ever comes."""
         return None
 

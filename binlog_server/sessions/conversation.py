@@ -56,6 +56,7 @@ from binlog_protocol.errors import (
     WrongTableName,
 )
 from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.plain_changes import STATEMENT_AT, WORD_END, is_plain_change
 from binlog_protocol.wire.results import Column, ok_payload
 
 from binlog_server.accounts.account import UserAccount
@@ -99,7 +100,7 @@ from binlog_server.sql.view import (
     Work,
 )
 from binlog_server.sql_commit.logged_text import Reading, first_statement, result_of
-from binlog_server.sql_commit.session_transaction import QUICK_WORDS, ROW_UPDATED
+from binlog_server.sql_commit.session_transaction import ROW_UPDATED
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ _COUNTED: Final[Mapping[type[Command | NextStatement], tuple[str, ...]]] = {
 }
 _SLOW: Final = VARIABLES["long_query_time"].default
 _MAY_BE_SLOW: Final = (Query, NextStatement, StmtExecute, StmtBulkExecute)
-_SAID_END: Final = 5 + SHOWN_CHARS + 1  # in a packet: the head and the command are 5 bytes
+_SAID_END: Final = STATEMENT_AT + SHOWN_CHARS + 1
 _EXECUTE: Final = bytes((CommandCode.STMT_EXECUTE,))
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 _QUICK_UPDATED: Final = frame_packet(ok_payload(affected_rows=1, info=ROW_UPDATED.info), 1)[0]
@@ -225,12 +226,12 @@ class Conversation:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""
         self._heard = True
         try:
-            word = data[5:12]
-            if word in QUICK_WORDS and data[4] == CommandCode.QUERY:
+            if is_plain_change(data):
                 self._began = monotonic()
                 if not self.transaction.quick(data):
                     return False
-                self._said = data[5:_SAID_END]
+                self._said = data[STATEMENT_AT:_SAID_END]
+                word = data[STATEMENT_AT:WORD_END]
             elif data[4:5] == _EXECUTE:
                 self._began = monotonic()
                 found = self.prepared.quick(data)

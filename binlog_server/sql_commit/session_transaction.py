@@ -57,6 +57,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import STRING_OR_REST
 from binlog_protocol.tables.row_group import QuickRows, RowLogging
+from binlog_protocol.wire.plain_changes import STATEMENT_AT
 from binlog_protocol.wire.results import (
     STATUS_ANSI_QUOTES,
     STATUS_AUTOCOMMIT,
@@ -93,7 +94,6 @@ from binlog_server.sql.statement_kind import (
     Kind,
     classify,
     is_stored_program,
-    may_return,
 )
 from binlog_server.sql.view import ResultSet
 from binlog_server.sql_commit.client import CommitClient, not_written
@@ -150,10 +150,6 @@ if TYPE_CHECKING:
     from binlog_server.queries.terms import Asker
     from binlog_server.sql.inquiries import Tables
 
-# Beginnings of statements that are surely DML; any other statement goes the long way.
-QUICK_WORDS: Final = frozenset(
-    {b"INSERT ", b"UPDATE ", b"DELETE ", b"insert ", b"update ", b"delete "}
-)
 REPEATABLE_READ: Final = "REPEATABLE-READ"
 READ_UNCOMMITTED: Final = "READ-UNCOMMITTED"
 SERIALIZABLE: Final = "SERIALIZABLE"
@@ -173,7 +169,6 @@ _UNLOGGED: Final = (
     "sql_log_bin is OFF: nothing was logged, and there are no tables here, so nothing was done"
 )
 
-_QUERY_HEAD_BYTES: Final = 5  # of a packet with COM_QUERY
 _QUICK_GROUPS_MAX: Final = 64
 _INSERT_IDS: Final = ("last_insert_id", "identity")  # variables that LAST_INSERT_ID() gives
 _STRINGS: Final = re.compile(STRING_OR_REST, re.DOTALL)
@@ -189,8 +184,8 @@ class StatusHolder(Protocol):
 
     status: int
 
-    def take_query(self, data: bytes) -> bytes | None:
-        """See `ServerConnection.take_query`."""
+    def take_plain(self, data: bytes) -> bytes | None:
+        """See `ServerConnection.take_plain`."""
 
     def is_whole(self, data: bytes) -> bool:
         """See `ServerConnection`."""
@@ -335,20 +330,12 @@ class SessionTransaction:
     def quick(self, data: bytes) -> bool:
         """Commit a DML statement that is a transaction by itself, without the long way.
 
-        False if it is not sure that `data` is one whole packet with such a statement: then nothing has happened.
+        False if it has to go that way: then nothing has happened.
 
         Args:
-            data: bytes from the client; behind the packet's head (5 bytes) they begin with one of `QUICK_WORDS`.
+            data: bytes from the client, which are a plain change (`is_plain_change`).
         """
         prepared = self._prepared
-        if (
-            data[-1] <= 32
-            or data.find(b";", 5) >= 0
-            or data.find(b"@", 5) >= 0
-            or data.find(b"*", 5) >= 0  # perhaps a comment
-            or may_return(data)
-        ):
-            return False
         if self._tables.databases and may_be_here(self._tables, data, self._database):
             return self._quick_text_of_rows(data)
         if (
@@ -358,7 +345,7 @@ class SessionTransaction:
             or prepared.domain.foreign
         ):
             return False
-        text = self._machine.take_query(data)
+        text = self._machine.take_plain(data)
         if text is None:
             return False
         if self._sql.diagnostics:
@@ -381,7 +368,7 @@ class SessionTransaction:
     def _quick_text_of_rows(self, data: bytes) -> bool:
         if self._rows_prepared() is None:
             return False
-        text = data[_QUERY_HEAD_BYTES:]
+        text = data[STATEMENT_AT:]
         change = self._quick_change(text)
         if change is None or change.parameters:
             return False

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
-from binlog_protocol.connection.commands import Command, CommandCode, Quit, parse_command
+from binlog_protocol.connection.commands import Command, Quit, parse_command
 from binlog_protocol.connection.handshake import (
     CHARSET_UTF8,
     MARIADB_CAPABILITIES,
@@ -64,6 +64,7 @@ from binlog_protocol.wire.packets import (
     frame_packet,
     frame_packets,
 )
+from binlog_protocol.wire.plain_changes import STATEMENT_AT
 from binlog_protocol.wire.results import (
     CLASSIC,
     STATUS_AUTOCOMMIT,
@@ -86,7 +87,6 @@ _S = ServerState
 
 _LOGIN_BUFFER_BYTES_MAX: Final = LOGIN_PACKET_BYTES_MAX + PACKET_HEADER_SIZE
 _QUIT: Final = Quit().build()
-_QUERY: Final = bytes((CommandCode.QUERY,))
 _READY: Final = ServerState.READY
 # What `next_event` returns when there is no event: more bytes are needed first.
 NEED_DATA: Final = None
@@ -305,28 +305,36 @@ class ServerConnection:
             self.give_up(error)
             raise
 
-    def take_query(self, data: bytes) -> bytes | None:
-        """The statement, if `data` is exactly one packet with COM_QUERY that may come now: the hot path.
+    def take_plain(self, data: bytes) -> bytes | None:
+        """The statement of a packet that `is_plain_change`, if it may come now: the hot path.
 
-        None if it is anything else; then `receive_data` and `next_event` are to see it. The answer is `send_quick` or
-        any other.
+        None if it may not; then `receive_data` and `next_event` are to see it. The answer is `send_quick` or any other.
         """
-        if data[4:5] != _QUERY or not self.is_whole(data):
+        size = len(data) - PACKET_HEADER_SIZE
+        if not self._may_take(size):
             return None
-        self.take_whole(data)
-        return data[PACKET_HEADER_SIZE + 1 :]
+        self._machine.advance(ServerStep.COMMAND_RECEIVED)
+        self._command_bytes = size
+        self._seq = 1
+        self.reply = None
+        return data[STATEMENT_AT:]
+
+    def _may_take(self, size: int) -> bool:
+        return (
+            self._machine.state is _READY
+            and size < self._max_allowed_packet
+            and self._rest is None
+            and not self._reader.buffered
+        )
 
     def is_whole(self, data: bytes) -> bool:
         """Whether `data`, of five bytes or more, is exactly one packet with a command that may come now."""
         size = len(data) - PACKET_HEADER_SIZE
-        return not (
-            self._machine.state is not _READY
-            or data[3]
-            or int.from_bytes(data[:3], "little") != size
-            or size >= self._max_allowed_packet
-            or size >= PACKET_PAYLOAD_MAX
-            or self._reader.buffered
-            or self._rest is not None
+        return (
+            not data[3]
+            and int.from_bytes(data[:3], "little") == size
+            and size < PACKET_PAYLOAD_MAX
+            and self._may_take(size)
         )
 
     def take_whole(self, data: bytes) -> None:
@@ -441,7 +449,7 @@ class ServerConnection:
         )
 
     def send_quick(self, frame: bytes) -> bytes:
-        """A whole packet with sequence number 1, made before, as the answer to `take_query`."""
+        """A whole packet with sequence number 1, made before, as the answer to `take_plain`."""
         self._finish()
         return frame
 

@@ -1,5 +1,5 @@
-/* The framing loop of the dump stream in C. Optional: `event_frames.py` has the plain twin of every function here, and
- * tests/protocol/wire/test_event_frames.py holds the two equal byte by byte.
+/* The loops of the wire in C: the framing of the dump stream, and the recognition of changes. Optional: `event_frames.py`
+ * and `plain_changes.py` have the plain twin of every function here, and their tests hold the two equal byte by byte.
  *
  * Nothing here raises for what events hold. What is impossible, or rare enough to be left to the twin, is answered
  * None: the twin then frames it, or says what is wrong with it.
@@ -200,11 +200,72 @@ number(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Words that are compared without their case are small letters here. */
+#define RETURNING "returning"
+#define RETURNING_SIZE 9
+#define TAIL_BYTES 16384
+#define HEADER_BYTES 4
+#define STATEMENT_AT 5
+#define WORD_SIZE 7
+#define COM_QUERY 3
+
+static int
+has_returning(const unsigned char *at, const unsigned char *end)
+{
+    for (; end - at >= RETURNING_SIZE; at++) {
+        int same = 0;
+        while (same < RETURNING_SIZE && (at[same] | 0x20) == RETURNING[same])
+            same++;
+        if (same == RETURNING_SIZE)
+            return 1;
+    }
+    return 0;
+}
+
+static int
+begins_a_change(const unsigned char *at)
+{
+    static const char words[6][WORD_SIZE + 1] = {"INSERT ", "UPDATE ", "DELETE ", "insert ", "update ", "delete "};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (memcmp(at, words[i], WORD_SIZE) == 0)
+            return 1;
+    return 0;
+}
+
+PyDoc_STRVAR(is_plain_change_doc,
+"is_plain_change(data)\n--\n\n"
+"Whether bytes are one packet with a change that needs no parser; see `plain_changes.py`.");
+
+static PyObject *
+is_plain_change(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    Py_buffer data;
+    int found = 0;
+
+    if (PyObject_GetBuffer(given, &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const unsigned char *at = data.buf;
+    size_t size = (size_t)data.len;
+    if (size >= STATEMENT_AT + WORD_SIZE && begins_a_change(at + STATEMENT_AT) && at[SEQ_AT] == 0 &&
+        at[STATEMENT_AT - 1] == COM_QUERY) {
+        size_t payload = (size_t)at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16;
+        const unsigned char *text = at + STATEMENT_AT, *end = at + size;
+        size_t rest = size - STATEMENT_AT;
+        found = payload == size - HEADER_BYTES && payload < PAYLOAD_MAX && end[-1] > ' ' &&
+                memchr(text, ';', rest) == NULL && memchr(text, '@', rest) == NULL &&
+                memchr(text, '*', rest) == NULL &&
+                !has_returning(rest > TAIL_BYTES ? end - TAIL_BYTES : text, end);
+    }
+    PyBuffer_Release(&data);
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef methods[] = {
     {"frame", frame, METH_VARARGS, frame_doc},
+    {"is_plain_change", is_plain_change, METH_O, is_plain_change_doc},
     {"number", number, METH_VARARGS, number_doc},
     {NULL, NULL, 0, NULL},
 };
 
-OPTIONAL_MODULE(PyInit__speedups, "binlog_protocol.wire._speedups", "The loops of `event_frames` in C.",
+OPTIONAL_MODULE(PyInit__speedups, "binlog_protocol.wire._speedups", "The loops of `event_frames` and `plain_changes` in C.",
                 refuse_if_unwanted)

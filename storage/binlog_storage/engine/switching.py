@@ -64,6 +64,7 @@ class SwitchingEngine:
         self._condition = threading.Condition()
         self._paused = False
         self._blocks = 0
+        self._is_free = True  # neither of them: the hot path asks for it, and each look costs here
         self._blocked_at = 0.0
         self._at_work = 0
         self._thread: int | None = None
@@ -104,6 +105,7 @@ class SwitchingEngine:
             if self._at_work or (tables is not None and not tables.pause()):
                 return False
             self._paused = True
+            self._is_free = False
         for name in _ON_THE_LOOP:
             setattr(self, name, self._refuse)
         return True
@@ -127,6 +129,7 @@ class SwitchingEngine:
         self._bind()
         with self._condition:
             self._paused = False
+            self._is_free = not self._blocks
             self._condition.notify_all()
         for wake, _ in list(self._wakes.values()):
             wake()
@@ -136,6 +139,7 @@ class SwitchingEngine:
     def block_commits(self) -> None:
         """No room for commits until `unblock_commits`. On the loop: a group that has found room is in the log."""
         self._blocks += 1
+        self._is_free = False
         if self._blocks == 1:
             self._blocked_at = time.monotonic()
         if not self._paused:
@@ -152,6 +156,7 @@ class SwitchingEngine:
         """End one `block_commits`. On the loop."""
         with self._condition:
             self._blocks -= 1
+            self._is_free = not (self._blocks or self._paused)
             self._condition.notify_all()
         if not self._paused:
             self._bind()
@@ -197,24 +202,21 @@ class SwitchingEngine:
     @property
     def has_room(self) -> bool:
         """See `EngineWriter`."""
-        return not self._paused and not self._blocks and self.now.has_room
+        return self._is_free and self.now.has_room
 
     @property
     def has_room_to_spill(self) -> bool:
         """See `EngineWriter`."""
-        return self._is_free() and self.now.has_room_to_spill
+        return self._is_free and self.now.has_room_to_spill
 
     def wait_for_room(self, timeout: float | None = None, *, to_spill: bool = False) -> bool:
         """See `EngineWriter`."""
         began = time.monotonic()
         with self._condition:
-            if not self._condition.wait_for(self._is_free, timeout):
+            if not self._condition.wait_for(lambda: self._is_free, timeout):
                 return False
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         return self.now.wait_for_room(left, to_spill=to_spill)
-
-    def _is_free(self) -> bool:
-        return not self._paused and not self._blocks
 
     def begin(self, *, bulk: bool = False) -> GroupWriter:
         """See `EngineWriter`."""

@@ -272,7 +272,7 @@ async def test_block_commit_waits_for_those_under_way(
     ((number,),) = await first.query("SELECT CONNECTION_ID()")
     await first.query("BACKUP STAGE START")
     waiting = asyncio.ensure_future(answered(first, "BACKUP STAGE BLOCK_COMMIT"))
-    await until(lambda: not lab.server.switching._is_free())
+    await until(lambda: not lab.server.switching._is_free)
     await other.query(f"KILL QUERY {number}")
     assert await waiting == (1317, "Query execution was interrupted")
     under_way[0] = False
