@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 from binlog_protocol.errors import ServerError
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
+from binlog_storage.archive.manifest import PartFormName
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
@@ -240,7 +241,10 @@ class Server:
         keys, key_id = self.config.archive_keys(url), self.config.binlog_archive_encryption_key_id
         if key_id:
             keys.get(key_id, url)  # else it would be told when the first part is written
-        archiver = StoreArchiver(self.engine, url, keys=keys, key_id=key_id) if url else None
+        form = cast(PartFormName, self.config.binlog_archive_format.lower())
+        archiver = (
+            StoreArchiver(self.engine, url, keys=keys, key_id=key_id, form=form) if url else None
+        )
         hold = ArchiveHold(self.engine, url or where, archiver, keys)
         size = self.config.binlog_archive_cache_size
         return hold, ArchiveParts(lambda: hold.archive, hold.refresh, size)

@@ -165,6 +165,7 @@ class Config:
     binlog_archive_directory: str = ""  # what is not in that archive is not purged
     binlog_archive_url: str = ""  # the same; and the server archives there by itself
     binlog_archive_interval: Annotated[int, Number(1, _DAY_S)] = 5  # seconds
+    binlog_archive_format: Annotated[str, Words(("PARQUET", "IBB"))] = "PARQUET"  # of new parts
     binlog_archive_encryption_key_id: Annotated[int, Number(0, U32_MAX)] = 0  # 0: as the archive is
     binlog_archive_cache_size: Annotated[int, Number(0, U64_MAX)] = 1 << 30  # of parts, on disk
     binlog_scrub_rate: Annotated[int, Number(0, U64_MAX)] = 4 << 20  # bytes a second; 0: none

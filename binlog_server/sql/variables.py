@@ -655,6 +655,7 @@ _FILES: Final = (
     Variable("binlog_archive_cache_size"),
     Variable("binlog_archive_directory"),
     Variable("binlog_archive_encryption_key_id"),
+    Variable("binlog_archive_format"),
     Variable("binlog_archive_interval"),
     Variable("binlog_archive_url"),
     Variable("binlog_directory", Text(), "", read=_directory),

@@ -171,9 +171,10 @@ def test_what_is_not_archived_stays(binlog_server: MakeBinlogServer, tmp_path: P
 
 
 @pytest.mark.any_version
-@pytest.mark.parametrize("style", ["engine", "classic"])
+@pytest.mark.parametrize(("style", "form"), [("engine", "PARQUET"), ("classic", "IBB")])
 def test_a_replica_whose_position_was_purged(
     style: str,
+    form: str,
     binlog_server: MakeBinlogServer,
     make_replica: MakeMariaDB,
     tmp_path: Path,
@@ -183,6 +184,7 @@ def test_a_replica_whose_position_was_purged(
         users={"repl": {**ADMIN["repl"], "stream_style": style}},
         binlog_archive_url=str(tmp_path / "archive"),
         binlog_archive_interval=1,
+        binlog_archive_format=form,
         **PURGE_AT_ONCE,
     )
     server.q("CREATE DATABASE d")

@@ -96,6 +96,7 @@ def test_an_encrypted_archive_of_a_server_that_is_killed(
         users=ADMIN,
         binlog_archive_url=URL,
         binlog_archive_interval=1,
+        binlog_archive_format="IBB",  # who adds to it meanwhile has the other one
         binlog_archive_encryption_key_id=2,
         file_key_management_filename=str(keys),
         **PURGE_AT_ONCE,

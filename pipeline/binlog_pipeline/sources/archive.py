@@ -14,7 +14,8 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.manifest import ArchiveChunk, ArchivePart
-from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.archive.part_rows import PartRows
 from binlog_storage.archive.places import open_place
 from binlog_storage.log.ranges import GtidRange, TimeRange
 

@@ -15,6 +15,7 @@ from binlog_storage.archive.manifest import (
     ArchiveChunk,
     ArchiveManifest,
     ArchivePart,
+    form_of,
     object_name,
     parse_chunk,
     part_name,
@@ -96,9 +97,10 @@ class Archive:
         for at, part in enumerate(parts, number):
             # Else it would be read from anywhere, or twice.
             named = self._number(part) if self.manifest.numbers else at
-            if part.name not in (part_name(named), object_name(part_name(named), part.sha256)):
+            name = part_name(named, form_of(part.name))
+            if part.name not in (name, object_name(name, part.sha256)):
                 raise ArchiveDamaged(
-                    f"{self.where}: the manifest says {part.name!a} where {part_name(named)} would be; restore it "
+                    f"{self.where}: the manifest says {part.name!a} where {name} would be; restore it "
                     "from a copy"
                 )
             if named in seen or named > self.manifest.given:

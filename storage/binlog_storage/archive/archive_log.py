@@ -20,7 +20,8 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.coverage import is_within
 from binlog_storage.archive.errors import ArchiveDamaged
-from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.archive.part_rows import PartRows
 from binlog_storage.engine import GroupBatch, Position
 from binlog_storage.errors import PositionPurged
 

@@ -16,7 +16,7 @@ from binlog_protocol.groups.stored_group import is_start_marker
 
 from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.errors import ArchiveNotOfStore
-from binlog_storage.archive.manifest import ArchiveManifest
+from binlog_storage.archive.manifest import FORMS, ArchiveManifest, PartFormName
 from binlog_storage.archive.merging import Merger
 from binlog_storage.archive.placed_groups import PlacedGroups, part_writer
 from binlog_storage.archive.places import Where
@@ -40,6 +40,7 @@ class StoreArchiver:
     Args:
         part_bytes: of the log, in a part; more if the last group is large.
         keys, key_id: for `Archive.open` and `ArchivePublisher`.
+        form: of the parts that are added; those that are there may have another one.
     """
 
     def __init__(
@@ -50,13 +51,15 @@ class StoreArchiver:
         part_bytes: int = PART_BYTES,
         keys: ArchiveKeys | None = None,
         key_id: int = 0,
+        form: PartFormName = "parquet",
     ) -> None:
         self._engine: Final = engine
         self.where: Final = where
         self._part_bytes: Final = part_bytes
         self._keys: Final = keys
         self._key_id: Final = key_id
-        self._merger: Final = Merger(part_bytes)
+        self._form: Final[PartFormName] = form
+        self._merger: Final = Merger(part_bytes, form=form)
         self._publisher: ArchivePublisher | None = None
         self._age = -1
         self._place = Position(0, 0)  # where it goes on
@@ -152,9 +155,11 @@ class StoreArchiver:
         manifest = publisher.manifest
         assert manifest is not None
         reading = _Reading(self._engine, self._place, self._skip, self._known_markers)
-        name = f"{STAGED_PREFIX}server-{uuid.uuid4().hex}"
+        name = f"{STAGED_PREFIX}server-{uuid.uuid4().hex}{FORMS[self._form]}"
         groups = reading.groups(self._part_bytes)
-        facts = write_part(publisher.staging / name, groups, _LEVEL, publisher.key())
+        facts = write_part(
+            publisher.staging / name, groups, _LEVEL, publisher.key(), manifest.state
+        )
         if facts is None:
             return None
         part = manifest.grown(facts.part(publisher.staging / name), facts.first_place)

@@ -18,7 +18,7 @@ class ArchiveInUse(StorageError):
 
 
 class PyarrowMissing(StorageError):
-    """Parts are Parquet files, which nothing else here can read."""
+    """Parts are Parquet, or zstd, which nothing else here can read."""
 
 
 class ArchiveUnreachable(StorageError):

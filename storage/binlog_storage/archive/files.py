@@ -20,7 +20,8 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
-from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.archive.part_rows import PartRows
 from binlog_storage.archive.places import Where
 from binlog_storage.engine import LargeGroup
 from binlog_storage.intake.source import FileStart, Item, SourceGroup

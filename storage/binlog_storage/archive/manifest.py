@@ -4,7 +4,7 @@ What is not in it does not count.
 
 `_archive.json` is one JSON object:
 
-    format, version   "binlog archive", 1; 2 of an archive that has what is marked with *
+    format, version   "binlog archive", 1; 2 with what is marked with *, 3 with `.ibb.zst` parts
     source            where the groups came from at first, for people: {"kind": ..., "name": ...}
     begin             GTID binlog state at the beginning: what had been logged before the first group
     chunks            lists of parts that are full and have a file of their own, the oldest first
@@ -18,7 +18,7 @@ What is not in it does not count.
 A chunk file `_archive-000001.json` is the same with `format`, `version`, `parts` and `sha256` alone. So a manifest
 stays small, whatever the archive has.
 
-A part is what was read at one go, and one Parquet file:
+A part is what was read at one go, and one file of Parquet or `.ibb.zst`, as its name ends:
 
     name, size, sha256     of the file
     groups, crc32c         how many groups, and CRC-32C of their bytes in normal form, one behind the other
@@ -43,7 +43,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
@@ -53,14 +53,25 @@ from binlog_storage.archive.errors import ArchiveDamaged, NotAnArchive
 
 MANIFEST_NAME: Final = "_archive.json"
 FORMAT: Final = "binlog archive"
-VERSION: Final = 2
+VERSION: Final = 3
 _PLAIN_VERSION: Final = 1  # of archives that programs of that version can read
+_PARQUET_VERSION: Final = 2  # the same
 _NAME_DIGITS: Final = 16
 
 
-def part_name(number: int) -> str:
+PartFormName = Literal["parquet", "ibb"]
+FORMS: Final[Mapping[PartFormName, str]] = {"parquet": ".parquet", "ibb": ".ibb.zst"}
+"""The forms of parts, and how their names end."""
+
+
+def part_name(number: int, form: PartFormName = "parquet") -> str:
     """File name of a part; parts are counted from 1."""
-    return f"part-{number:08d}.parquet"
+    return f"part-{number:08d}{FORMS[form]}"
+
+
+def form_of(name: str) -> PartFormName:
+    """The form of a part, by its name or that under which it is staged."""
+    return "ibb" if name.endswith(FORMS["ibb"]) else "parquet"
 
 
 def chunk_name(number: int) -> str:
@@ -70,11 +81,11 @@ def chunk_name(number: int) -> str:
 
 def object_name(name: str, sha256: str) -> str:
     """The name of such a file in an object store: two who write the same number do not write the same object."""
-    stem, dot, ending = name.rpartition(".")
+    stem, dot, ending = name.partition(".")
     return f"{stem}-{sha256[:_NAME_DIGITS]}{dot}{ending}"
 
 
-_PART_NAME: Final = re.compile(r"part-([0-9]{8,18})(?:-[0-9a-f]{16})?\.parquet")
+_PART_NAME: Final = re.compile(r"part-([0-9]{8,18})(?:-[0-9a-f]{16})?\.(?:parquet|ibb\.zst)")
 
 
 def part_number(name: str) -> int | None:
@@ -205,6 +216,10 @@ class ArchiveManifest:
         for part in self.parts:
             state.overlay(parse_gtid_list(part.gtids))
         return state
+
+    def state_before(self, part: ArchivePart) -> BinlogState:
+        """The binlog state in front of a part that is in no chunk."""
+        return replace(self, parts=self.parts[: self.parts.index(part)]).state
 
     @property
     def last_part(self) -> ArchivePart | None:
@@ -436,7 +451,10 @@ def _closed(body: dict[str, Any], key: ArchiveKey | None = None) -> bytes:
     is_plain = body.keys() <= _PLAIN_MEMBERS and not any(
         {"key_id", "highest"} & one.keys() for one in (*body["parts"], *body.get("chunks", ()))
     )
-    whole = {"format": FORMAT, "version": _PLAIN_VERSION if is_plain else VERSION, **body}
+    version = _PLAIN_VERSION if is_plain else _PARQUET_VERSION
+    if any(form_of(one["name"]) == "ibb" for one in body["parts"]):
+        version = VERSION
+    whole = {"format": FORMAT, "version": version, **body}
     proof = {} if key is None else {"mac": key.mac(_canonical(whole))}
     text = json.dumps({**whole, **proof, "sha256": _digest(whole)}, indent=1)
     return text.encode() + b"\n"
@@ -448,7 +466,7 @@ def _opened(data: bytes, where: str, keys: ArchiveKeys) -> dict[str, Any]:
         body = json.loads(data)
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise NotAnArchive(f"{where} is no manifest of an archive")
-        if body.get("version") not in (_PLAIN_VERSION, VERSION):
+        if body.get("version") not in range(_PLAIN_VERSION, VERSION + 1):
             version = ascii(body.get("version"))[:_SHOWN_CHARS]
             raise NotAnArchive(
                 f"{where} is of version {version}; this program reads those up to {VERSION}"

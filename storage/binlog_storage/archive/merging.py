@@ -18,8 +18,9 @@ from itertools import pairwise
 from typing import Final
 
 from binlog_storage.archive.errors import ArchiveDamaged
-from binlog_storage.archive.manifest import ArchivePart
-from binlog_storage.archive.part_reader import PartReader, PartRows
+from binlog_storage.archive.manifest import FORMS, ArchivePart, PartFormName
+from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.archive.part_rows import PartRows
 from binlog_storage.archive.placed_groups import PlacedGroups, part_writer
 from binlog_storage.archive.publisher import STAGED_PREFIX, ArchivePublisher, StagedPart
 from binlog_storage.engine import Position
@@ -34,11 +35,13 @@ class Merger:
     Args:
         part_bytes: of the log, in a part that is full.
         fan: so many neighbours of one size become one.
+        form: of the parts that are made, whatever that of the small ones is.
     """
 
-    def __init__(self, part_bytes: int, fan: int = FAN) -> None:
+    def __init__(self, part_bytes: int, fan: int = FAN, *, form: PartFormName = "parquet") -> None:
         self._part_bytes: Final = part_bytes
         self._fan: Final = fan
+        self._form: Final[PartFormName] = form
 
     def step(self, publisher: ArchivePublisher) -> bool:
         """Make one part of some. Returns False if there is nothing to do.
@@ -47,12 +50,13 @@ class Merger:
         """
         manifest = publisher.manifest
         run = () if manifest is None else self.choose(manifest.parts)
-        if not run:
+        if manifest is None or not run:
             return False
-        name = f"{STAGED_PREFIX}merged-{uuid.uuid4().hex}"
+        name = f"{STAGED_PREFIX}merged-{uuid.uuid4().hex}{FORMS[self._form]}"
         path = publisher.staging / name
         base = run[-1].file_base
-        facts = part_writer()(path, _groups(publisher, run, base), _LEVEL, publisher.key())
+        groups, before = _groups(publisher, run, base), manifest.state_before(run[0])
+        facts = part_writer()(path, groups, _LEVEL, publisher.key(), before)
         try:
             assert facts is not None
             part = facts.part(path).moved(base)

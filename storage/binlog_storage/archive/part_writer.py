@@ -1,4 +1,4 @@
-"""Parts: writing one, with the columns of `part_reader`. It needs pyarrow: import it where a part is written."""
+"""Parts: writing one, in either form (`parquet_rows`, `ibb_frames`). It needs pyarrow: import it where it is called."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 from numpy.typing import NDArray
 
 from binlog_storage.archive.encryption import ArchiveKey, EncryptingFile
-from binlog_storage.archive.manifest import ArchivePart
+from binlog_storage.archive.ibb_part_writer import IbbPartWriter
+from binlog_storage.archive.manifest import ArchivePart, form_of
 from binlog_storage.disk.durable_files import sync_file
 from binlog_storage.engine import LargeGroup
 from binlog_storage.ibb.chunk import Position
@@ -162,23 +163,26 @@ def _marker_time(marker: bytes) -> int:
 
 
 def write_part(
-    path: Path, stream: Iterable[PartGroups], level: int, key: ArchiveKey | None = None
+    path: Path,
+    stream: Iterable[PartGroups],
+    level: int,
+    key: ArchiveKey | None = None,
+    before: BinlogState | None = None,
 ) -> PartFacts | None:
     """Write groups and markers into a new file; None, and no file, if there are none. `PartFacts.part` syncs it.
 
     Raises what `stream` raises, and OSError; there is no file then.
 
     Args:
+        path: the form is told by its name: `manifest.form_of`.
         level: of zstd, 1 to 22.
         key: encrypts the file; None: it is in clear.
+        before: the binlog state in front of it; `.ibb.zst` parts need it.
     """
     facts = PartFacts(key_id=0 if key is None else key.number)
     try:
-        with (
-            contextlib.nullcontext(path) if key is None else _encrypting(path, key) as file,
-            pq.ParquetWriter(file, PART_SCHEMA, **_settings(level)) as writer,
-        ):
-            _write(stream, writer, facts)
+        with _form(path, level, key, before) as form:
+            _write(stream, form, facts)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -188,34 +192,120 @@ def write_part(
     return facts
 
 
+@contextlib.contextmanager
+def _form(
+    path: Path, level: int, key: ArchiveKey | None, before: BinlogState | None
+) -> Iterator[_Form]:
+    if form_of(path.name) == "ibb":
+        assert before is not None
+        with path.open("xb") if key is None else _encrypting(path, key) as opened:
+            writer = IbbPartWriter(opened, level, before, ROW_GROUP_BYTES)
+            yield _IbbForm(writer)
+            writer.finish()
+        return
+    with (
+        contextlib.nullcontext(path) if key is None else _encrypting(path, key) as file,
+        pq.ParquetWriter(file, PART_SCHEMA, **_settings(level)) as writer,
+    ):
+        yield _ParquetForm(writer)
+
+
 def _encrypting(path: Path, key: ArchiveKey) -> EncryptingFile:
     return EncryptingFile(path.open("xb"), key)
 
 
-def _write(stream: Iterable[PartGroups], writer: pq.ParquetWriter, facts: PartFacts) -> None:
+class _Form(Protocol):
+    """A part that is being written, in one form."""
+
+    def rows(self, held: Sequence[PartGroups], facts: PartFacts) -> None:
+        """Write a row group of groups that are not large, and of the markers among them."""
+
+    def large(self, group: PartGroups, facts: PartFacts) -> None:
+        """Write a large group, which has row groups of its own."""
+
+
+def _write(stream: Iterable[PartGroups], form: _Form, facts: PartFacts) -> None:
     held: list[PartGroups] = []
     size = 0
+
+    def write_held() -> None:
+        nonlocal held, size
+        if any(len(groups) or groups.markers for groups in held):
+            form.rows(held, facts)
+        held, size = [], 0
+
     for groups in stream:
         if groups.large is not None:
-            _write_rows(held, writer, facts)
-            held, size = [], 0
-            _write_large(groups, writer, facts)
+            write_held()
+            form.large(groups, facts)
             continue
         added = sum(map(len, groups.payloads))
         if size + added > ROW_GROUP_BYTES:  # before: what is read of an archive must not grow
-            _write_rows(held, writer, facts)
-            held, size = [], 0
+            write_held()
         held.append(groups)
         size += added
-    _write_rows(held, writer, facts)
+    write_held()
 
 
-def _write_rows(held: list[PartGroups], writer: pq.ParquetWriter, facts: PartFacts) -> None:
-    """A row group of groups that are not large, and of the markers among them."""
-    batches = [_batch(groups, facts) for groups in held if len(groups) or groups.markers]
-    if batches:
+class _IbbForm:
+    """See `_Form`."""
+
+    def __init__(self, writer: IbbPartWriter) -> None:
+        self._writer: Final = writer
+
+    def rows(self, held: Sequence[PartGroups], facts: PartFacts) -> None:
+        """See `_Form`."""
+        rows: list[bytes] = []
+        places: list[NDArray[np.int64]] = []
+        for groups in held:
+            facts.add(groups)
+            facts.add_bytes(b"".join(groups.payloads))
+            for _, marker in groups.markers:
+                facts.note_marker(marker)
+            payloads, columns, _ = _with_markers(groups)
+            rows += payloads
+            places.append(np.stack((columns[3], columns[4])))
+        self._writer.groups(rows, np.concatenate(places, axis=1))
+
+    def large(self, group: PartGroups, facts: PartFacts) -> None:
+        """See `_Form`."""
+        facts.add(group)
+        last = hashlib.sha256()
+        place = np.stack((group.columns[3], group.columns[4]))
+        for data in self._writer.large(group.pieces(0), place):
+            facts.add_bytes(data)
+            last.update(data)
+        facts.last_sha256 = last.hexdigest()
+
+
+class _ParquetForm:
+    """See `_Form`."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer: Final = writer
+
+    def rows(self, held: Sequence[PartGroups], facts: PartFacts) -> None:
+        """See `_Form`."""
+        batches = [_batch(groups, facts) for groups in held if len(groups) or groups.markers]
         table = pa.Table.from_batches(batches, PART_SCHEMA)
-        writer.write_table(table, row_group_size=len(table))
+        self._writer.write_table(table, row_group_size=len(table))
+
+    def large(self, group: PartGroups, facts: PartFacts) -> None:
+        """See `_Form`."""
+        facts.add(group)
+        held: list[pa.RecordBatch] = []
+        last = hashlib.sha256()
+        for batch in large_batches(group):
+            data = batch.column("data")[0].as_py()
+            facts.add_bytes(data)
+            last.update(data)
+            held.append(batch)
+            if len(held) * _READ_BYTES >= ROW_GROUP_BYTES:
+                self._writer.write_table(pa.Table.from_batches(held))
+                held = []
+        if held:
+            self._writer.write_table(pa.Table.from_batches(held))
+        facts.last_sha256 = last.hexdigest()
 
 
 def _batch(groups: PartGroups, facts: PartFacts) -> pa.RecordBatch:
@@ -257,6 +347,8 @@ def _with_markers(
 ) -> tuple[list[bytes], list[NDArray[np.int64]], NDArray[np.bool_]]:
     """Payloads and columns with the markers among them, and which these are."""
     payloads = list(groups.payloads)
+    if not groups.markers:
+        return payloads, list(groups.columns), np.zeros(len(groups), np.bool_)
     # What stands in front of group 0 comes before what stands in front of group 1; so the last is put in first.
     for at, marker in reversed(groups.markers):
         payloads.insert(at, marker)
@@ -265,24 +357,6 @@ def _with_markers(
     found = [np.insert(column, at_marker, 0) for column in places]
     found.append(np.insert(times, at_marker, [_marker_time(m) for _, m in groups.markers]))
     return payloads, found, np.insert(np.zeros(len(groups), np.bool_), at_marker, True)
-
-
-def _write_large(group: PartGroups, writer: pq.ParquetWriter, facts: PartFacts) -> None:
-    """A large group has row groups of its own."""
-    facts.add(group)
-    held: list[pa.RecordBatch] = []
-    last = hashlib.sha256()
-    for batch in large_batches(group):
-        data = batch.column("data")[0].as_py()
-        facts.add_bytes(data)
-        last.update(data)
-        held.append(batch)
-        if len(held) * _READ_BYTES >= ROW_GROUP_BYTES:
-            writer.write_table(pa.Table.from_batches(held))
-            held = []
-    if held:
-        writer.write_table(pa.Table.from_batches(held))
-    facts.last_sha256 = last.hexdigest()
 
 
 def large_batches(group: PartGroups) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from binlog_protocol.groups.stored_group import HEAD_BYTES, HEAD_FIELDS, group_gtid
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.archive.encryption import ArchiveKey
 from binlog_storage.archive.errors import PyarrowMissing
@@ -68,13 +68,13 @@ class PlacedGroups:
 
 
 def part_writer() -> Callable[
-    [Path, Iterable[PlacedGroups], int, ArchiveKey | None], PartFacts | None
+    [Path, Iterable[PlacedGroups], int, ArchiveKey | None, BinlogState], PartFacts | None
 ]:
     """`part_writer.write_part`. Raises `PyarrowMissing`."""
     try:
         from binlog_storage.archive.part_writer import write_part
     except ModuleNotFoundError:
         raise PyarrowMissing(
-            "archives are Parquet files: pyarrow and numpy are needed to write them; pip install '.[archive]'"
+            "parts of archives: pyarrow and numpy are needed to write them; pip install '.[archive]'"
         ) from None
     return write_part

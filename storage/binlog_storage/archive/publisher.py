@@ -50,6 +50,7 @@ from binlog_storage.archive.manifest import (
     RetiredParts,
     build_chunk,
     chunk_name,
+    form_of,
     object_name,
     part_name,
     part_number,
@@ -245,7 +246,7 @@ class ObjectShelf:
             return
         first = manifest.listed + 1
         kept = _names_of(manifest)
-        for name in self._objects.names(PART_PREFIX, part_name(first).rpartition(".")[0]):
+        for name in self._objects.names(PART_PREFIX, part_name(first).partition(".")[0]):
             number = part_number(name)
             if number is not None and number <= manifest.given and name not in kept:
                 self._objects.delete(name)
@@ -412,7 +413,7 @@ class ArchivePublisher:
         assert self.manifest is not None
         found = []
         for number, (_, part) in enumerate(staged, self.manifest.given + 1):
-            name = part_name(number)
+            name = part_name(number, form_of(part.name))
             name = object_name(name, part.sha256) if self._shelf.is_remote else name
             found.append(replace(part, name=name))
         return found
@@ -490,5 +491,5 @@ def _names_of(manifest: ArchiveManifest) -> set[str]:
 # What an archiver may leave when it is killed before there is a manifest.
 _BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}.new", "lost+found"})
 _OURS: Final = re.compile(
-    rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.parquet|_archive(-[0-9]{{6,}})?\.json(\.new)?"
+    rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.(parquet|ibb\.zst)|_archive(-[0-9]{{6,}})?\.json(\.new)?"
 )

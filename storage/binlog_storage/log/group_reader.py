@@ -31,6 +31,12 @@ def list_pieces(pages: PageSource, reference: commit.OobList, before: Position) 
     return oob.walk(reference.last, before, lambda place: _read_node(pages, place))
 
 
+def payload_and_nodes(record: Record) -> tuple[bytes, int]:
+    """The payload of a commit record, and how many out-of-band nodes hold the rest. Raises `CorruptBinlog`."""
+    group = parsed(commit.decode, record.data, record.start)
+    return group.payload, sum(reference.nodes for reference in group.lists)
+
+
 def began_in(record: Record) -> int | None:
     """The file in which the out-of-band data of a commit record begin; None if it has none. Raises `CorruptBinlog`."""
     if record.data[:1] == b"\0":

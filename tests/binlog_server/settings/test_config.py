@@ -199,6 +199,10 @@ WRONG_IN_FILE = [
         "binlog_archive_encryption_key_id=-1",
         "binlog_archive_encryption_key_id: -1 is not between 0 and",
     ),
+    (
+        "binlog_archive_format='ibb'",
+        "binlog_archive_format: 'ibb' is none of PARQUET, IBB",
+    ),
     ("binlog_archive_interval=0", "binlog_archive_interval: 0 is not between 1 and 86400"),
     ("binlog_directory=5", "binlog_directory: 5 is not str"),
     ("max_binlog_size=1000", "max_binlog_size: 1000 is not between 4096 and 1073741824"),

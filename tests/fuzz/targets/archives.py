@@ -19,16 +19,21 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.manifest import MANIFEST_NAME
 from binlog_storage.archive.part_reader import PartReader
+from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.disk.disk import OsDisk
 from binlog_storage.errors import StorageError
+from binlog_storage.ibb.page import PAGE_SIZE, seal
 
 from tests.binlog_server.lab import transaction
 from tests.fuzz import frames
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Wrong
-from tests.pipeline.archives import grow, run
+from tests.pipeline.archives import SMALL, grow, run
+from tests.storage.archive.ibb_parts import put_together, taken_apart
 from tests.storage.groups import Group
 
 _PARTS: Final = 3
@@ -61,6 +66,9 @@ class Archives:
         names = [name for name in self._files if name.endswith(".json")] * 6 + self._files
         name = rng.choice(names)
         changed = b"" if rng.random() < 0.02 else mutated(self._sound[name], rng, _WORDS)
+        if name.endswith(".ibb.zst") and rng.random() < 0.8:
+            changed = _with_another_frame(self._sound[name], rng)
+            return frames.joined([name.encode(), changed, b"\2"])
         if name.endswith(".parquet") and rng.random() < 0.8:
             changed = _with_another_column(self._sound[name], rng)
             return frames.joined([name.encode(), changed, b"\3" if rng.random() < 0.05 else b"\2"])
@@ -74,7 +82,7 @@ class Archives:
         path = self._archive / shown
         try:
             path.write_bytes(_summed(changed) if right == b"\1" else changed)
-            if right == b"\2" and shown.endswith(".parquet"):
+            if right == b"\2" and shown.endswith((".parquet", ".ibb.zst")):
                 manifest = _with_part(self._sound[MANIFEST_NAME], shown, changed)
                 (self._archive / MANIFEST_NAME).write_bytes(manifest)
             if not changed or right == b"\3":
@@ -122,8 +130,41 @@ def _archive(store: Path, archive: Path) -> set[bytes]:
         made.append(Group(transaction(gtid, f"INSERT INTO t VALUES ({number})"), gtid))
     for begin in range(0, 30, 30 // _PARTS):
         grow(store, made[begin : begin + 30 // _PARTS])
-        run(DirectorySource(str(store)), archive)
+        if begin:
+            run(DirectorySource(str(store)), archive)
+        else:
+            _archived_by_server(store, archive)
     return {payload for payload, _ in made}
+
+
+def _archived_by_server(store: Path, archive: Path) -> None:
+    """As a part of `.ibb` pages."""
+    engine = IbbEngine(OsDisk(store), SMALL)
+    archiver = StoreArchiver(engine, archive, form="ibb")
+    archiver.step()
+    archiver.close()
+    engine.close()
+
+
+def _with_another_frame(data: bytes, rng: random.Random) -> bytes:
+    """A part whose pages, places or list of frames are others; as a rule pages have their checksums."""
+    parts = taken_apart(data)
+    listed, pages, places = parts
+    number = rng.randrange(len(listed))
+    what = rng.randrange(4)
+    if what == 0:
+        name = rng.choice(("begin", "pages", "rows", "kind"))
+        value = rng.choice((-1 if name == "begin" else 0, 1, 2, 5, 0xFF))
+        listed[number] = listed[number]._replace(**{name: value})
+    elif what == 1:
+        places[number] = mutated(places[number], rng)
+    else:
+        begin = rng.randrange(0, len(pages[number]), PAGE_SIZE)
+        page = mutated(pages[number][begin : begin + PAGE_SIZE], rng)
+        page = page[:PAGE_SIZE].ljust(PAGE_SIZE, b"\0")
+        made = seal(bytearray(page)) if rng.random() < 0.9 else page
+        pages[number] = pages[number][:begin] + made + pages[number][begin + PAGE_SIZE :]
+    return put_together(parts)
 
 
 def _with_another_column(data: bytes, rng: random.Random) -> bytes:

@@ -24,6 +24,8 @@ from tests.storage.archive.memory_objects import Killed, MemoryObjects
 from tests.storage.groups import Group, append_all, group, marker
 from tests.storage.sizes import small
 
+pytestmark = pytest.mark.usefixtures("form")
+
 URL = MemoryObjects.where
 PART = 20_000
 

@@ -88,6 +88,8 @@ def read_again(archive: Archive) -> None:
         PartReader(archive.place, placed.part).check()
 
 
+@pytest.mark.by_turns(2)
+@pytest.mark.usefixtures("form")
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["objects", "folder", "encrypted"])
 def test_the_same_rows(
@@ -131,6 +133,7 @@ def test_the_same_rows(
         engine.close()
 
 
+@pytest.mark.usefixtures("form")
 def test_a_server_merges(objects: MemoryObjects) -> None:
     """Each step adds a part; there are never more than so many of each size."""
     engine = store()
@@ -150,6 +153,8 @@ def test_a_server_merges(objects: MemoryObjects) -> None:
     assert Merger(PART)._fan >= 16, "a part is not written again for a handful"
 
 
+@pytest.mark.by_turns(2)
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", [Killed, ArchiveUnreachable])
 def test_a_stop_at_any_step(
@@ -187,6 +192,7 @@ def test_a_stop_at_any_step(
         assert left == retired | {one.name for one in whole.parts}, f"left by step {step}"
 
 
+@pytest.mark.usefixtures("form")
 def test_an_archive_that_begins_with_a_start_marker(objects: MemoryObjects) -> None:
     """As that of a server which had nothing yet when it archived: a part without a group comes first."""
     engine = store()

@@ -191,8 +191,8 @@ def test_each_byte_of_a_manifest_counts() -> None:
 
 
 def test_a_manifest_of_a_later_version_is_not_guessed_at() -> None:
-    data = ArchiveManifest("", SOURCE).build().replace(b'"version": 1', b'"version": 3')
-    with pytest.raises(NotAnArchive, match="version 3; this program reads those up to 2"):
+    data = ArchiveManifest("", SOURCE).build().replace(b'"version": 1', b'"version": 4')
+    with pytest.raises(NotAnArchive, match="version 4; this program reads those up to 3"):
         ArchiveManifest.parse(data, "here")
 
 
