@@ -280,7 +280,6 @@ class Server:
         self.publisher.as_it_lies = self.config.innodb_read_only
         self.engine.never_wait_in(threading.get_ident())
         config = self.config
-        await load_ahead()
         self._tail = Tail(self.engine, loop)
         self.syncer = self._new_syncer()
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
@@ -318,6 +317,7 @@ class Server:
             loop.create_task(rounds.run(partial(self._pause_of, rounds))) for rounds in self.rounds
         ]
         self._running_rounds.append(loop.create_task(self.slots.run(LEASE_ROUND_S)))
+        await load_ahead()  # beside logins: none needs it
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
             "directory: %(directory)s server_id: %(server_id)d",

@@ -6,6 +6,7 @@ Only the module of the command that is run is imported, and `serve` loads nothin
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,8 +14,6 @@ from typing import Final
 
 from binlog_storage.console.arguments import add_version, parse
 from binlog_storage.console.running import EXIT_USAGE, run_command
-
-from binlog_server.settings.config import ConfigError
 
 MODULES: Final = {
     "serve": "serve",
@@ -42,7 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     said = sys.argv[1:] if argv is None else list(argv)
     # Options in front of the command have no values.
     name = next((word for word in said if not word.startswith("-")), "")
-    whole, commands = parser(name)
+    # No module that is imported is garbage, and to look for some is a tenth of the time that importing takes.
+    gc.disable()
+    try:
+        whole, commands = parser(name)
+        from binlog_server.settings.config import ConfigError
+    finally:
+        gc.enable()
     arguments = parse(whole, commands, said)
     return run_command(
         "binlog-server", lambda: int(arguments.run(arguments)), {ConfigError: EXIT_USAGE}

@@ -125,6 +125,8 @@ def _behind_for(text: str) -> tuple[str, str] | None:
 
 
 def build_grammars() -> None:
-    """Build all grammars when the server starts: it takes 0.25 s of processor time, which no statement should wait."""
+    """Have all grammars when the server starts: they take 0.06 s of processor time, which no statement should wait, and
+    0.25 s where they are not kept from an earlier start.
+    """
     for grammar in (MAIN, REPLICATION, account_statements.ACCOUNTS):
         assert grammar.lark

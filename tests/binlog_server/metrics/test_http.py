@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -256,12 +254,3 @@ async def test_an_address_that_is_taken() -> None:
     async with listening() as port:
         with pytest.raises(OSError):
             await HttpListener({}).start("127.0.0.1", port)
-
-
-@pytest.mark.long
-def test_a_server_without_the_listener_does_not_load_it() -> None:
-    code = (
-        "import sys, binlog_server.cli, binlog_server.app.app\n"
-        "sys.exit(not {'aiohttp', 'prometheus_client'}.isdisjoint(sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

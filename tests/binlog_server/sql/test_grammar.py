@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from decimal import Decimal
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from lark import Lark
 
 from binlog_server.sql.assignments import Assignment, SetStatement, SetVariables
 from binlog_server.sql.events import ShowBinlogEvents
@@ -26,13 +29,14 @@ from binlog_server.sql.expressions import (
     Value,
 )
 from binlog_server.sql.fault_sql import CreateFault, DropAllFaults, DropFault, ShowBinlogFaults
-from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX, Grammar
 from binlog_server.sql.inquiries import Inquiry, SetComputed
 from binlog_server.sql.kills import Kill, KillQueryId, KillUser
 from binlog_server.sql.lease_sql import AlterLease, CreateLease, DropLease, ShowBinlogLeases
 from binlog_server.sql.maintenance import FlushLogs, FlushNothing, Purge, ResetMaster
 from binlog_server.sql.moments import Moment
 from binlog_server.sql.parser import parse as parse_text
+from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.selects import Select, SelectItem
 from binlog_server.sql.shows import (
     Help,
@@ -49,7 +53,7 @@ from binlog_server.sql.shows import (
 )
 from binlog_server.sql.slave_status import ShowAllSlavesStatus, ShowSlaveStatus
 from binlog_server.sql.sql_session import SqlSession
-from binlog_server.sql.statement import Statement
+from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.view import Unfinished
 
 GLOBAL, SESSION, DEFAULT = Scope.GLOBAL, Scope.SESSION, Scope.DEFAULT
@@ -498,3 +502,67 @@ def test_a_skipped_comment_that_is_not_ended() -> None:
     for text in ("SELECT 1 /*!99999 ,2", "SELECT 1 /*!99999 ,2 /* x */ "):
         with pytest.raises(SqlSyntaxError):
             parse(text)
+
+
+class TestKeptTables:
+    """What is kept of a grammar beside the compiled modules."""
+
+    @pytest.fixture(autouse=True)
+    def kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+        monkeypatch.setattr(sys, "dont_write_bytecode", False)
+        self.made: list[str] = []
+
+        class Counted(Lark):
+            def __init__(this, text: str, **options: Any) -> None:
+                self.made.append(text)
+                super().__init__(text, **options)
+
+        monkeypatch.setattr("binlog_server.sql.grammars.Lark", Counted)
+        return tmp_path
+
+    @staticmethod
+    def grammar(rules: str = "") -> Grammar:
+        families = [*REPLICATION._families, Family((), rules)]
+        return Grammar("replication.lark", families, quotes_strings=True)
+
+    def test_they_are_loaded_and_say_the_same(self, kept: Path) -> None:
+        first, second = self.grammar(), self.grammar()
+        assert first.parse("STOP SLAVE 'a'") == second.parse("STOP SLAVE 'a'")
+        assert len(self.made) == 1
+        for text in ("STOP SLAVES", "STOP SLAVE 'a' 'b'", "STOP"):
+            errors = []
+            for grammar in (first, second):
+                with pytest.raises(SqlSyntaxError) as caught:
+                    grammar.parse(text)
+                errors.append(str(caught.value))
+            assert errors[0] == errors[1]
+        assert [path.suffix for path in kept.rglob("*") if path.is_file()] == [".tables"]
+
+    def test_those_of_another_grammar_are_made_anew(self) -> None:
+        assert self.grammar().lark
+        assert self.grammar('nothing: "NOTHING"').lark
+        assert self.grammar('nothing: "NOTHING"').lark
+        assert len(self.made) == 2
+
+    @pytest.mark.parametrize("left", [0, 40, 1000])
+    def test_half_of_them_is_none(self, kept: Path, left: int) -> None:
+        assert self.grammar().lark
+        (path,) = (path for path in kept.rglob("*") if path.is_file())
+        path.write_bytes(path.read_bytes()[:left])
+        assert self.grammar().parse("STOP SLAVE")
+        assert len(self.made) == 2
+
+    def test_nothing_is_kept_where_python_keeps_nothing(
+        self, kept: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        assert self.grammar().lark
+        assert not list(kept.iterdir())
+
+    def test_a_folder_that_cannot_be_made(
+        self, kept: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (kept / "file").touch()
+        monkeypatch.setattr(sys, "pycache_prefix", str(kept / "file"))
+        assert self.grammar().lark
