@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,21 @@ def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
     tells it.
     Signals, the log and limits of the process stay as they are. Raises `ConfigError`, `StorageError`, `OSError`.
     """
+    with prepared_server(directory, options) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def prepared_server(
+    directory: Path | str,
+    options: Mapping[str, Any],
+    before_start: Callable[[Server], object] = lambda server: None,
+    sockets: Sequence[socket.socket] = (),
+) -> Iterator[Server]:
+    """See `running_server`. `before_start` is called on the loop, when nobody can connect yet.
+
+    sockets: listen at these.
+    """
     config = load(
         None,
         {"binlog_directory": directory, "listen_port": 0, "local_tables": True, **options},
@@ -36,7 +52,8 @@ def running_server(directory: Path | str, **options: Any) -> Iterator[Server]:
         try:
             server = Server(config, store)
             store.start()  # not before the server has set its holds on files
-            await server.start()
+            before_start(server)
+            await server.start(sockets=sockets)
         except BaseException:
             store.close()
             raise

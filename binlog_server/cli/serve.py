@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from binlog_storage.archive.places import archive_argument
 from binlog_storage.console.arguments import add_json, position_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
+from binlog_storage.engine.backup import BackupEngine
 
 from binlog_server.app.app import (
     Server,
@@ -30,6 +32,7 @@ from binlog_server.app.app import (
     metrics_tls_of,
 )
 from binlog_server.connections.open_files import allow_open_files
+from binlog_server.faults.faults import OrderedFault
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
@@ -46,6 +49,7 @@ from binlog_server.process.signals import Signals, kill_process
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.store.archive_intake import ArchiveIntake
+from binlog_server.store.marks import StoreMark
 from binlog_server.store.store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
@@ -181,9 +185,13 @@ async def _serve(
     watching = loop.create_task(serving.manager.watch())
     while True:
         successor = await serving.serve(config, archive, start, sockets, predecessor)
+        if successor is None and serving.goes_back:
+            config, sockets, predecessor = serving.config, serving.sockets, None
+            continue
         if successor is None or await serving.is_taken_by(successor):
             break
         config, sockets, predecessor = serving.config_again(), successor.sockets, None
+    serving.forget_faults()
     serving.at("threads that have not returned")
     watching.cancel()
     threads.shutdown(wait=False, cancel_futures=True)
@@ -217,6 +225,8 @@ class _Serving:
         self._handing_over = asyncio.Event()
         self._intake: ArchiveIntake | None = None
         self._waits_for_replicas = False
+        self._back = asyncio.Event()  # a fault lets it go back to a mark
+        self._marked: OrderedFault | None = None
         self._server: Server
 
     def at(self, what: str) -> None:
@@ -233,6 +243,47 @@ class _Serving:
     def _end_by_sql(self, waits: bool) -> None:
         self._waits_for_replicas = waits
         self._end()
+
+    # --- back to a mark ---
+
+    def _mark(self) -> StoreMark:
+        """In a thread."""
+        server, folder = self._server, Path(tempfile.mkdtemp(prefix="binlog-server-mark-"))
+        engine = server.engine
+        assert isinstance(engine, BackupEngine), "all engines are"
+        return StoreMark.make(engine, server.backups, server.config, folder)
+
+    def _go_back(self, one: OrderedFault) -> None:
+        if self._marked is None:
+            self._marked = one
+            self.sockets = self._server.listening_sockets()  # who comes meanwhile waits
+            self._server.cut_off()
+            self._back.set()
+
+    @property
+    def config(self) -> Config:
+        """That of the server."""
+        return self._server.config
+
+    def forget_faults(self) -> None:
+        """Marks go with them."""
+        if (server := getattr(self, "_server", None)) is not None:
+            server.faults.clear()
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether it is to serve again because of that: at `sockets`, with the same configuration."""
+        return self._marked is not None and not self._stop.is_set()
+
+    async def _gone_back(self) -> None:
+        server, one = self._server, self._marked
+        assert one is not None, "it goes back"
+        assert isinstance(one.mark, StoreMark), "such a fault has one"
+        log.warning("fault %s: the store is again what it was", one.name)
+        with self._signals.in_time():
+            await server.stop(self.at)
+        differs = one.fault.do == "another_history"
+        await asyncio.to_thread(one.mark.restore, server.config, differs=differs)
 
     async def _see_off(self) -> None:
         """Wait until replicas have everything, or a signal says that it is enough. That may take as long as it does."""
@@ -254,6 +305,8 @@ class _Serving:
         directory = StoreDirectory.of(
             config, background=False, patient=not config.innodb_read_only, to_serve=True
         )
+        before, self._marked = self._server if self._marked is not None else None, None
+        self._back.clear()
         try:
             self._server = server = Server(config, directory, self._read)
         except BaseException:
@@ -268,6 +321,9 @@ class _Serving:
         )
         server.end_process = self._end_by_sql
         server.faults.die = kill_process
+        server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
+        if before is not None:
+            server.faults.take_over(before.faults)
         self._signals.hear(
             self._end,
             lambda: call_soon(self._loop, server.reload_soon),
@@ -302,7 +358,7 @@ class _Serving:
         server.tell_of_reloads(self.manager.reloading, self.manager.ready)
         self.manager.ready()
         events = (self._stop, server.failed)
-        ended = [asyncio.create_task(event.wait()) for event in events]
+        ended = [asyncio.create_task(event.wait()) for event in (*events, self._back)]
         following = asyncio.create_task(self._next_successor())
         await asyncio.wait([*ended, following], return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
@@ -316,6 +372,10 @@ class _Serving:
             else:
                 self._signals.ending()
                 await server.stop(self.at)
+            successor = None
+        elif self._back.is_set():
+            await self._give_up(following)
+            await self._gone_back()
             successor = None
         else:
             successor = following.result()

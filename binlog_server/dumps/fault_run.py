@@ -27,7 +27,7 @@ from binlog_protocol.wire.semi_sync import (
     ReplicaPlace,
 )
 
-from binlog_server.faults.faults import FaultOrder, OrderedFault
+from binlog_server.faults.faults import GOES_BACK, FaultOrder, OrderedFault
 
 _CHANGED: Final = 0xFF
 _FOREIGN: Final = b"what only another version knows"
@@ -42,7 +42,7 @@ _OUTSIDE_GROUPS: Final = frozenset(
         EventType.STOP,
     }
 )
-_ENDS: Final = ("cut", "error", "duplicate_server_id", "break_tls")
+_ENDS: Final = ("cut", "error", "duplicate_server_id", "break_tls", *GOES_BACK)
 """Behind these nothing comes."""
 _OF_ACKS: Final = ("lose_ack", "delay_ack")
 

@@ -19,7 +19,7 @@ from binlog_protocol.wire.semi_sync import STATUS, Ack, ReplicaPlace
 from binlog_server.connections.tls import break_tls
 from binlog_server.dumps.fault_run import FaultRun
 from binlog_server.dumps.replica_stream import ReplicaStream, Throttle
-from binlog_server.faults.faults import FaultOrder, Faults, OrderedFault
+from binlog_server.faults.faults import GOES_BACK, FaultOrder, Faults, OrderedFault
 from binlog_server.semi_sync.master import SemiSyncMaster
 from binlog_server.semi_sync.replica_acks import ReplicaAcks
 
@@ -33,7 +33,7 @@ class FaultyStream(ReplicaStream):
         self, faults: Faults, server_id: int, *arguments: Any, checksum: bool, **named: Any
     ) -> None:
         super().__init__(*arguments, **named)
-        connection = self.connection
+        self._faults, connection = faults, self.connection
         who = connection.user, server_id, connection.id
         ordered = faults.of_stream(*who)
         self._run = FaultRun(ordered, checksum=checksum)
@@ -186,6 +186,8 @@ class FaultyStream(ReplicaStream):
                 break_tls(self._channel.transport)
             case _:
                 self._channel.close()
+                if fault.do in GOES_BACK:
+                    self._faults.restart(fault)
 
     def _due(self, one: OrderedFault) -> None:
         """The time of a fault has come: the dump may be waiting for the tail."""
@@ -197,7 +199,7 @@ class FaultyStream(ReplicaStream):
                 self._drop(one.fault.error)
             case "duplicate_server_id":
                 self._drop(DuplicateServerId())
-            case "cut" | "break_tls":
+            case "cut" | "break_tls" | "lose_tail" | "another_history":
                 self._end_by(one.fault)
             case "heartbeat":
                 super()._write(self._run.heartbeat(one.fault))

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from binlog_protocol.connection.commands import CommandCode
 from binlog_protocol.connection.handshake import Capability
@@ -103,6 +103,10 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
     "delay_ack": Misbehaviour((_GROUP,), ("seconds",)),  # it, and all behind it, are heard later
     # The process ends as by kill -9, once all that it has logged is on the disk: the open transaction, too.
     "die": Misbehaviour(tuple(step for step in _TALK if step != "tls")),
+    # The server begins anew with the store as it was at the order: all that was logged since is lost. Behind
+    # `another_history` these GTIDs are there again, of groups that say nothing.
+    "lose_tail": Misbehaviour((*_ALONG, *(step for step in _TALK if step != "tls"))),
+    "another_history": Misbehaviour((*_ALONG, *(step for step in _TALK if step != "tls"))),
     "break_tls": Misbehaviour((*_ALONG, "tls")),  # bytes that are no TLS, then the end
     # The greeting names another version, or lacks capabilities; the format description names another version.
     "claim": Misbehaviour(("connect", _FORMAT), (), ("version", "without")),
@@ -110,6 +114,7 @@ KINDS: Final[Mapping[str, Misbehaviour]] = {
 """By name. `message` is there for `error` alone, and so on: what a kind neither needs nor may have is refused."""
 
 _WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement", "command")
+GOES_BACK: Final = ("lose_tail", "another_history")
 _COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "connection", "times"})
 _ERRNO_MAX: Final = 65_535
 _EVENT_TYPE_MAX: Final = 255
@@ -335,11 +340,19 @@ _Who = tuple[str, int, int]
 """Of a stream: the user's name, the server_id of the replica, the number of the connection."""
 
 
+class KeptStore(Protocol):
+    """A store as it was; see `store.marks`."""
+
+    def discard(self) -> None: ...
+
+
 class OrderedFault:
     """A fault, and how often it was met."""
 
-    def __init__(self, order: FaultOrder, name: str) -> None:
+    def __init__(self, order: FaultOrder, name: str, mark: KeptStore | None = None) -> None:
+        """`mark`: the store at the order, for those that go back to it."""
         self.fault: Final = order
+        self.mark: Final = mark
         self.name: Final = name
         self.gtid: Final = Gtid.parse(order.gtid) if order.gtid else None
         self.met = 0
@@ -359,15 +372,53 @@ class Faults:
         self._is_there = is_there
         self.die: Callable[[], None] | None = None
         """Ends the process of the server; None where it is not the server's own."""
+        self.make_mark: Callable[[], KeptStore] | None = None
+        """Called in a thread. None where the server cannot go back."""
+        self.go_back: Callable[[OrderedFault], None] | None = None
+        """Called on the loop: the server is to begin anew with the store of the mark, soon, and with these faults."""
         self._ordered: dict[str, OrderedFault] = {}
         self._numbers = count(1)
         self._talk: list[OrderedFault] = []  # those of conversations
         self._watching: dict[object, tuple[_Who, Callable[[OrderedFault], None]]] = {}
 
-    def add(self, tables: Iterable[Mapping[str, Any]], *, replace: bool = False) -> None:
+    def take_over(self, before: Faults) -> None:
+        """Those of the server that has been in the place of this one; but none for one client, which is gone."""
+        self.die, self.make_mark, self.go_back = before.die, before.make_mark, before.go_back
+        self._numbers = before._numbers
+        for name, one in before._ordered.items():
+            if one.fault.connection:
+                one.is_over = True
+            else:
+                self._ordered[name] = one
+        self._talk = [one for one in before._talk if not one.is_over]
+
+    def restart(self, fault: FaultOrder) -> None:
+        """One that goes back is met. Nothing if it was dropped meanwhile."""
+        assert self.go_back is not None, "it was refused"
+        for one in self._ordered.values():
+            if one.fault is fault:
+                self.go_back(one)
+                break
+
+    def needs_mark(self, tables: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether one of them goes back: `add` wants marks then, made in front of it. Raises `BadFault`."""
+        if not any(FaultOrder.of(table).do in GOES_BACK for table in tables):
+            return False
+        if self.make_mark is None:
+            raise BadFault("the server cannot go back: it is part of another program")
+        return True
+
+    def add(
+        self,
+        tables: Iterable[Mapping[str, Any]],
+        *,
+        replace: bool = False,
+        mark: KeptStore | None = None,
+    ) -> None:
         """Order these: all or, if one is wrong, none. Raises `BadFault`.
 
         replace: one of the same name, which is met no more then.
+        mark: the store of now, if `needs_mark`.
         """
         made: dict[str, OrderedFault] = {}
         for table in tables:
@@ -379,7 +430,9 @@ class Faults:
             name = order.name or self._free_name(made)
             if name in made or (name in self._ordered and not replace):
                 raise BadFault(f"name: there is a fault {name!r} already")
-            made[name] = OrderedFault(order, name)
+            if order.do in GOES_BACK and mark is None:
+                raise BadFault(f"{order.do}: there is no mark")
+            made[name] = OrderedFault(order, name, mark if order.do in GOES_BACK else None)
         if len(self._ordered) + len(made) > _ORDERED_MAX:
             raise BadFault(f"more than {_ORDERED_MAX} faults")
         for name in made:
@@ -413,6 +466,8 @@ class Faults:
             one.is_over = True
             if one in self._talk:
                 self._talk.remove(one)
+            if one.mark is not None and all(o.mark is not one.mark for o in self._ordered.values()):
+                one.mark.discard()
         return one is not None
 
     def clear(self) -> None:

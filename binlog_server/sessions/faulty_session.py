@@ -35,7 +35,7 @@ from binlog_protocol.connection.server import NextStatement, ServerEvent, TlsReq
 from binlog_storage.errors import StorageError
 
 from binlog_server.connections.tls import NO_TLS
-from binlog_server.faults.faults import COMMANDS, OrderedFault
+from binlog_server.faults.faults import COMMANDS, GOES_BACK, OrderedFault
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.session import ClientSession
 
@@ -200,6 +200,8 @@ class FaultySession(ClientSession):
                 self._die()
             case _:
                 channel.close()
+                if fault.do in GOES_BACK:
+                    self._server.faults.restart(fault)
 
     def _die(self) -> None:
         """Whatever is logged is on the disk then, or a crash would only ever meet what was in memory."""

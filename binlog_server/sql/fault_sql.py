@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import OptionPreventsStatement, UnknownServerError
 from binlog_protocol.wire.results import Column
+from binlog_storage.errors import StorageError
 from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import BINLOG_FAULT
-from binlog_server.faults.faults import BadFault, Faults
+from binlog_server.faults.faults import BadFault, Faults, KeptStore
 from binlog_server.sql.statement import Family, Statement
 from binlog_server.sql.tokens import as_written, exact_number, integer, unquote
-from binlog_server.sql.view import ResultSet, Row
+from binlog_server.sql.view import ResultSet, Row, Work
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -46,15 +50,47 @@ class CreateFault(Statement):
         replace, name, do, *options = children
         return cls(as_written(name), str(do).lower(), tuple(options), replace)
 
-    def answer(self, session: SqlSession) -> None:
+    def answer(self, session: SqlSession) -> Work | None:
         faults = _faults(session)
         said = {"name": self.name, "do": self.do, **dict(self.options)}
         if len(said) != len(self.options) + 2:
             raise UnknownServerError("an option stands twice")
-        try:
+        with _told():
+            if faults.needs_mark([said]):
+                return _marked(faults, said, replace=self.replace)
             faults.add([said], replace=self.replace)
-        except BadFault as error:
-            raise UnknownServerError(str(error)) from None
+        return None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BadFault as error:
+        raise UnknownServerError(str(error)) from None
+
+
+def _marked(faults: Faults, said: Mapping[str, Any], *, replace: bool) -> Work:
+    """Order one that needs a mark: that is made in a thread."""
+    make, loop = faults.make_mark, asyncio.get_running_loop()
+    assert make is not None, "it was asked for"
+
+    async def add(mark: KeptStore) -> None:
+        faults.add([said], replace=replace, mark=mark)
+
+    def run() -> None:
+        try:
+            mark = make()
+        except (StorageError, OSError) as error:
+            raise UnknownServerError(f"no mark could be made: {error}") from None
+        with _told():
+            try:
+                asyncio.run_coroutine_threadsafe(add(mark), loop).result()
+            except BadFault:
+                mark.discard()
+                raise
+
+    return Work(run)
 
 
 @dataclass(frozen=True, slots=True)

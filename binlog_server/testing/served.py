@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from socket import socket
 from typing import Any, Final, NamedTuple, TypeVar
 
 from binlog_protocol.errors import BadValue, PrimaryKeyRequired, ProtocolError, ServerError
@@ -30,6 +31,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.tables.definition import KeyKind, StoredTable
 from binlog_protocol.tables.row_format import RowFormat
 from binlog_protocol.tables.row_group import LoggedTable, RowLogging, RowStatement, TableChange
+from binlog_storage.engine.backup import BackupEngine
 from binlog_storage.ibb.file_header import number_in
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -37,9 +39,12 @@ from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import FileStart, Item
 
-from binlog_server.app.in_process import running_server
+from binlog_server.app.app import Server
+from binlog_server.app.in_process import prepared_server
+from binlog_server.faults.faults import Faults, OrderedFault
 from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.store.given_source import is_ibb, source_of
+from binlog_server.store.marks import StoreMark
 from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
 from binlog_server.testing.replay import Pace, RunningReplay
@@ -67,15 +72,71 @@ class Served:
     def __init__(self, directory: Path, options: Mapping[str, Any]) -> None:
         """`options`: of the configuration file. Raises `ConfigError`, `StorageError`, `OSError`."""
         self._stack = ExitStack()
-        self.server = self._stack.enter_context(running_server(directory, **options))
+        self._running = ExitStack()
+        self._directory, self._options = directory, options
+        self._changing = threading.Lock()  # held while it goes back, by no thread in particular
+        self._lost: BaseException | None = None  # why it has not begun anew
+        self._server = self._begun()
         self._loading = threading.Lock()
         self._table_id = 1 << 20  # of tables that are only in events
         self._replays: list[RunningReplay] = []
 
+    @property
+    def server(self) -> Server:
+        """That of now; waits while it goes back. Raises what has kept it from that."""
+        with self._changing:
+            if self._lost is not None:
+                raise self._lost
+            return self._server
+
     def close(self) -> None:
+        with self._changing:
+            self._stop()
+            self._server.faults.clear()
+        self._stack.close()
+
+    def _stop(self) -> None:
         for replay in self._replays:
             replay.stop()
-        self._stack.close()
+        self._running.close()
+
+    # --- back to a mark ---
+
+    def _begun(self, before: Faults | None = None, sockets: Sequence[socket] = ()) -> Server:
+        def give_faults(server: Server) -> None:
+            server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
+            if before is not None:
+                server.faults.take_over(before)
+
+        return self._running.enter_context(
+            prepared_server(self._directory, self._options, give_faults, sockets)
+        )
+
+    def _mark(self) -> StoreMark:
+        server = self._server
+        engine = server.engine
+        assert isinstance(engine, BackupEngine), "all engines are"
+        return StoreMark.make(engine, server.backups, server.config, rundir.new_dir("mark"))
+
+    def _go_back(self, one: OrderedFault) -> None:
+        """On the loop of the server."""
+        if self._changing.acquire(blocking=False):  # else it ends, or goes back already
+            sockets = self._server.listening_sockets()  # who comes meanwhile waits
+            self._server.cut_off()
+            arguments = one, sockets
+            threading.Thread(target=self._gone_back, args=arguments, name="binlog-go-back").start()
+
+    def _gone_back(self, one: OrderedFault, sockets: Sequence[socket]) -> None:
+        before = self._server
+        try:
+            self._stop()
+            assert isinstance(one.mark, StoreMark), "such a fault has one"
+            one.mark.restore(before.config, differs=one.fault.do == "another_history")
+            self._server = self._begun(before.faults, sockets)
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
+            self._lost = error
+        finally:
+            self._changing.release()
 
     # --- events ---
 
@@ -232,7 +293,14 @@ class Served:
 
     def order_faults(self, tables: Sequence[Mapping[str, Any]]) -> None:
         """From now on, in streams that run, too. Raises `BadFault`; then none of them is ordered."""
-        self._on_loop(lambda: self.server.faults.add(tables))
+        faults = self.server.faults
+        mark = self._mark() if faults.needs_mark(tables) else None
+        try:
+            self._on_loop(lambda: faults.add(tables, mark=mark))
+        except BaseException:
+            if mark is not None:
+                mark.discard()
+            raise
 
     def clear_faults(self) -> None:
         """None is met any more."""

@@ -16,6 +16,36 @@ LEFT_OUT = [{"a": 2}]
 THREE = [{"a": 1}, {"a": 2}, {"a": 3}]
 
 
+@pytest.mark.by_turns(4)
+@pytest.mark.parametrize("ignorable", [False, True])
+def test_behind_our_relay_an_event_of_another_version_is_what_it_is_in_front(
+    backend: Backend,
+    make_replica: MakeMariaDB,
+    make_binlog_master: MakeBinlogMaster,
+    ignorable: bool,
+) -> None:
+    master, relay = make_binlog_master(), make_binlog_master(server_id=7, read_only=True)
+    master.sql("CREATE DATABASE d; CREATE TABLE d.t (a INT PRIMARY KEY)")
+    gtids = [master.rows("d.t", [row]) for row in THREE]
+    master.fault("foreign_event", gtid=gtids[1], event=3, event_type=200, ignorable=ignorable)
+    relay.sql(
+        f"CHANGE MASTER TO MASTER_HOST='{master.host}', MASTER_PORT={master.port}, MASTER_SSL=0, "
+        f"MASTER_USER='{master.account.user}', MASTER_PASSWORD='{master.account.password}', "
+        "MASTER_USE_GTID=slave_pos; START SLAVE"
+    )
+    replica = make_replica()
+    replica.follow(relay, start=False)
+    replica.q("START SLAVE")
+    if ignorable:
+        replica.wait_gtid(gtids[2])
+        assert replica.q("SELECT a FROM d.t ORDER BY a") == THREE
+    else:
+        assert replica.wait_stopped()["Last_SQL_Errno"] == 1594
+        assert replica.q("SELECT a FROM d.t") == THREE[:1]
+        assert relay.gtid_binlog_pos == gtids[2]
+    assert master.faults_met == [("foreign_event", 1)]
+
+
 @pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("fault", "stopped"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import socket
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from binlog_server.cli import main, serve
 from binlog_server.metrics.health import what_is_missing
 from binlog_server.process.service_manager import ServiceManager
 from binlog_server.settings.config import Config
+from binlog_server.store.marks import StoreMark
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.lab import until, within
 
@@ -65,6 +67,41 @@ async def test_it_is_told_to_end_while_it_starts(
     with caplog.at_level(logging.INFO):
         assert await within(serve._serve(config, signals, None, None)) == 0  # type: ignore[arg-type]
     assert "shutdown complete" in caplog.text
+
+
+async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the same port, and with the faults that are left."""
+    start, signals = Server.start, HeardSignals()
+    servers: list[Server] = []
+
+    async def started(server: Server, *rest: Any) -> None:
+        await start(server, *rest)
+        servers.append(server)
+
+    monkeypatch.setattr(Server, "start", started)
+    config = dataclasses.replace(config, local_tables=True)
+    serving = asyncio.create_task(serve._serve(config, signals, None, None))  # type: ignore[arg-type]
+    await until(lambda: len(servers) == 1)
+    first = servers[0]
+    await asyncio.to_thread(first.master.create_database, "kept")
+    assert first.faults.make_mark is not None
+    mark = await asyncio.to_thread(first.faults.make_mark)
+    first.faults.add([{"do": "lose_tail", "statement": "SELECT"}], mark=mark)
+    await asyncio.to_thread(first.master.create_database, "lost")
+    (one,) = first.faults.ordered()
+    first.faults.restart(one.fault)
+    await until(lambda: len(servers) == 2)
+    second = servers[1]
+    assert second.port == first.port
+    assert str(second.engine.binlog_state()) == "0-1-1"
+    assert second.faults.ordered() == [one]
+    assert second.faults.make_mark is not None
+    signals.stop()
+    assert await within(serving) == 0
+    assert isinstance(mark, StoreMark)
+    assert not mark.folder.exists()
 
 
 async def test_the_service_manager_hears_of_it(config: Config, tmp_path: Path) -> None:

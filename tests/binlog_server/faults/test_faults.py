@@ -170,6 +170,12 @@ connection = 7
 """
 
 
+class NoMark:
+    """Of no store."""
+
+    def discard(self) -> None: ...
+
+
 @pytest.mark.parametrize("text", WRONG.split("---"))
 def test_what_cannot_be_ordered(text: str) -> None:
     faults = Faults()
@@ -218,7 +224,7 @@ def test_every_order_of_the_page_can_be_given() -> None:
     ]
     faults = Faults()
     faults.die = lambda: None
-    faults.add(tables)
+    faults.add(tables, mark=NoMark())
     assert {one["do"] for one in tables} == KINDS.keys()
     assert {one.get("on") for one in tables} - {None, "format"} == STEPS.keys()
 

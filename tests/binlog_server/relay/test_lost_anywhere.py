@@ -13,12 +13,15 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 import pytest
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.connection.server import ServerEvent
 from binlog_protocol.errors import ServerShutdown
 from binlog_protocol.wire.packets import frame_packet
 from binlog_protocol.wire.results import error_payload
 from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.sessions.faulty_session import FaultySession
 from tests.binlog_server.lab import Lab, until
 from tests.binlog_server.relay.test_follower import Delays, delays, durable, following
 from tests.binlog_server.upstream import PASSWORD, VERSION
@@ -153,3 +156,48 @@ async def test_following_goes_on(
             assert not task.done(), status.error
     assert proxy.broken > STEPS
     assert not [record for record in caplog.records if record.exc_info], "nothing unforeseen"
+
+
+@pytest.mark.slow  # two seconds of processor
+async def test_a_cut_at_each_command_and_each_event_loses_nothing(
+    delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One connection for each: what the relay says up to its stream is heard first."""
+    said: list[str] = []
+    answer = FaultySession._answer
+
+    def heard(session: FaultySession, event: ServerEvent) -> None:
+        if isinstance(event, Query):
+            said.append(event.text.decode())
+        answer(session, event)
+
+    monkeypatch.setattr(FaultySession, "_answer", heard)
+    history = MemoryHistory()
+    options: dict[str, Any] = {
+        "max_connect_errors": 1 << 30,
+        "server_id": 1,
+        "server_version": VERSION,
+        "binlog_faults": True,
+    }
+    async with Lab(users={"relay": PASSWORD}, **options) as lab:
+        lab.publish(GROUPS[0])
+        async with following(lab.server, MemoryEngine(history)):
+            await until(lambda: durable(history) == GROUPS[0])
+        assert any("slave_connect_state" in text for text in said)
+        lab.publish(",".join(GROUPS[1:-1]))
+        orders: list[dict[str, Any]] = [
+            *({"on": step} for step in ("connect", "login", "register", "dump")),
+            *({"statement": text} for text in dict.fromkeys(said)),
+            *(
+                {"gtid": gtid, "event": event, "inside": event == 2}
+                for gtid in (GROUPS[1], GROUPS[-1])
+                for event in (1, 2, 3)
+            ),
+        ]
+        lab.server.faults.add([{"do": "cut", **order} for order in orders])
+        async with following(lab.server, MemoryEngine(history)) as task:
+            await until(lambda: task.done() or durable(history) == ",".join(GROUPS[:-1]))
+            lab.publish(GROUPS[-1])
+            await until(lambda: task.done() or durable(history) == ",".join(GROUPS))
+            assert not task.done()
+        assert {met for _, met in lab.server.faults.met()} == {1}

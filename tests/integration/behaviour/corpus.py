@@ -8,6 +8,9 @@ from typing import Any, Final
 
 ROW_2: Final = "0-1-4"
 """The GTID of the group with the second row: what goes wrong goes wrong here, if anywhere in the stream."""
+LAST: Final = "0-1-6"
+"""That of the fourth and last row."""
+BEHIND: Final = "0-1-7"
 TLS: Final = "MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=0"
 
 
@@ -18,7 +21,11 @@ class Scenario:
     says: str
     faults: tuple[Mapping[str, Any], ...] = ()
     link: str = "MASTER_SSL=0"  # of CHANGE MASTER
-    master: str = ""  # what happens to it when all rows are applied: `forgets`, `differs`
+    goes_back: bool = (
+        False  # ordered in front of the last row; met by one more, when the replica has that
+    )
+    dies: bool = False  # inside a transaction out of band, when the replica has all rows; it is started again
+    semi_sync: bool = False  # ordered, and the last row logged, when the replica is there
     same_server_id: bool = False
     net_timeout: int = 60  # slave_net_timeout of the replica, seconds
 
@@ -100,6 +107,19 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
             net_timeout=1,
         ),
     ),
+    "Semi-sync": (
+        Scenario("an acknowledgement is lost", ({"do": "lose_ack", "gtid": LAST},), semi_sync=True),
+        Scenario(
+            "an acknowledgement is late",
+            ({"do": "delay_ack", "gtid": LAST, "seconds": 0.3},),
+            semi_sync=True,
+        ),
+        Scenario(
+            "an acknowledgement is later than rpl_semi_sync_master_timeout",
+            ({"do": "delay_ack", "gtid": LAST, "seconds": 3},),
+            semi_sync=True,
+        ),
+    ),
     "Errors instead of answers": (
         Scenario("1040 instead of the greeting", error(1040, "Too many connections", on="connect")),
         Scenario("1129 instead of the greeting", error(1129, "Host is blocked", on="connect")),
@@ -128,8 +148,21 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
         Scenario("another replica with its server_id has come", at_row("duplicate_server_id")),
     ),
     "Another master than it was": (
-        Scenario("it has lost its last group", master="forgets"),
-        Scenario("it has another group under the last GTID", master="differs"),
+        Scenario(
+            "it has lost its last group, and begins anew",
+            ({"do": "lose_tail", "gtid": BEHIND},),
+            goes_back=True,
+        ),
+        Scenario(
+            "it has another group under the last GTID",
+            ({"do": "another_history", "gtid": BEHIND},),
+            goes_back=True,
+        ),
+        Scenario(
+            "it dies inside a transaction out of band, and is started again",
+            ({"do": "die", "on": "out_of_band"},),
+            dies=True,
+        ),
         Scenario("it has the server_id of the replica", same_server_id=True),
         Scenario(
             "it says that it is MySQL 8.0.36",

@@ -31,13 +31,17 @@ gets the right thing, unless the last column says `TIMES=0`. `MASTER_CONNECT_RET
 *Goes on* means that all rows arrive. *IO thread stops* means Slave_IO_Running: No with that Last_IO_Errno: nothing
 happens until somebody says START SLAVE. Where the replicas of MariaDB do the same, the line says it once. The order for
 the fault stands in the last column, as `CREATE BINLOG FAULT name` takes it ([test-master.md](test-master.md#faults));
-`0-1-4` is the group of the second row.
+`0-1-4` is the group of the second row. With semi-sync (`rpl_semi_sync_master_timeout` is 1000
+ms), and where the master loses its last group or dies, the replica has the rows in front of that, and the fault takes
+hold of the stream that runs.
 
 A group that is left out is lost without a word everywhere: no replica can know it, for numbers of a domain may have
 gaps. A relay of ours connects again where a checksum is wrong or an answer is refused, as a network or a restart of the
 master may be the cause, and stops where histories differ; MariaDB applies a second group of the same name.
 
-A relay of ours does no worse: a test holds each line to that. Where groups of one server come in another order it
+A relay of ours does no worse: a test holds each line to that. It is an IO thread, and as MariaDB's it passes on what it
+does not know inside a group, byte for byte: a replica behind it stops with 1594 there as it would in front of the
+master, and a newer one goes on ([relay.md](relay.md#event-types)). Where groups of one server come in another order it
 stops at once (1593, [relay.md](relay.md)). MariaDB without `gtid_strict_mode` goes on until it connects again, and then
 stops with 1062: its position is that of the group that came last, so that the master sends the others once more.
 """
@@ -80,8 +84,6 @@ def _theirs(of: Mapping[str, str]) -> str:
 def _order(scenario: Scenario) -> str:
     if scenario.faults:
         return "; ".join(f"`{FaultOrder.of(fault).text}`" for fault in scenario.faults)
-    if scenario.master:
-        return "`mark()`, `go_back()`" + (", `rows()`" if scenario.master == "differs" else "")
     return "`make_binlog_master(server_id=77)`"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
+
+import pymysql
 
 from binlog_server.testing.found import running_replica
 from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.master import BinlogMaster
+from binlog_server.testing.master_process import MasterProcess
 from binlog_server.testing.running import running_master
 from binlog_server.testing.sql_server import Row
 from binlog_server.testing.waiting import until
@@ -29,14 +32,14 @@ _SERVER_ID: Final = 77
 _ROWS: Final = 4
 _PATIENCE_S: Final = 60.0
 _STILL_S: Final = 3.0
-_COUNTER: Final = {"do": "delay", "on": "connect", "seconds": 1e-6, "times": 0}
+_COUNTER: Final[Mapping[str, Any]] = {"do": "delay", "on": "connect", "seconds": 1e-6, "times": 0}
 """Counts connections."""
 
 
 class Subject(Protocol):
     """Who follows."""
 
-    def clear(self, net_timeout: int) -> None:
+    def clear(self, scenario: Scenario) -> None:
         """Forget every master and every group."""
 
     def sql(self, text: str) -> list[Row]: ...
@@ -53,13 +56,14 @@ class RealReplica:
     def __init__(self, server: MariaDB) -> None:
         self._server = server
 
-    def clear(self, net_timeout: int) -> None:
+    def clear(self, scenario: Scenario) -> None:
         self._server.script(
             "STOP SLAVE",
             "RESET SLAVE ALL",
             "DROP DATABASE IF EXISTS d",
             "SET GLOBAL gtid_slave_pos=''",
-            f"SET GLOBAL slave_net_timeout={net_timeout}",
+            f"SET GLOBAL slave_net_timeout={scenario.net_timeout}",
+            f"SET GLOBAL rpl_semi_sync_slave_enabled={scenario.semi_sync:d}",
             f"SET GLOBAL server_id={_SERVER_ID}",
         )
 
@@ -81,11 +85,16 @@ class OurRelay:
     _running: contextlib.ExitStack | None = None
     _server: BinlogMaster
 
-    def clear(self, net_timeout: int) -> None:
+    def clear(self, scenario: Scenario) -> None:
         self.close()
         self._running = contextlib.ExitStack()
         self._server = self._running.enter_context(
-            running_master(server_id=_SERVER_ID, slave_net_timeout=net_timeout, read_only=True)
+            running_master(
+                server_id=_SERVER_ID,
+                slave_net_timeout=scenario.net_timeout,
+                rpl_semi_sync_slave_enabled=scenario.semi_sync,
+                read_only=True,
+            )
         )
 
     def close(self) -> None:
@@ -129,27 +138,67 @@ def subject(column: str) -> Iterator[Subject]:
 
 def outcome(scenario: Scenario, replica: Subject) -> str:
     """What comes of it."""
-    replica.clear(scenario.net_timeout)
-    options: dict[str, Any] = {"server_id": _SERVER_ID} if scenario.same_server_id else {}
-    with running_master(binlog_storage_engine="", **options) as master:
-        master.sql("CREATE DATABASE d; CREATE TABLE d.t (a INT PRIMARY KEY)")
-        mark = None
-        for row in range(1, _ROWS + 1):
-            if scenario.master and row == _ROWS:
-                mark = master.mark()
+    replica.clear(scenario)
+    with running_master(process=scenario.dies, **_options(scenario)) as master:
+        master.sql("CREATE DATABASE d; CREATE TABLE d.t (a INT PRIMARY KEY, b LONGTEXT)")
+        for row in range(1, _ROWS):
             master.rows("d.t", [{"a": row}])
-        end = master.gtid_binlog_pos
-        for fault in (_COUNTER, *scenario.faults):
-            master.fault(**fault)
+        if scenario.goes_back:
+            _order(scenario, master)
+        end, before = "", 0
+        if not scenario.semi_sync:
+            end = master.rows("d.t", [{"a": _ROWS}])
+        if not scenario.goes_back and not scenario.semi_sync:
+            _order(scenario, master)
         _follow(replica, master, scenario.link)
+        if scenario.semi_sync:
+            until(lambda: _status(master, "clients") == 1, "it acknowledges", _PATIENCE_S)
+            before = _status(master, "no_tx")  # rows that were logged when nobody was there
+            _order(scenario, master)
+            end = master.rows("d.t", [{"a": _ROWS}])
         came = _settled(replica, end)
-        if mark is not None and not came:
-            master.go_back(mark)
-            if scenario.master == "differs":
-                master.rows("d.t", [{"a": 99}])
-                end = master.rows("d.t", [{"a": _ROWS + 1}])
-            came = _settled(replica, end, away=True)
-        return came or _went_on(replica, master, scenario)
+        if scenario.goes_back and not came:
+            came = _settled(replica, master.rows("d.t", [{"a": _ROWS + 1}]), away=True)
+        if scenario.dies and not came:
+            _die(master)
+            came = _settled(replica, master.rows("d.t", [{"a": _ROWS + 1}]))
+        came = came or _went_on(replica, master, scenario)
+        in_vain = scenario.semi_sync and _status(master, "no_tx") > before
+        return f"{came}, its commit has waited in vain" if in_vain else came
+
+
+def _options(scenario: Scenario) -> dict[str, Any]:
+    """Of the master. Replicas of an .ibb store ask for no checksums; that is where transactions are out of band."""
+    options: dict[str, Any] = {"binlog_storage_engine": "innodb" if scenario.dies else ""}
+    if scenario.same_server_id:
+        options["server_id"] = _SERVER_ID
+    if scenario.dies:
+        options["binlog_cache_size"] = 4096
+    if scenario.semi_sync:
+        options |= {"rpl_semi_sync_master_enabled": True, "rpl_semi_sync_master_timeout": 1000}
+    return options
+
+
+def _order(scenario: Scenario, master: BinlogMaster) -> None:
+    for fault in (_COUNTER, *scenario.faults):
+        master.fault(**fault)
+
+
+def _die(master: BinlogMaster) -> None:
+    assert isinstance(master, MasterProcess), "it has a process of its own"
+    with master.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO d.t VALUES (77, %s)", ["x" * 20_000])
+        with contextlib.suppress(pymysql.OperationalError):
+            cursor.execute("INSERT INTO d.t VALUES (78, 'y')")
+    master.kill()  # returns when it has ended
+    master.start()
+    master.fault(**_COUNTER)
+
+
+def _status(master: BinlogMaster, name: str) -> int:
+    (row,) = master.sql(f"SHOW STATUS LIKE 'Rpl_semi_sync_master_{name}'")
+    return int(row["Value"])
 
 
 def _follow(replica: Subject, master: BinlogMaster, link: str) -> None:
@@ -194,17 +243,17 @@ def _settled(replica: Subject, end: str, *, away: bool = False) -> str:
 def _went_on(replica: Subject, master: BinlogMaster, scenario: Scenario) -> str:
     rows = replica.rows()
     words = ["goes on"]
-    if scenario.master == "differs":
-        if 99 not in rows or _ROWS in rows:
+    if scenario.goes_back:
+        if rows != [row["a"] for row in master.sql("SELECT a FROM d.t ORDER BY a")]:
             words.append("what it has is not what the master has")
-    elif scenario.master:
+        return ", ".join(words)
+    again = master.faults_met[0][1] > (0 if scenario.dies or scenario.semi_sync else 1)
+    words.append("after it has connected again" if again else "with the same connection")
+    lost = [str(row) for row in range(1, _ROWS + 1) if row not in rows]
+    if lost:
+        words.append(f"**row {', '.join(lost)} is lost**")
+    if len(rows) > len(set(rows)):
+        words.append("a group is there twice")
+    if 77 in rows:
         words.append("with a group that the master has not")
-    else:
-        again = master.faults_met[0][1] > 1
-        words.append("after it has connected again" if again else "with the same connection")
-        lost = [str(row) for row in range(1, _ROWS + 1) if row not in rows]
-        if lost:
-            words.append(f"**row {', '.join(lost)} is lost**")
-        if len(rows) > len(set(rows)):
-            words.append("a group is there twice")
     return ", ".join(words)

@@ -1,0 +1,120 @@
+"""A mark of a store that is served, and the way back to it: a master that has lost its tail, or has another history.
+
+A mark is a backup of the moment, made a store. What was logged since is lost behind `StoreMark.restore`; with `differs`
+each lost GTID is given away again at once, to a group that says nothing. For servers of tests: the old store is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.groups.statement_group import Origin
+from binlog_protocol.gtid import Gtid
+from binlog_storage.backup.target import BackupTarget
+from binlog_storage.convert.stores import store_source
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine.backup import BackupEngine, BackupRequest
+from binlog_storage.intake.source import FileStart
+
+from binlog_server.settings.config import Config
+from binlog_server.store.backups import Backups
+from binlog_server.store.store_directory import StoreDirectory, prepare_backup
+
+_STATEMENT: Final = b"DO 0 /* another history */"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMark:
+    """A store as it was, in a directory of its own."""
+
+    folder: Path
+
+    @classmethod
+    def make(
+        cls, engine: BackupEngine, backups: Backups, config: Config, folder: Path
+    ) -> StoreMark:
+        """Commits go on meanwhile: of those that nobody waits for the last may be missing. To be called in a thread.
+
+        Args:
+            config: that of the server.
+            folder: an empty one.
+
+        Raises `ServerError`, `StorageError`, `OSError`.
+        """
+        try:
+            with backups.running(), contextlib.closing(engine.backup(BackupRequest())) as backup:
+                target = BackupTarget(OsDisk(folder), str(folder))
+                with contextlib.closing(target):
+                    target.begin(backup.begin())
+                    for piece in backup.pieces():
+                        target.take(piece)
+                    target.finish(backup.finish())
+            prepare_backup(
+                dataclasses.replace(config, binlog_directory=folder),
+                skip_binlog=False,
+                incremental=None,
+                progress=lambda what: None,
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(folder)
+
+    def restore(self, config: Config, *, differs: bool) -> None:
+        """The store of this configuration, which nobody has open, is that of the mark. Raises `StorageError`,
+        `OSError`."""
+        path = config.binlog_directory
+        lost = self._lost(config) if differs else []
+        # The directory itself may be a mount point.
+        for entry in path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        shutil.copytree(self.folder, path, dirs_exist_ok=True)
+        if lost:
+            store = StoreDirectory.of(config)
+            try:
+                for gtid in lost:
+                    store.engine.append(_another(gtid), gtid)
+                store.engine.sync()
+            finally:
+                store.close()
+
+    def _lost(self, config: Config) -> list[Gtid]:
+        marked = dataclasses.replace(config, binlog_directory=self.folder)
+        kept = set(_gtids(marked))
+        return [gtid for gtid in _gtids(config) if gtid not in kept]
+
+    def discard(self) -> None:
+        """There is no way back to it any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _gtids(config: Config) -> Iterator[Gtid]:
+    with contextlib.closing(
+        store_source(config.binlog_directory, keys=config.binlog_keys())
+    ) as source:
+        for item in source.items(0):
+            if isinstance(item, GroupRun):
+                yield from (item.gtid(index) for index in range(len(item)))
+            elif not isinstance(item, FileStart):
+                for _ in item.rest or ():
+                    pass
+                if item.gtid is not None:
+                    yield item.gtid
+
+
+def _another(gtid: Gtid) -> bytes:
+    # Of another second than all that is lost: a group of rows and a statement of one second may be the same change.
+    origin, then = Origin(gtid.server_id), int(time.time()) + 1
+    statement = origin.statement(_STATEMENT, then)
+    return origin.begin(gtid, then) + statement + origin.commit(gtid.seq_no, then)
