@@ -132,6 +132,10 @@ _ORDERED_MAX: Final = 1000
 """Orders of one server: more than any test needs, and each packet of a stream is held against all of its own."""
 
 
+_MARKS_MAX: Final = 16
+"""Copies of the store."""
+
+
 class BadFault(ValueError):
     """A fault that says too little, too much, or what does not go together."""
 
@@ -379,6 +383,7 @@ class Faults:
         self._ordered: dict[str, OrderedFault] = {}
         self._numbers = count(1)
         self._talk: list[OrderedFault] = []  # those of conversations
+        self._restarting: OrderedFault | None = None
         self._watching: dict[object, tuple[_Who, Callable[[OrderedFault], None]]] = {}
 
     def take_over(self, before: Faults) -> None:
@@ -397,6 +402,7 @@ class Faults:
         assert self.go_back is not None, "it was refused"
         for one in self._ordered.values():
             if one.fault is fault:
+                self._restarting = one
                 self.go_back(one)
                 break
 
@@ -406,6 +412,8 @@ class Faults:
             return False
         if self.make_mark is None:
             raise BadFault("the server cannot go back: it is part of another program")
+        if len({one.mark for one in self._ordered.values()} - {None}) >= _MARKS_MAX:
+            raise BadFault(f"more than {_MARKS_MAX} copies of the store: drop faults that go back")
         return True
 
     def add(
@@ -466,9 +474,12 @@ class Faults:
             one.is_over = True
             if one in self._talk:
                 self._talk.remove(one)
-            if one.mark is not None and all(o.mark is not one.mark for o in self._ordered.values()):
+            if one.mark is not None and one is not self._restarting and not self._has(one.mark):
                 one.mark.discard()
         return one is not None
+
+    def _has(self, mark: KeptStore) -> bool:
+        return any(one.mark is mark for one in self._ordered.values())
 
     def clear(self) -> None:
         """None is met any more, in no stream."""

@@ -1,7 +1,8 @@
 """A mark of a store that is served, and the way back to it: a master that has lost its tail, or has another history.
 
 A mark is a backup of the moment, made a store. What was logged since is lost behind `StoreMark.restore`; with `differs`
-each lost GTID is given away again at once, to a group that says nothing. For servers of tests: the old store is deleted.
+each lost GTID is given away again at once, to a group that says nothing. For servers of tests: the old store is
+deleted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.errors import OptionPreventsStatement
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.statement_group import Origin
 from binlog_protocol.gtid import Gtid
@@ -50,6 +52,8 @@ class StoreMark:
         Raises `ServerError`, `StorageError`, `OSError`.
         """
         try:
+            if config.innodb_read_only:
+                raise OptionPreventsStatement("--innodb-read-only")
             with backups.running(), contextlib.closing(engine.backup(BackupRequest())) as backup:
                 target = BackupTarget(OsDisk(folder), str(folder))
                 with contextlib.closing(target):

@@ -314,7 +314,7 @@ class BinlogMaster(MasterClient, ABC):
         """Order the faults of a TOML file, all or none. Raises `BadFault`, `OSError`."""
         try:
             tables = tomllib.loads(Path(scenario).read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # tomllib raises more than it says
             raise BadFault(f"{scenario}: {error}") from None
         faults = tables.pop("fault", [])
         if tables or not isinstance(faults, list):

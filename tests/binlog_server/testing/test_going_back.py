@@ -9,7 +9,7 @@ import pytest
 
 from binlog_server.faults.faults import BadFault, Faults
 from binlog_server.testing.master import BinlogMaster
-from binlog_server.testing.running import running_master
+from binlog_server.testing.running import new_master, running_master
 from binlog_server.testing.waiting import until
 
 
@@ -53,6 +53,18 @@ def _marks(master: BinlogMaster) -> list[Path]:
     return [one.mark.folder for one in faults.ordered() if one.mark is not None]
 
 
+@pytest.mark.parametrize(
+    "text", ["fault = " + "[" * 100_000, "[[fault]]\nevent = " + "9" * 5000], ids=["deep", "long"]
+)
+def test_a_scenario_that_the_parser_cannot_bear_is_a_bad_one(text: str, tmp_path: Path) -> None:
+    scenario = tmp_path / "hostile.toml"
+    scenario.write_text(text)
+    master = new_master()
+    with pytest.raises(BadFault, match=r"hostile\.toml"):
+        master.load_faults(scenario)
+    master.discard()
+
+
 def test_by_a_scenario_when_a_stream_is_at_its_place(tmp_path: Path) -> None:
     """Who has what is lost asks for a place that is another one now. Our relay sees it."""
     scenario = tmp_path / "other.toml"
@@ -82,6 +94,36 @@ def test_it_may_end_while_it_goes_back() -> None:
         master.fault("lose_tail", statement="SELECT 'now")
         meets(master)
     assert not master.alive()
+
+
+def test_it_keeps_a_bounded_number_of_stores() -> None:
+    faults = Faults()
+    faults.make_mark = Kept
+    for number in range(16):
+        order = {"do": "lose_tail", "gtid": f"0-1-{number}"}
+        assert faults.needs_mark([order])
+        faults.add([order], mark=Kept())
+    with pytest.raises(BadFault, match="more than 16"):
+        faults.needs_mark([{"do": "lose_tail", "gtid": "0-1-1"}])
+
+
+def test_a_store_that_it_goes_back_to_stays_when_its_fault_is_dropped() -> None:
+    faults, kept, other = Faults(), Kept(), Kept()
+    faults.go_back = lambda one: None
+    faults.add([{"do": "lose_tail", "gtid": "0-1-1", "name": "back"}], mark=kept)
+    faults.add([{"do": "lose_tail", "gtid": "0-1-2"}], mark=other)
+    faults.restart(faults.ordered()[0].fault)
+    faults.clear()
+    assert (kept.is_gone, other.is_gone) == (False, True)
+
+
+class Kept:
+    """A store that nobody has."""
+
+    is_gone = False
+
+    def discard(self) -> None:
+        self.is_gone = True
 
 
 def test_where_nobody_can_go_back_it_is_refused() -> None:
