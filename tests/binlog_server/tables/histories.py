@@ -459,8 +459,7 @@ class History:
         found, answer = self._found(talk)
         if answer.errno or change.table == DIRECT:
             return None
-        kept = {Place(number, 0, key): EXCLUSIVE for number, key, _ in found.done}
-        kept |= found.kept
+        kept = self.model.changed_places(found.done) | found.kept
         for other in left:
             its, what = self._found(other)
             is_undone = what.errno in (1205, 1213, 1317)

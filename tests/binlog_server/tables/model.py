@@ -13,7 +13,7 @@ docs/tables.md: changes look at rows as they are committed, and lock what they c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -416,14 +416,19 @@ class Model:
     def must_hold(self, session: Session) -> dict[Place, int]:
         """What a session surely has locked: what it has changed, and what it has locked without a change."""
         found = dict(session.locked)
+        _add(found, self.changed_places(session.chain))
+        return found
+
+    def changed_places(self, chain: Sequence[Effect]) -> dict[Place, int]:
+        """What changes keep locked, up to the end of their transaction: rows, entries, a share of the table."""
+        found: dict[Place, int] = {Place(number, 0, None): SHARED for number, _, _ in chain}
         forms = {form.number: form for form in self.forms.values()}
-        for number, key, row in session.chain:
+        for number, key, _ in chain:
             found[Place(number, 0, key)] = EXCLUSIVE
-            _add(found, {Place(number, 0, None): SHARED})
             form = forms.get(number)
             if form is not None and form.unique:
                 before = self.tables[number].get(key)
-                now = [row for of, at, row in session.chain if (of, at) == (number, key)][-1]
+                now = [row for of, at, row in chain if (of, at) == (number, key)][-1]
                 for one in (before, now):
                     if one is not None:
                         found[Place(number, 1, _entry(one))] = EXCLUSIVE
