@@ -191,7 +191,8 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """See `binlog_storage.disk.disk.Disk`. Files may be used from several threads; the rest by one.
+    """See `binlog_storage.disk.disk.Disk`. Files may be used from several threads, and who looks at names may do so
+    beside one that changes them; the rest by one.
 
     Args:
         contents: files that are there at the start, durable.
@@ -245,7 +246,7 @@ class MemoryDisk:
 
     def used(self) -> int:
         """Bytes of all files, those of holes left out."""
-        return sum(content.room for content in self._visible.values())
+        return sum(content.room for content in list(self._visible.values()))
 
     # --- the directory ---
 
@@ -263,13 +264,11 @@ class MemoryDisk:
         return MemoryFile(self, name, self._visible[name])
 
     def names(self, folder: str = "") -> list[str]:
+        there = list(self._visible)  # in one step: another thread may make and remove files
         if folder:
-            return [
-                name.removeprefix(f"{folder}/")
-                for name in self._visible
-                if name.startswith(f"{folder}/")
-            ]
-        return [name for name in self._visible if "/" not in name]
+            inside = f"{folder}/"
+            return [name.removeprefix(inside) for name in there if name.startswith(inside)]
+        return [name for name in there if "/" not in name]
 
     def make_folder(self, name: str) -> None:
         self.count("make folder", name)

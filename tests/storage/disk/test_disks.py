@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from binlog_storage.disk.disk import Disk, OsDisk
@@ -41,6 +42,22 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DiskError, match="cannot make directory"):
         OsDisk(tmp_path / "file")
+
+
+def test_names_are_of_one_moment() -> None:
+    """Another thread may make a file while somebody looks at all names."""
+    disk = MemoryDisk()
+    disk.make_folder("folder")
+
+    class Looked(str):
+        def startswith(self, *given: Any) -> bool:
+            if not disk.names():
+                written(disk, "made meanwhile", b"")
+            return super().startswith(*given)
+
+    disk.open(Looked("folder/a"), create=True)
+    assert disk.names("folder") == ["a"]
+    assert disk.names() == ["made meanwhile"]
 
 
 def written(disk: MemoryDisk, name: str, data: bytes) -> None:
