@@ -2001,8 +2001,8 @@ _BIT_SIGNS: Final[dict[Any, str]] = {
 _ZERO: Final = types.integer(1)
 _BARE: Final[dict[Any, str]] = {
     exp.CurrentTimestamp: "NOW",
-    exp.Localtimestamp: "NOW",
-    exp.Localtime: "NOW",
+    exp.Localtimestamp: "LOCALTIMESTAMP",
+    exp.Localtime: "CURTIME",
     exp.CurrentDate: "CURDATE",
     exp.CurrentTime: "CURTIME",
     exp.CurrentUser: "CURRENT_USER",

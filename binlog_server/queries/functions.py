@@ -1411,6 +1411,8 @@ def _unix_timestamp(terms: Sequence[Term], session: Asker) -> Term:
 def _from_unixtime(terms: Sequence[Term], session: Asker) -> Term:
     source = terms[0].kind
     decimals = min(6, source.decimals) if source.form is ValueForm.DECIMAL else 0
+    if source.form is ValueForm.TEXT:
+        decimals = 6
 
     def moment_of(exact: Decimal) -> datetime | None:
         if not 0 <= exact < 1 << 32:
@@ -1426,7 +1428,9 @@ def _from_unixtime(terms: Sequence[Term], session: Asker) -> Term:
         return values.datetime_text(at, decimals)
 
     def kind(kinds: Types) -> Type:
-        return _formatted(kinds) if kinds[1:] else types.moment(ValueForm.DATETIME, decimals)
+        if kinds[1:]:
+            return _formatted(kinds)
+        return replace(types.moment(ValueForm.DATETIME, decimals), code=ColumnType.TIMESTAMP)
 
     return called(Plain("et?", kind, run, gives_null=True), terms, session)
 
@@ -1794,9 +1798,10 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "JSON_LOOSE": _of_document("json_loose", _like_document, _json_loose, 1, 1, is_json=True),
     "JSON_TYPE": _of_document("json_type", _chars(12), _json_type, 1, 1),
     "JSON_DEPTH": _of_document("json_depth", _int(10), _json_depth, 1, 1),
-    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "SYSDATE"), _NOW),
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "SYSDATE"), _NOW),
+    "LOCALTIMESTAMP": (0, 1, _now(ValueForm.DATETIME, values.datetime_text)),
     **dict.fromkeys(("CURDATE", "CURRENT_DATE"), _TODAY),
-    **dict.fromkeys(("CURTIME", "CURRENT_TIME"), _CURTIME),
+    **dict.fromkeys(("CURTIME", "CURRENT_TIME", "LOCALTIME"), _CURTIME),  # as an 11.8.9
     "UTC_TIMESTAMP": (0, 1, _now(ValueForm.DATETIME, values.datetime_text, utc=True)),
     "UTC_DATE": (0, 0, _now(ValueForm.DATE, lambda value, _: values.date_text(value), utc=True)),
     "UTC_TIME": (0, 1, _now(ValueForm.TIME, _clock, utc=True)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from binlog_protocol.errors import (
     FunctionNotAllowed,
@@ -54,7 +54,10 @@ _CHANGING: Final = {
     name: f"{name.lower()}()"
     for name in ("RAND", "UUID", "CONNECTION_ID", "USER", "DATABASE", "SLEEP", "FOUND_ROWS", "SYSDATE", "VERSION",
                  "CURDATE", "CURTIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "LAST_INSERT_ID", "ROW_COUNT")
-} | dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp()")  # fmt: skip
+} | {
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp()"), "LOCALTIMESTAMP": "localtimestamp()",
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), "curtime()"), "CURRENT_DATE": "curdate()",
+}  # fmt: skip
 _OF_DEFAULTS: Final = {
     **{name: name.lower() for name in (
         "UUID", "RAND", "CONNECTION_ID", "USER", "SESSION_USER", "CURRENT_USER", "DATABASE", "SYSDATE", "UTC_DATE",
@@ -64,13 +67,14 @@ _OF_DEFAULTS: Final = {
         "JSON_QUOTE",
     )},
     **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), "current_timestamp"), "CURRENT_DATE": "curdate",
-    "CURRENT_TIME": "curtime", "SCHEMA": "database", "SYSTEM_USER": "user", "DAY": "dayofmonth", "SHA1": "sha",
-    "SHA": "sha", "POWER": "pow", "CEIL": "ceiling", "UCASE": "ucase", "MID": "substr",
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), "curtime"), "LOCALTIMESTAMP": "localtimestamp",
+    "SCHEMA": "database", "SYSTEM_USER": "user", "DAY": "dayofmonth", "SHA1": "sha", "SHA": "sha",
+    "POWER": "pow", "CEIL": "ceiling", "UCASE": "ucase", "MID": "substr",
 }  # fmt: skip
 """Functions of DEFAULT beside those: there they may change."""
 _CALLED_BARE: Final[dict[Any, str]] = {
     exp.CurrentTimestamp: "current_timestamp()", exp.CurrentDate: "curdate()", exp.CurrentTime: "curtime()",
-    exp.CurrentUser: "current_user()",
+    exp.CurrentUser: "current_user()", exp.Localtime: "curtime()", exp.Localtimestamp: "localtimestamp()",
 }  # fmt: skip
 _BARE_IN_DEFAULTS: Final = ("UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER")
 _UNCHANGED: Final = ("LAST_INSERT_ID", "SLEEP", "FOUND_ROWS", "ROW_COUNT")
@@ -222,8 +226,9 @@ class _Printer:
         return _bracketed(found, around > _SUM)
 
     def _primary(self, node: Any, around: int) -> str:
-        if self._place == DEFAULT and type(node) in _CALLED_BARE:
-            return _CALLED_BARE[type(node)]
+        called = _CALLED_BARE.get(type(node))
+        if called is not None:
+            return called if self._place == DEFAULT else self._changing(called)
         match node:
             case exp.Column():
                 return self._column(node)
@@ -252,12 +257,22 @@ class _Printer:
                 return self._function(node, around)
         raise self._refused(node.key.upper())
 
+    def _changing(self, called: str) -> NoReturn:
+        """What changes may not stand here."""
+        if self._may_change:
+            raise self._refused(f"{called} in a VIRTUAL column")
+        raise FunctionNotAllowed(called, self._place, self._name)
+
     def _column(self, node: Any) -> str:
         name = self._columns.get(node.name.lower())
         if name is None and self._place == DEFAULT and node.name.upper() in _BARE_IN_DEFAULTS:
             return f"{node.name.lower()}()"
-        if node.table or (name is None and node.name.upper() in _CHANGING):
+        if node.table:
             raise self._refused(node.sql())
+        if name is None and node.name.upper() in parsing.BARE_NAMES and not node.this.quoted:
+            if self._place == DEFAULT:
+                raise self._refused(node.name)
+            self._changing(f"{node.name.lower()}()")
         if name is None:
             raise UnknownColumn(node.name, self._place)
         return "`" + name.replace("`", "``") + "`"
@@ -277,10 +292,8 @@ class _Printer:
         name, given = node.name.upper(), node.expressions
         if name in _SHIFTS and len(given) == 2 and isinstance(given[1], exp.Interval):
             return self._shifted(given[0], given[1], _SHIFTS[name], around)
-        if name in _CHANGING and self._may_change:
-            raise self._refused(f"{name}() in a VIRTUAL column")
         if name in (_UNCHANGED if self._place == DEFAULT else _CHANGING):
-            raise FunctionNotAllowed(_CHANGING[name], self._place, self._name)
+            self._changing(_CHANGING[name])
         if name in AGGREGATES:
             raise FunctionNotAllowed(f"{name.lower()}()", self._place, self._name)
         if name == "MOD" and len(given) == 2:

@@ -220,7 +220,8 @@ class Conversation:
     def held(self) -> int:
         """Bytes of memory that the session keeps between commands, and those of the statement that is computed."""
         asked = 0 if self._asked is None else self._asked.held()
-        return self.sql.variable_bytes + self.prepared.held + self.transaction.held + asked
+        kept = self.sql.variable_bytes + self.sql.temporary.held
+        return kept + self.prepared.held + self.transaction.held + asked
 
     def quick(self, data: bytes) -> bool:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""

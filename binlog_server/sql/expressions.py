@@ -9,12 +9,12 @@ from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from binlog_protocol.errors import UnknownColumn, WrongArguments
+from binlog_protocol.errors import SqlSyntaxError, UnknownColumn, WrongArguments
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import DECIMALS, Parameter
 from lark import Token, Transformer
 
-from binlog_server.sql.functions import BARE_FUNCTIONS
+from binlog_server.sql.functions import BARE_ELSEWHERE, BARE_FUNCTIONS
 from binlog_server.sql.tokens import as_written, exact_number, integer, name_of, unquote
 
 USER_VARIABLES_MAX: Final = 256  # a session's, and so a statement's; a replica sets about ten
@@ -202,7 +202,10 @@ def _count(value: Token | Given) -> int:
 
 
 def constant_named(expression: Expression, place: str) -> Expression:
-    """The constant or function that a bare name means where there is no table. Raises `UnknownColumn` (1054)."""
+    """The constant or function that a bare name means where there is no table.
+
+    Raises `UnknownColumn` (1054); `SqlSyntaxError` for a function that `queries` computes.
+    """
     if not isinstance(expression, ColumnName):
         return expression
     match expression.name.upper():
@@ -210,6 +213,8 @@ def constant_named(expression: Expression, place: str) -> Expression:
             return Truth(_TRUTH[word])
         case word if word in BARE_FUNCTIONS:
             return Function(word, ())
+        case word if word in BARE_ELSEWHERE:
+            raise SqlSyntaxError(word)
     raise UnknownColumn(expression.name, place)
 
 

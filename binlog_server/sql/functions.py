@@ -30,12 +30,14 @@ Argument = str | int | Decimal | None
 BARE_FUNCTIONS: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "UTC_TIMESTAMP"}
 )
+# Such functions of `queries`.
+BARE_ELSEWHERE: Final = frozenset(
+    {"CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "UTC_DATE", "UTC_TIME"}
+)
 # Functions whose values are times, and the types of their columns.
 _TIMES: Final = {
-    **dict.fromkeys(
-        ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "SYSDATE"), ColumnType.TIMESTAMP
-    ),
-    "UTC_TIMESTAMP": ColumnType.DATETIME,
+    **dict.fromkeys(("CURRENT_TIMESTAMP", "NOW", "SYSDATE"), ColumnType.TIMESTAMP),
+    **dict.fromkeys(("LOCALTIMESTAMP", "UTC_TIMESTAMP"), ColumnType.DATETIME),
 }
 _CALLED: Final = frozenset(
     {

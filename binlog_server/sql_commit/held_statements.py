@@ -37,6 +37,7 @@ from binlog_protocol.errors import (
     SqlSyntaxError,
     TableAccessDenied,
     TableExists,
+    TableFull,
     TableNotLocked,
     TableNotLockedForWrite,
     TableUsedTwice,
@@ -438,6 +439,7 @@ class ChangeJob:
 
     given: its tables, by schema and name as they are written.
     since, insert_id, takes_insert_id: see `Changer`.
+    room: the most bytes of memory that the table may have, if it is a temporary one.
     returned: the rows of RETURNING, behind `run`.
     """
 
@@ -458,6 +460,7 @@ class ChangeJob:
     since: ReadView | None = None
     insert_id: int = 0
     takes_insert_id: bool = False
+    room: int = 0
     returned: ResultSet | None = None
     failure: ServerError | None = (
         None  # behind which what was done stays, as its table has no transactions
@@ -567,6 +570,8 @@ class ChangeJob:
             "select": changer.selected,
         }
         changes = made[self.question.tree.key]()
+        if self.table.is_temporary:
+            changes = self._while_there_is_room(changes)
         if not self.table.is_transactional:
             changes = self._up_to_failure(changes)
         try:
@@ -611,6 +616,13 @@ class ChangeJob:
             changer.first_number,
             0 if failure is None else failure.errno,
         )
+
+    def _while_there_is_room(self, changes: Iterator[TableChange]) -> Iterator[TableChange]:
+        """Changes of a temporary table. Raises `TableFull` (1114)."""
+        for change in changes:
+            if self.tables.temporary_bytes(self.table) > self.room:
+                raise TableFull(self.table.name)
+            yield change
 
     def _up_to_failure(self, changes: Iterator[TableChange]) -> Iterator[TableChange]:
         try:

@@ -159,6 +159,9 @@ SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
 """Of these any one is needed to end a prepared XA transaction of another session: all who may have made one."""
 TEMPORARY_MAX: Final = 1000  # temporary tables of a session
+TEMPORARY_PART: Final = (
+    4  # what they take of the memory is at most this part of what all sessions may have
+)
 SAVEPOINTS_MAX: Final = 10_000  # in one transaction at a time: each takes memory
 _DATABASE_CHARS_MAX: Final = 64
 # MariaDB's warning if no engine has snapshots; here there are no tables to read.
@@ -794,6 +797,7 @@ class SessionTransaction:
             self._open.rows.ended()
         self._open = None
         self._sql.snapshot = None
+        self._sql.temporary.dropped_bytes = 0
         begun = begun or self._xa.branch is not None
         self._begun = begun
         self._read_only = read_only
@@ -973,7 +977,7 @@ class SessionTransaction:
         elif kind is Kind.ROLLBACK:
             self._xa.require_none()
             chain, leaves = self._completion(statement)
-            self._warn_of_direct()
+            self._warn_of_what_stays()
             undone = self._rollback(chain=chain)
             if undone is not None:
                 yield undone
@@ -1120,7 +1124,7 @@ class SessionTransaction:
             except ServerError as error:
                 failure = error
                 if error.kind is LockDeadlock:  # it is undone already
-                    direct.changes, direct.keeps = 0, False
+                    direct.changes, direct.keeps, direct.leaves_rows = 0, False, False
             if direct.changes:
                 yield from self._until_room()
                 yield from self._append_direct(direct)
@@ -1135,8 +1139,9 @@ class SessionTransaction:
             if self._open is direct:  # else all is rolled back: the client has gone
                 self._open, self._around = around, None
                 self._tell()
-        if direct.changes and (begun or not self._autocommit):
-            self._opened().has_direct = True
+        if (direct.changes or direct.leaves_rows) and (begun or not self._autocommit):
+            opened = self._opened()
+            opened.leaves_rows, opened.has_direct = True, opened.has_direct or direct.changes > 0
         if failure is not None:
             if not direct.changes:
                 raise failure
@@ -1182,9 +1187,11 @@ class SessionTransaction:
         finally:
             self._forget(ONCE_PER_GROUP)
 
-    def _warn_of_direct(self) -> None:
-        """ROLLBACK, also to a savepoint: tables without transactions stay as they are."""
-        if self._open is not None and self._open.has_direct:
+    def _warn_of_what_stays(self, *, to_savepoint: bool = False) -> None:
+        """ROLLBACK: tables without transactions stay as they are. To a savepoint an 11.8 warns of temporary tables that
+        were made or dropped, too."""
+        opened = self._open
+        if opened is not None and (opened.leaves_rows or (to_savepoint and opened.leaves_tables)):
             self._sql.warn(IncompleteRollback())
 
     def _change_rows(
@@ -1258,7 +1265,10 @@ class SessionTransaction:
                 self._forget_insert_id(job)
                 raise
         opened.changes += found.is_logged
-        opened.keeps = opened.keeps or job.table.is_temporary
+        if job.table.is_temporary:
+            opened.keeps = True
+            self._client.holds_more()
+        opened.leaves_rows |= found.affected > 0 and not job.table.is_transactional
         total.add(found)
         keep_of_question(self._sql, job.asker)
         if job.text_form is not None and found.is_logged:
@@ -1370,7 +1380,13 @@ class SessionTransaction:
             "NO_AUTO_VALUE_ON_ZERO" in modes,
             self._unchanged_since(rows),
             int(sql.variables.get("insert_id", 0)),
+            room=self._room_of(table) if table.is_temporary else 0,
         )
+
+    def _room_of(self, table: HeldTable) -> int:
+        """The most bytes of a temporary table: what the others of the session leave."""
+        most = self._sql.server.config.session_memory_limit // TEMPORARY_PART
+        return most - self._sql.temporary.held + self._tables.temporary_bytes(table)
 
     def _unchanged_since(self, rows: RowSide) -> ReadView | None:
         """The view behind which rows may not have changed that a statement is about to lock."""
@@ -1490,11 +1506,17 @@ class SessionTransaction:
                 temporary.add(self._tables.new_temporary(table.definition))
             else:
                 temporary.drop(table)
+        self._forget_dropped()
         left = [name for name in ddl.names if name not in own]
         if left:
             return replace(ddl, names=left)
         self._answer_behind(last, Answer())
         return None
+
+    def _forget_dropped(self) -> None:
+        """Nobody has the rows of dropped temporary tables, if no transaction is open."""
+        if self._open is None:
+            self._sql.temporary.dropped_bytes = 0
 
     def _drop_temporary(self, ddl: Ddl) -> None:
         """DROP TEMPORARY TABLE: it ends no transaction. Raises `UnknownTable` (1051) behind what it has dropped."""
@@ -1504,6 +1526,9 @@ class SessionTransaction:
             if table is None:
                 missing.append(name)
             temporary.drop(table)
+        if self._begun and len(missing) < len(ddl.names):
+            self._opened().leaves_tables = True
+        self._forget_dropped()
         if missing and not ddl.if_exists:
             raise UnknownTable(",".join(map(str, missing)))
         for name in missing:
@@ -1541,6 +1566,9 @@ class SessionTransaction:
             assert table is not None
             temporary.add(table)
             self._client.committed(0)
+        self._forget_dropped()
+        if self._begun:
+            self._opened().leaves_tables = True
 
     def _create_temporary_of(self, selected: SelectedRows, text: bytes) -> Steps:
         """CREATE TEMPORARY TABLE ... SELECT: its rows are a transaction of their own, as in MariaDB, which sees what
@@ -1569,6 +1597,8 @@ class SessionTransaction:
                 self._tell()
         assert selected.table is not None
         self._sql.temporary.add(selected.table)
+        if own.leaves_rows and (self._begun or not self._autocommit):
+            self._opened().leaves_rows = True
         self._answer(answer)
 
     def _insert_selected(
@@ -1603,6 +1633,7 @@ class SessionTransaction:
         if not isinstance(found, Outcome):  # nobody else knows the table
             raise TableChanged()
         selected.has_rows = found.is_logged
+        opened.leaves_rows = found.affected > 0 and not table.is_transactional
         self._forget_insert_id(job)
         keep_of_question(self._sql, asker)
         if found.generated:
@@ -1916,7 +1947,7 @@ class SessionTransaction:
             if commit:
                 yield from self._commit()
                 return
-            self._warn_of_direct()
+            self._warn_of_what_stays()
             undone = self._rollback()
             if undone is not None:
                 yield undone
@@ -2003,7 +2034,7 @@ class SessionTransaction:
             raise _no_such_savepoint(name)
         if kind is Kind.ROLLBACK_TO:
             self._xa.require_active()
-            self._warn_of_direct()
+            self._warn_of_what_stays(to_savepoint=True)
             return self._open.rollback_to(name)
         self._open.release(name)
         return None
@@ -2291,6 +2322,8 @@ class OpenTransaction:
     `rows`: its part in tables that are here; None while there are none. `has_direct`: its statements have changed
     tables without transactions, too. `has_text`: it has statements, of which it is not known what they change.
     `keeps`: rows of temporary tables are changed, which its commit keeps, though nothing of them is logged.
+    `leaves_rows`: its rollback leaves changed rows of tables without transactions, temporary ones too; `leaves_tables`:
+    temporary tables that were made or dropped.
     """
 
     def __init__(self, events: Transaction, rows: RowSide | None = None) -> None:
@@ -2299,7 +2332,7 @@ class OpenTransaction:
         self.changes = 0
         self.has_direct = False
         self.has_text = False
-        self.keeps = False
+        self.keeps = self.leaves_rows = self.leaves_tables = False
         self._savepoints: dict[bytes, Mark] = {}
 
     def mark(self) -> Mark:

@@ -98,11 +98,12 @@ _NUMBERS: Final = (
 )
 _JSON_COLLATION: Final = NUMBERS["utf8mb4_bin"]
 _LENGTHS: Final = ("char", "varchar", "binary", "varbinary")
-_NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
+_NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP"))
 _CALLED_BARE: Final = (
     "CURRENT_DATE",
     "CURRENT_TIME",
     "CURRENT_USER",
+    "LOCALTIME",
     "UTC_DATE",
     "UTC_TIME",
     "UTC_TIMESTAMP",

@@ -231,6 +231,7 @@ _OF_TIME: Final = frozenset(
             "CURRENT_TIMESTAMP",
             "CURDATE",
             "CURTIME",
+            "LOCALTIMESTAMP",
             "UTC_DATE",
             "UTC_TIME",
             "UTC_TIMESTAMP",

@@ -374,6 +374,10 @@ class HeldTables:
         """Forget such a table and its rows."""
         self.store.drop_temporary(table.number, 1 + len(table.indexes))
 
+    def temporary_bytes(self, table: HeldTable) -> int:
+        """What the rows of such a table take of the memory."""
+        return self.store.temporary_bytes(table.number, 1 + len(table.indexes))
+
     def _make_row_keeper(self) -> None:
         assert self._engine is not None
         if not self._engine.make_row_keeper():

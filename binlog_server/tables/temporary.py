@@ -2,7 +2,8 @@
 session.
 
 Their rows are in memory alone, and nothing of them is logged: `TableStore.make_temporary`. Locks, savepoints and
-transactions are those of all tables.
+transactions are those of all tables. What they take of the memory is memory of the session
+(`connections/session_memory.py`), and a part of what all sessions may have is the most of one (1114).
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ class TemporaryTables:
     def __init__(self, tables: HeldTables) -> None:
         self._tables: Final = tables
         self._named: dict[tuple[str, str], HeldTable] = {}
+        self.dropped_bytes = 0
+        """Of tables that the open transaction has dropped: it knows how to undo what it did to their rows."""
 
     def __len__(self) -> int:
         return len(self._named)
 
     def __iter__(self) -> Iterator[HeldTable]:
         return iter(list(self._named.values()))
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return self.dropped_bytes + sum(map(self._tables.temporary_bytes, self._named.values()))
 
     def find(self, database: str, name: str) -> HeldTable | None:
         """The temporary table of that name. One whose rows have gone, as the store is another one now, is forgotten."""
@@ -44,6 +52,7 @@ class TemporaryTables:
         """A table is gone; None is none."""
         if table is not None:
             del self._named[table.database, table.name]
+            self.dropped_bytes += self._tables.temporary_bytes(table)
             self._tables.drop_temporary(table)
 
     def close(self) -> None:

@@ -295,6 +295,8 @@ ColumnTwice = ErrorKind(1110, "Column '{column}' specified twice", "42000")
 WrongGroupFunction = ErrorKind(1111, "Invalid use of group function")
 # ER_TABLE_MUST_HAVE_COLUMNS
 NoColumns = ErrorKind(1113, "A table must have at least 1 column", "42000")
+# ER_RECORD_FILE_FULL
+TableFull = ErrorKind(1114, "The table '{table}' is full")
 # ER_UNKNOWN_CHARACTER_SET
 UnknownCharacterSet = ErrorKind(1115, "Unknown character set: '{name}'", "42000")
 # ER_TOO_MANY_FIELDS

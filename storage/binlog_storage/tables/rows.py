@@ -28,6 +28,8 @@ UNLOGGED: Final = ELSEWHERE | TEMPORARY
 _TABLE_KEY: Final = struct.Struct(">I")
 NODE_RECORD: Final = struct.Struct("<cIIII")
 """A node in a snapshot: 'N', its number and table, sizes of key and row before. These follow."""
+VERSION_BYTES: Final = 320
+"""What a version of a row takes beside its key and row: objects, its node, its part of dictionaries and lists."""
 _UNPACKED_NODES: Final = 256  # the most of a chain, at once
 
 Resource = tuple[int, bytes | None]
@@ -338,6 +340,50 @@ class Table:
             self.noted.append((key, False))
 
 
+class TemporaryRows(Table):
+    """A table that is in memory alone: it says how much of that.
+
+    Attributes:
+        size: bytes of its keys and rows, older versions that are still there too, with what stands around each.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def undo(self, key: bytes, trx: Trx) -> bool:
+        """See `Table`."""
+        top = self.rows[key]
+        left = super().undo(key, trx)
+        if left:
+            self.size -= _bytes_of(key, top)
+        return left
+
+    def set(self, key: bytes, version: Version) -> None:
+        """See `Table`."""
+        self.size += _bytes_of(key, version)
+        super().set(key, version)
+
+    def remove(self, key: bytes) -> None:
+        """See `Table`."""
+        top = self.rows[key]
+        self.cut(key, top)
+        self.size -= _bytes_of(key, top)
+        super().remove(key)
+
+    def cut(self, key: bytes, version: Version) -> None:
+        """The versions below one are needed no longer."""
+        while (below := version.prev) is not None:
+            self.size -= _bytes_of(key, below)
+            version = below
+
+
+def _bytes_of(key: bytes, version: Version) -> int:
+    return VERSION_BYTES + len(key) + len(version.row or b"")
+
+
 class Memory:
     """All tables."""
 
@@ -416,6 +462,8 @@ class Memory:
             version = version.prev
         if place is None or version is None:
             return
+        if isinstance(place, TemporaryRows):
+            place.cut(node.key, version)
         version.prev = None
         version.trx = COMMITTED  # all views see it: its transaction can be forgotten
         if version is top and version.row is None:

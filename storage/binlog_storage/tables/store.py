@@ -51,6 +51,7 @@ from binlog_storage.tables.rows import (
     PackedNode,
     Resource,
     Table,
+    TemporaryRows,
     Trx,
     Version,
     logged_no,
@@ -727,7 +728,7 @@ class TableStore:
                 self._next_temporary += count
                 numbers = range(first, first + count)
                 if tables.keys().isdisjoint(numbers):
-                    tables.update((number, Table()) for number in numbers)
+                    tables.update((number, TemporaryRows()) for number in numbers)
                     return first
 
     def drop_temporary(self, first: int, count: int) -> None:
@@ -735,6 +736,11 @@ class TableStore:
         with self.latch:
             for number in range(first, first + count):
                 self.memory.tables.pop(number, None)
+
+    def temporary_bytes(self, first: int, count: int) -> int:
+        """What such tables take of the memory; nothing of those that are dropped."""
+        found = (self.memory.tables.get(number) for number in range(first, first + count))
+        return sum(place.size for place in found if isinstance(place, TemporaryRows))
 
     def has(self, table: int) -> bool:
         """Whether there is a table of that number now."""

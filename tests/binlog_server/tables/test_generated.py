@@ -77,6 +77,9 @@ async def test_a_value_for_one_is_none(lab: Lab) -> None:
     [
         ("b INT AS (a + nope)", 1054),
         ("b INT AS (NOW()) STORED", 1901),
+        ("b TIME AS (LOCALTIME) STORED", 1901),
+        ("b DATE AS (UTC_DATE) STORED", 1901),
+        ("b DATE AS (CURRENT_DATE) VIRTUAL", 1235),
         ("b INT AS (COUNT(a))", 1901),
         ("b INT AS (RAND()) VIRTUAL", 1235),
         ("b INT AS (c), c INT AS (a)", 4029),

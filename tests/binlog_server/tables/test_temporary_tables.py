@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from binlog_protocol.connection.commands import ResetConnection
@@ -253,6 +254,40 @@ async def test_without_transactions(lab: Lab, engine: str) -> None:
     assert await errno(root, "CREATE TABLE y (id INT PRIMARY KEY) ENGINE=MEMORY") == 1235
 
 
+ROLLBACKS = [  # what is done in a transaction, its end, and whether an 11.8 warns (1196)
+    (["INSERT INTO m VALUES (1)"], "ROLLBACK", True),
+    (["INSERT INTO m VALUES (1)", "SAVEPOINT a"], "ROLLBACK TO a", True),
+    (["SAVEPOINT a", "INSERT INTO m VALUES (1)"], "COMMIT", False),
+    (["DELETE FROM m WHERE id = 7"], "ROLLBACK", False),
+    (["UPDATE m SET id = id"], "ROLLBACK", False),
+    (["INSERT INTO m VALUES (1), (0)"], "ROLLBACK", True),
+    (["CREATE TEMPORARY TABLE o ENGINE=MyISAM SELECT 1 AS a"], "ROLLBACK", True),
+    (["INSERT INTO x VALUES (1)", "CREATE TEMPORARY TABLE o SELECT 1 AS a"], "ROLLBACK", False),
+    (["SAVEPOINT a", "CREATE TEMPORARY TABLE o (a INT)"], "ROLLBACK TO a", True),
+    (["SAVEPOINT a", "DROP TEMPORARY TABLE x"], "ROLLBACK TO a", True),
+    (["INSERT INTO t VALUES (9, 9)", "DROP TEMPORARY TABLE x"], "ROLLBACK", False),
+]
+
+
+@pytest.mark.parametrize(("texts", "end", "warns"), ROLLBACKS)
+async def test_a_rollback_says_what_it_leaves(
+    lab: Lab, texts: list[str], end: str, warns: bool
+) -> None:
+    root = await session(lab)
+    await told(
+        root,
+        "CREATE TEMPORARY TABLE m (id INT PRIMARY KEY) ENGINE=MEMORY SELECT 0 AS id",
+        "CREATE TEMPORARY TABLE x (id INT PRIMARY KEY)",
+        "BEGIN",
+    )
+    for text in texts:
+        assert await errno(root, text) in ((0, 1062) if "(0)" in text else (0,))
+    await root.query(end)
+    assert [row[1] for row in await rows(root, "SHOW WARNINGS")] == ["1196"] * warns
+    await root.query("ROLLBACK")
+    assert groups(lab) == []
+
+
 async def test_it_ends_with_the_session(lab: Lab) -> None:
     root = await session(lab)
     await told(
@@ -297,3 +332,62 @@ async def test_what_is_refused(lab: Lab) -> None:
         "DROP TEMPORARY TABLE x",
     ):
         assert await errno(root, text) == 1792
+
+
+def held(lab: Lab) -> int:
+    """Bytes of all temporary tables, as the store counts them."""
+    store = lab.server.tables.store
+    return sum(store.temporary_bytes(number, 1) for number in numbers(lab))
+
+
+async def test_its_memory_is_counted(lab: Lab) -> None:
+    root = await session(lab)
+    await told(root, "CREATE TEMPORARY TABLE x (id INT PRIMARY KEY, a VARCHAR(700) UNIQUE)")
+    assert held(lab) == 0
+    await root.query("INSERT INTO x VALUES (1, REPEAT('a', 700)), (2, NULL), (3, 'c')")
+    full = held(lab)
+    assert full > 1400  # the row and its entry
+    await told(root, "BEGIN", "UPDATE x SET a = REPEAT('b', 500) WHERE id = 1", "SAVEPOINT a")
+    assert held(lab) > full + 1000
+    await told(root, "DELETE FROM x", "INSERT INTO x VALUES (4, 'd')", "ROLLBACK TO a", "ROLLBACK")
+    assert held(lab) == full
+    await told(root, "UPDATE x SET a = 'a' WHERE id = 1", "DELETE FROM x WHERE id > 1")
+    assert 0 < held(lab) < 1400
+    await root.query("DELETE FROM x")
+    assert held(lab) == 0
+
+
+async def test_its_memory_has_an_end(lab: Lab) -> None:
+    """1114 at a quarter of what all sessions may have: the statement is undone, but in a table without transactions."""
+    config = lab.server.config
+    lab.server.config = replace(
+        config, max_total_session_mem_used=1 << 20, max_allowed_packet=1 << 18
+    )
+    root = await session(lab)
+    more = "INSERT INTO {} (a) VALUES (REPEAT('x', 60000)), (REPEAT('y', 60000))"
+    await told(
+        root,
+        "CREATE TEMPORARY TABLE x (a TEXT)",
+        "CREATE TEMPORARY TABLE m (a MEDIUMTEXT) ENGINE=MyISAM",
+        "BEGIN",
+        more.format("x"),
+        "INSERT INTO m VALUES (REPEAT('x', 60000))",
+    )
+    assert await errno(root, more.format("x")) == 1114
+    assert await errno(root, more.format("m")) == 1114
+    counted = "SELECT (SELECT COUNT(*) FROM x), (SELECT COUNT(*) FROM m)"
+    assert await rows(root, counted) == [("2", "3")]
+    await root.query("DROP TEMPORARY TABLE x")  # the transaction can undo what it did there
+    await root.query("CREATE TEMPORARY TABLE x (a TEXT)")
+    assert await errno(root, more.format("x")) == 1114
+    selected = "CREATE TEMPORARY TABLE y SELECT a FROM m"
+    assert await errno(root, selected) == 1114
+    await told(root, "COMMIT", "TRUNCATE TABLE m", more.format("x"))
+    selected = "CREATE TEMPORARY TABLE y{} SELECT a FROM x"
+    await root.query(selected.format(1))
+    assert await errno(root, selected.format(2)) == 1114
+    await told(root, "DROP TEMPORARY TABLE x, m, y1", "CREATE TEMPORARY TABLE x (a TEXT)")
+    await root.query(more.format("x"))
+    assert lab.server.session_memory.held > 120_000
+    await root.query("DROP TEMPORARY TABLE x")
+    assert numbers(lab) == []
