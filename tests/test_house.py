@@ -23,7 +23,7 @@ PLACES = {
     # Beside the readers: `verify` tells what is wrong with one, `broken` looks into a file that cannot be read.
     "a commit record is decoded": ["broken", "group_reader", "verify"],
     # Of pages in a file by what is written, of files and pages by their states; and of an upstream's files.
-    "a page is found by bisection": ["beginning", "log_file", "search"],
+    "a page is found by bisection": ["log_file", "search"],
 }
 """Jobs that are done in more than one place, each for a reason."""
 

@@ -41,13 +41,14 @@ from binlog_storage.engine.backup import (
 )
 from binlog_storage.errors import BackupRefused
 
+from binlog_server.cli.servers import add_login_options, server_info
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import ConfigError
 from binlog_server.store.store_directory import prepare_backup
 from binlog_server.upstreams.client_tls import TlsFailed
 from binlog_server.upstreams.master_info import MasterInfo
-from binlog_server.upstreams.password import Password, PasswordUnavailable
+from binlog_server.upstreams.password import PasswordUnavailable
 
 _EPILOG: Final = """
 The server goes on: commits, replicas and the upstream wait for nothing. PURGE BINARY LOGS, FLUSH BINARY LOGS and RESET
@@ -80,13 +81,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--server", required=True, metavar="mariadb://USER:PASSWORD@HOST:PORT", help="whose backup"
     )
-    parser.add_argument(
-        "--password-file", type=path_argument, metavar="FILE", help="its first line is the password"
-    )
-    parser.add_argument("--ssl-ca", default="", metavar="FILE", help="authorities of the server")
-    parser.add_argument(
-        "--skip-ssl-verify-server-cert", action="store_true", help="any certificate will do"
-    )
+    add_login_options(parser)
     parser.add_argument(
         "--target",
         required=True,
@@ -203,7 +198,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--prepare needs a directory: a tar is prepared where it is unpacked")
     if arguments.throttle < 0:
         raise ConfigError("--throttle: not below 0")
-    statement, info = _statement(arguments), _server(arguments)
+    statement, info = _statement(arguments), server_info(arguments.server, arguments, "--server")
     progress = _Progress(as_json=arguments.json)
     copied = asyncio.run(_copied(arguments, info, statement, progress))
     told = {
@@ -255,22 +250,6 @@ def _statement(arguments: argparse.Namespace) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _server(arguments: argparse.Namespace) -> MasterInfo:
-    try:
-        info = MasterInfo.from_url(arguments.server)
-    except ValueError as error:
-        raise ConfigError(f"--server: {error}") from None
-    password = info.password
-    if arguments.password_file is not None:
-        password = Password(file=str(arguments.password_file))
-    return dataclasses.replace(
-        info,
-        password=password,
-        ssl_ca=arguments.ssl_ca,
-        ssl_verify_server_cert=not arguments.skip_ssl_verify_server_cert,
-    )
 
 
 class _Target(Protocol):

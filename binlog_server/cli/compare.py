@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from functools import partial
 from typing import Any, Final
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.history_comparison import DomainResult, GroupHistory, compare_histories
-from binlog_storage.archive.places import Where, archive_argument
+from binlog_storage.archive.places import Where
+from binlog_storage.archive.remembered_chains import RememberedChains
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.running import complain, told
+from binlog_storage.disk.local_path import path_argument
 from binlog_storage.errors import StorageError
 
 from binlog_server.cli.find import group_files
 from binlog_server.cli.keys import add_key_options, archive_keys, binlog_keys
+from binlog_server.cli.servers import add_login_options, address_of, history_argument, server_info
 
 EXIT_EQUAL: Final = 0
 EXIT_DIFFER: Final = 1
@@ -24,11 +28,14 @@ EXIT_UNKNOWN: Final = 2
 _EPILOG: Final = """
 Each domain is compared on the range that both have: where one begins later, or ends earlier, is told and is no
 difference; nor is the order between domains. Both may be written meanwhile. Exit code: 0 equal; 1 they differ, and the
-first GTID of each domain that does is told; 2 they cannot be compared. docs/compare.md has more.
+first GTID of each domain that does is told; 2 they cannot be compared. A STORE is a directory of either format, binlog
+files, an archive, or a running server, ours or a MariaDB, which is read as a replica does (REPLICATION SLAVE).
+docs/compare.md has more.
 
 examples:
-  binlog-server compare /var/lib/binlog s3://bucket/main
+  binlog-server compare /var/lib/binlog s3://bucket/main --index /var/cache/compared
   binlog-server compare /var/lib/mysql /var/lib/binlog --json
+  binlog-server compare mariadb://repl@db1:3306 mariadb://repl@relay:3306 --password-file pw
 """
 
 
@@ -41,27 +48,42 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name in ("first", "second"):
-        parser.add_argument(name, type=archive_argument, metavar="STORE")
+        parser.add_argument(name, type=history_argument, metavar="STORE")
     parser.add_argument("--exact", action="store_true", help="other bytes are a difference")
     add_json(parser)
+    parser.add_argument(
+        "--index",
+        type=path_argument,
+        metavar="DIR",
+        help="a folder of this pair's own: closed files are read once",
+    )
     add_key_options(parser)
+    add_login_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`."""
-    names = str(arguments.first), str(arguments.second)
+    names = address_of(arguments.first), address_of(arguments.second)
     try:
         keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
         with contextlib.ExitStack() as stack:
 
             def history(where: Where) -> GroupHistory:
-                found = group_files([where], stack, keys, for_archive, only_whole=True)
-                return GroupHistory(str(where), found.files, found.begin)
+                found = group_files(
+                    [where],
+                    stack,
+                    keys,
+                    for_archive,
+                    server=partial(server_info, arguments=arguments),
+                    only_whole=True,
+                )
+                return GroupHistory(address_of(where), found.files, found.begin, remembered)
 
-            results = compare_histories(
-                history(arguments.first), history(arguments.second), exact=arguments.exact
-            )
+            remembered = RememberedChains(arguments.index)
+            both = history(arguments.first), history(arguments.second)
+            results = compare_histories(*both, exact=arguments.exact, remembered=remembered)
+            remembered.keep()
     except (StorageError, ProtocolError, OSError) as error:
         why = told(error) if isinstance(error, OSError) else error
         return complain("binlog-server", f"they cannot be compared: {why}", EXIT_UNKNOWN)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from binlog_storage.archive.group_files import (
     ibb_files,
     key_of,
 )
-from binlog_storage.archive.places import Where, archive_argument
+from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.offline_groups import classic_groups
@@ -37,8 +38,16 @@ from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 
 from binlog_server.cli.events import are_traditional, require_ibb, traditional_files
 from binlog_server.cli.keys import add_key_options, archive_keys, binlog_keys
+from binlog_server.cli.servers import (
+    add_login_options,
+    history_argument,
+    is_server,
+    server_info,
+)
+from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
 from binlog_server.settings.option_kinds import U64_MAX, Number
+from binlog_server.upstreams.master_info import MasterInfo
 
 _EPILOG: Final = """
 examples:
@@ -49,7 +58,8 @@ examples:
   binlog-server find s3://bucket/main --larger-than 1G --json
   binlog-server find DIR --gtid 0-1-4711
 
-A STORE is a directory of either format, binlog files, or an archive; a server may be writing it. Times are local, as
+A STORE is a directory of either format, binlog files, or an archive, which a server may be writing; or a server, ours
+or a MariaDB: mariadb://USER@HOST:PORT, which is read as a replica does (REPLICATION SLAVE). Times are local, as
 those of mariadb-binlog; with Z they are UTC. --index keeps in a folder what was seen in files that are closed: later
 calls read only files that may have what is wanted. It may be deleted at any time. docs/point-in-time.md has more.
 """
@@ -64,7 +74,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("paths", nargs="+", type=archive_argument, metavar="STORE")
+    add("paths", nargs="+", type=history_argument, metavar="STORE")
     add("--at", metavar="TIME", help="the first group of then or later, as the log has them")
     add("--gtid", metavar="GTID", help="the group with this GTID")
     add("--table", metavar="[DB.]TABLE", help="groups about this table")
@@ -74,6 +84,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add_json(parser, "a line with an object for each group")
     add("--index", type=path_argument, metavar="DIR", help="a folder of this store's own")
     add_key_options(parser)
+    add_login_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -244,6 +255,7 @@ def group_files(
     keys: Keys | None = None,
     for_archive: ArchiveKeys | None = None,
     *,
+    server: Callable[[str], MasterInfo],
     only_whole: bool = False,
 ) -> FoundFiles:
     """The files that paths name. What they need stays open as long as the stack. Raises `StorageError`, `OSError`.
@@ -251,8 +263,15 @@ def group_files(
     Args:
         keys: of encrypted traditional files.
         for_archive: as for `Archive.open`.
+        server: of a URL.
         only_whole: begin behind groups of which a purge has left a half.
     """
+    if any(is_server(path) for path in paths):
+        if len(paths) > 1:
+            raise ConfigError("a server stands alone: nothing can be looked through beside it")
+        history = ServerHistory(server(str(paths[0])))
+        stack.callback(history.close)
+        return _from_first([history.file()])
     if len(paths) == 1 and is_archive(paths[0]):
         return _from_first(archive_files(paths[0], for_archive))
     local = traditional_files([local_path(path) for path in paths])
@@ -286,7 +305,13 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = FindOptions.of(arguments)
     with contextlib.ExitStack() as stack:
         keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
-        found_files = group_files(arguments.paths, stack, keys, for_archive)
+        found_files = group_files(
+            arguments.paths,
+            stack,
+            keys,
+            for_archive,
+            server=partial(server_info, arguments=arguments),
+        )
         search = Search(found_files.files, RememberedFacts(arguments.index))
         count = 0
         try:

@@ -98,6 +98,20 @@ ALERTS: Final = (
         "One of a hundred commits waits more than 50 ms for the disk",
     ),
     Alert(
+        "BinlogScrubDamage",
+        "binlog_server_scrub_damages > 0",
+        "",
+        CRITICAL,
+        "A file or a part of the archive is damaged: the log names each, docs/troubleshooting.md says what to do",
+    ),
+    Alert(
+        "BinlogScrubLate",
+        "time() - binlog_server_scrub_last_pass_timestamp_seconds > 15 * 86400",
+        "1h",
+        WARNING,
+        "No pass of the scrub has ended for two intervals of a week: raise binlog_scrub_rate",
+    ),
+    Alert(
         "BinlogLoginsFail",
         "rate(binlog_server_failed_logins_total[5m]) > 1",
         "5m",

@@ -10,6 +10,7 @@ from typing import Self, cast
 
 from binlog_protocol.connection.client import (
     ClientConnection,
+    ClientState,
     ErrorReceived,
     OkReceived,
     ResultReceived,
@@ -90,7 +91,7 @@ class ClientLink:
     async def log_in(self) -> str:
         """Returns the version text of the greeting. Raises `RemoteError` when refused, `TlsFailed`."""
         try:
-            protection = await self._drive(log_in(self.machine, self._tls.policy(self._host)))
+            protection = await self.drive(log_in(self.machine, self._tls.policy(self._host)))
         except TlsRefused as error:
             raise TlsFailed.of(error) from None
         self.protection = protection.value
@@ -102,7 +103,7 @@ class ClientLink:
 
     async def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
-        return await self._drive(query(self.machine, sql))
+        return await self.drive(query(self.machine, sql))
 
     async def rows(self, sql: str) -> AsyncIterator[list[bytes | None]]:
         """The rows, one by one as they come: there may be any number of them. Raises `RemoteError`."""
@@ -124,9 +125,9 @@ class ClientLink:
 
     async def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""
-        await self._drive(start_dump(self.machine, handshake))
+        await self.drive(start_dump(self.machine, handshake))
 
-    async def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
+    async def drive(self, exchange: Exchange[ResultT]) -> ResultT:
         """See `binlog_protocol.connection.conversation`."""
         answer: bytes | None = None
         while True:
@@ -209,6 +210,13 @@ class ClientLink:
         """Send an acknowledgement in a stream without compression; nothing if the socket is closed."""
         with suppress(ConnectionError):  # who reads will notice
             self._stream.write(packet)
+
+    def quit(self) -> None:
+        """Close it; where the server waits for a command, with a word: without one it writes a warning to its log."""
+        if self.machine.state is ClientState.READY:
+            with suppress(ConnectionError):
+                self._send(self.machine.quit())
+        self.close()
 
     def close(self) -> None:
         self._stream.close()

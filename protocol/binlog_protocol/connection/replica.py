@@ -28,6 +28,10 @@ from binlog_protocol.gtid import U32_MAX, SlavePosition
 # The capability of a replica that knows GTID events; the highest one in any MariaDB.
 SLAVE_CAPABILITY: Final = 4
 
+READER_IDS: Final = range(1 << 31, U32_MAX + 1)
+"""Of which who only reads takes one at random: a server ends the dump of a replica when another one comes with the same
+id."""
+
 # The number that a MariaDB replica stops with when its set-up does not suit the master's.
 ER_SLAVE_FATAL_ERROR: Final = 1593
 

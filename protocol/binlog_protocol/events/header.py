@@ -74,6 +74,11 @@ class EventHeader(NamedTuple):
         return bool(self.flags & FLAG_ARTIFICIAL)
 
 
+def event_time(event: bytes) -> int:
+    """The timestamp of an event of which at least a header is there; nothing else of it is looked at."""
+    return int.from_bytes(event[:TYPE_OFFSET], "little")
+
+
 def parse_whole(event: bytes, type_: EventType | None = None) -> EventHeader:
     """The header of an event that must be exactly `event`, and of that type; raises `ProtocolError`."""
     header = EventHeader.parse(event)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Final
 
 from binlog_protocol.groups.group_facts import FACTS_MAX, GroupFacts, TableFact, is_about
 from binlog_protocol.groups.group_runs import GroupRun
-from binlog_protocol.gtid import BinlogState
+from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_protocol.sql.statements import TableName
 
 from binlog_storage.archive.encryption import ArchiveKeys
@@ -33,8 +33,7 @@ from binlog_storage.log.file_times import group_time
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 
 _FORMAT: Final = 1
-_FACTS_BYTES_MAX: Final = 16 << 20
-_SUFFIX: Final = ".facts.json"
+_REMEMBERED_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(slots=True)
@@ -86,54 +85,82 @@ class GroupFile:
     """One file: its name, the binlog state in front of it (None: that behind the file before), its groups.
 
     key: changes with its content; empty for the file that is being written.
+    behind: gives the groups behind a position, where that is known without reading those in front of it.
     """
 
     name: str
     base: BinlogState | None
     key: str
     groups: Callable[[], Iterator[OfflineGroup]]
+    behind: Callable[[SlavePosition], Iterator[OfflineGroup]] | None = None
+
+
+class FileMemory:
+    """What is remembered of files that are closed, each in a file of a folder. Without a folder nothing is.
+
+    suffix: of the names of those files: one folder may have several kinds.
+    """
+
+    def __init__(self, folder: Path | None, suffix: str) -> None:
+        self._folder = folder
+        self._suffix = suffix
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str) -> bytes | None:
+        """None: the file must be read."""
+        if self._folder is None or not key:
+            return None
+        try:
+            return read_given(self._path(self._folder, key), _REMEMBERED_BYTES_MAX)
+        except OSError:
+            return None
+
+    def takes(self, key: str) -> bool:
+        """Whether what is found in the file with that key would be remembered."""
+        return self._folder is not None and bool(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Remember it. A folder that cannot be written costs the next one time."""
+        if self._folder is not None and key:
+            with contextlib.suppress(OSError):
+                replace_file(self._path(self._folder, key), data)
+
+    def keep_only(self, keys: Iterable[str]) -> None:
+        """Forget files that are there no more."""
+        if self._folder is not None:
+            kept = {self._path(self._folder, key).name for key in keys if key}
+            for path in self._folder.glob(f"*{self._suffix}"):
+                if path.name not in kept:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
+    def _path(self, folder: Path, key: str) -> Path:
+        return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{self._suffix}"
 
 
 class RememberedFacts:
     """Facts of files, in a folder. Without one nothing is remembered."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+        self._memory = FileMemory(folder, ".facts.json")
 
     def get(self, file: GroupFile) -> SeenInFile | None:
         """None: it must be read."""
-        if self._folder is None or not file.key:
-            return None
-        try:
-            data = read_given(self._path(self._folder, file), _FACTS_BYTES_MAX)
-        except OSError:
-            return None
-        return SeenInFile.parse(data, file.key)
+        data = self._memory.get(file.key)
+        return None if data is None else SeenInFile.parse(data, file.key)
 
     def takes(self, file: GroupFile) -> bool:
         """Whether what is found in that file would be remembered."""
-        return self._folder is not None and bool(file.key)
+        return self._memory.takes(file.key)
 
     def put(self, file: GroupFile, facts: SeenInFile) -> None:
-        """Remember it. A folder that cannot be written costs the next one time."""
-        if self._folder is not None and file.key:
-            with contextlib.suppress(OSError):
-                replace_file(self._path(self._folder, file), facts.build(file.key))
+        """Remember it."""
+        self._memory.put(file.key, facts.build(file.key))
 
     def keep_only(self, files: Sequence[GroupFile]) -> None:
         """Forget files that are there no more."""
-        if self._folder is not None:
-            kept = {self._path(self._folder, file).name for file in files if file.key}
-            for path in self._folder.glob(f"*{_SUFFIX}"):
-                if path.name not in kept:
-                    with contextlib.suppress(OSError):
-                        path.unlink()
-
-    @staticmethod
-    def _path(folder: Path, file: GroupFile) -> Path:
-        return folder / f"{hashlib.sha256(file.key.encode()).hexdigest()[:32]}{_SUFFIX}"
+        self._memory.keep_only(file.key for file in files)
 
 
 def ibb_files(
@@ -153,6 +180,8 @@ def ibb_files(
         base = binlog.base_state(number)
         path = folder / file_name(number)
         key = "" if number == binlog.files[-1] else key_of(path, base)
+        if key and begin is not None and begin.file_no == number:
+            key += f" from {begin.offset}"
         found.append(GroupFile(path.name, base, key, partial(groups, number)))
     return found
 

@@ -2,10 +2,12 @@
 
 Each domain is compared by itself, on the range that both have: order between domains, files and formats do not count.
 
-1. The blocks of both (`binlog_protocol.groups.group_chain`), by one reading of each.
-2. Blocks that are equal are equal group by group. The others are read again, side by side, up to the first difference.
-   Groups with other bytes under one GTID are compared by what they say (`group_comparison`): a replica that logs its
-   master's groups anew has the same history in bytes of its own.
+1. The blocks of both (`binlog_protocol.groups.group_chain`), by one reading of each; of files that are closed they may
+   be remembered (`remembered_chains`).
+2. Blocks that are equal are equal group by group, and a block that lies where the other history has nothing needs no
+   second look. The others are read again, those of all domains by one reading of each history, and laid side by side up
+   to the first difference of each domain. Groups with other bytes under one GTID are compared by what they say
+   (`group_comparison`): a replica that logs its master's groups anew has the same history in bytes of its own.
 
 What was read first bounds what is compared: groups that come while this runs are left for another time.
 """
@@ -13,22 +15,27 @@ What was read first bounds what is compared: groups that come while this runs ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from binlog_protocol.groups.group_chain import Block, GroupChains
+from binlog_protocol.groups.group_chain import Block, block_number
 from binlog_protocol.groups.group_comparison import Likeness, compare, describe
 from binlog_protocol.groups.group_content import GroupContent, content_of
-from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.archive.group_files import GroupFile
+from binlog_storage.archive.remembered_chains import PairCounts, RememberedChains
 from binlog_storage.errors import StorageError
 from binlog_storage.log.groups import OfflineGroup
 
 _HELD_BYTES: Final = 1 << 20
+_WAITING_BYTES: Final = 64 << 20
+"""Of groups of other domains, where the two histories have their domains in another order."""
 
 
 class PlacedBlock(NamedTuple):
@@ -66,62 +73,185 @@ class DomainChain:
 
 
 class GroupHistory:
-    """The groups of a store or archive, in files. `begin`: the binlog state in front of them.
+    """The groups of a store, a server or an archive, in files. `begin`: the binlog state in front of them.
 
     Raises `StorageError`, `ProtocolError`, `OSError` for what cannot be read.
     """
 
-    def __init__(self, name: str, files: Sequence[GroupFile], begin: BinlogState) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[GroupFile],
+        begin: BinlogState,
+        remembered: RememberedChains | None = None,
+    ) -> None:
         self.name: Final = name
         self._files: Final = files
         self.domains: Final = {gtid.domain_id: DomainChain(gtid) for gtid in begin.position()}
-        self._read()
+        self._read(RememberedChains() if remembered is None else remembered)
 
-    def _read(self) -> None:
-        chains = GroupChains()
+    def _read(self, remembered: RememberedChains) -> None:
+        opened: list[Block] = []
         begun: dict[int, int] = {}  # the files in which the open blocks have begun
-        for number in range(len(self._files)):
-            for group, gtid in self._groups(number):
-                ended = chains.add(gtid, group.pieces())
-                if ended is not None:
-                    self._add(ended, begun.pop(gtid.domain_id), number)
-                begun.setdefault(gtid.domain_id, number)
-        for block in chains.open_blocks:
+        for number, file in enumerate(self._files):
+            found = remembered.of(file, opened)
+            for block in found.ended:
+                self._add(block, begun.pop(block.first.domain_id, number), number)
+            opened = found.left
+            for block in opened:
+                begun.setdefault(block.first.domain_id, number)
+        for block in opened:
             self._add(block, begun[block.first.domain_id], len(self._files) - 1)
 
     def _add(self, block: Block, first_file: int, last_file: int) -> None:
         chain = self.domains.setdefault(block.first.domain_id, DomainChain(None))
         chain.blocks.append(PlacedBlock(block, first_file, last_file))
 
-    def _groups(self, number: int) -> Iterator[tuple[OfflineGroup, Gtid]]:
-        for group in self._files[number].groups():
-            if group.gtid is not None:
-                yield group, group.gtid
+    def reading(self, wanted: Mapping[int, Sequence[PlacedBlock]]) -> HistoryReading:
+        """The groups of these blocks, of each domain in order."""
+        return HistoryReading(self, self._files, wanted)
 
-    def groups(self, blocks: Sequence[PlacedBlock]) -> Iterator[ReadGroup]:
-        """The groups of blocks that follow one another in their domain."""
-        wanted = iter(blocks)
-        current = next(wanted)
-        domain_id = current.block.first.domain_id
-        left = current.block.groups
-        begun = False
-        for number in range(blocks[0].first_file, blocks[-1].last_file + 1):
-            for group, gtid in self._groups(number):
-                if gtid.domain_id != domain_id:
+    def position_before(self, wanted: Mapping[int, Sequence[PlacedBlock]]) -> SlavePosition:
+        """Behind which the groups of these blocks come, and none of other domains."""
+        found = []
+        for domain_id, chain in self.domains.items():
+            last = chain.before
+            first = wanted[domain_id][0] if wanted.get(domain_id) else None
+            for one in chain.blocks:
+                if one is first:
+                    break
+                last = one.block.last
+            if last is not None:
+                found.append(last)
+        return SlavePosition(found)
+
+
+class HistoryReading:
+    """The groups of some blocks of a history, those of all domains in the order of its files."""
+
+    def __init__(
+        self,
+        history: GroupHistory,
+        files: Sequence[GroupFile],
+        wanted: Mapping[int, Sequence[PlacedBlock]],
+    ) -> None:
+        self._history: Final = history
+        self._files: Final = files
+        self._wanted: Final = wanted
+        self._left = {
+            domain_id: _BlocksLeft(blocks) for domain_id, blocks in wanted.items() if blocks
+        }
+
+    def drop(self, domain_id: int) -> None:
+        """No more of this domain is wanted."""
+        self._left.pop(domain_id, None)
+
+    def groups(self) -> Iterator[ReadGroup]:
+        """Raises as the history; `StorageError` also if a group is not there any more."""
+        for groups in self._sources():
+            for group in groups:
+                gtid = group.gtid
+                left = None if gtid is None else self._left.get(gtid.domain_id)
+                if gtid is None or left is None or not left.takes(gtid):
                     continue
-                begun = begun or gtid == current.block.first
-                if not begun:
-                    continue
-                yield ReadGroup.of(group, gtid)
-                left -= 1
-                if not left:
-                    following = next(wanted, None)
-                    if following is None:
-                        return
-                    current, left, begun = following, following.block.groups, False
-        raise StorageError(
-            f"{self.name} has changed while it was compared: {current.block.last} is not there any more"
-        )
+                found = ReadGroup.of(group, gtid)
+                if left.is_over:
+                    self.drop(gtid.domain_id)
+                yield found
+                if not self._left:
+                    return
+        for left in self._left.values():
+            raise StorageError(
+                f"{self._history.name} has changed while it was compared: {left.last} is not there any more"
+            )
+
+    def _sources(self) -> Iterator[Iterator[OfflineGroup]]:
+        for number, file in enumerate(self._files):
+            if not any(left.may_be_in(number) for left in self._left.values()):
+                continue
+            if file.behind is None:
+                yield file.groups()
+            else:
+                yield file.behind(self._history.position_before(self._wanted))
+
+
+class _BlocksLeft:
+    """Blocks of one domain of which groups are to come."""
+
+    def __init__(self, blocks: Sequence[PlacedBlock]) -> None:
+        self._blocks: Final = blocks
+        self._at = self._taken = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._at == len(self._blocks)
+
+    @property
+    def last(self) -> Gtid:
+        """The last group of the block that is being read."""
+        return self._blocks[self._at].block.last
+
+    def may_be_in(self, file: int) -> bool:
+        return any(one.first_file <= file <= one.last_file for one in self._blocks[self._at :])
+
+    def takes(self, gtid: Gtid) -> bool:
+        """Whether the next group of the domain is one of theirs."""
+        block = self._blocks[self._at].block
+        if not self._taken and gtid != block.first:
+            return False
+        self._taken += 1
+        if self._taken == block.groups:
+            self._at, self._taken = self._at + 1, 0
+        return True
+
+
+class _ByDomain:
+    """A reading whose groups are asked for by domain. Those of others that come first wait in memory; of a domain of
+    which too much waits, the rest is read by itself."""
+
+    def __init__(self, history: GroupHistory, wanted: Mapping[int, Sequence[PlacedBlock]]) -> None:
+        self._history: Final = history
+        self._wanted: Final = wanted
+        self._reading: Final = history.reading(wanted)
+        self._groups: Final = self._reading.groups()
+        self._waiting: Final = {domain_id: deque[ReadGroup]() for domain_id in wanted}
+        self._taken = dict.fromkeys(wanted, 0)
+        self._apart: Final[dict[int, Iterator[ReadGroup]]] = {}
+        self._bytes = 0
+
+    def next(self, domain_id: int) -> ReadGroup | None:
+        """The next group of a domain; None at its end."""
+        apart = self._apart.get(domain_id)
+        if apart is not None:
+            return next(apart, None)
+        waiting = self._waiting.get(domain_id)
+        if waiting is None:
+            return None
+        while not waiting:
+            group = next(self._groups, None)
+            if group is None:
+                return None
+            other = group.gtid.domain_id
+            if other in self._waiting:
+                self._waiting[other].append(group)
+                self._bytes += len(group.held)
+                if self._bytes > _WAITING_BYTES and other != domain_id:
+                    self._set_apart(other)
+        self._taken[domain_id] += 1
+        group = waiting.popleft()
+        self._bytes -= len(group.held)
+        return group
+
+    def _set_apart(self, domain_id: int) -> None:
+        self.drop(domain_id)
+        alone = self._history.reading({domain_id: self._wanted[domain_id]})
+        self._apart[domain_id] = itertools.islice(alone.groups(), self._taken[domain_id], None)
+
+    def drop(self, domain_id: int) -> None:
+        """No more of this domain is wanted."""
+        self._reading.drop(domain_id)
+        self._apart.pop(domain_id, None)
+        self._bytes -= sum(len(group.held) for group in self._waiting.pop(domain_id, ()))
 
 
 class ReadGroup:
@@ -192,11 +322,41 @@ class DomainResult:
 
 
 def compare_histories(
-    a: GroupHistory, b: GroupHistory, *, exact: bool = False
+    a: GroupHistory,
+    b: GroupHistory,
+    *,
+    exact: bool = False,
+    remembered: RememberedChains | None = None,
 ) -> list[DomainResult]:
-    """Each domain that one of them has groups of. `exact`: other bytes are a difference. Raises as `GroupHistory`."""
+    """Each domain that one of them has groups of. Raises as `GroupHistory`.
+
+    Args:
+        exact: other bytes are a difference.
+        remembered: knows pairs of blocks that say the same, and learns more.
+    """
+    remembered = RememberedChains() if remembered is None else remembered
     domains = sorted(a.domains.keys() | b.domains.keys())
-    results = (_Comparison(a, b, domain_id, exact=exact).run() for domain_id in domains)
+    comparisons = {one: _Comparison(a, b, one, remembered, exact=exact) for one in domains}
+    here = a.reading({one: found.ours for one, found in comparisons.items()})
+    there = _ByDomain(b, {one: found.theirs for one, found in comparisons.items()})
+    walks = {one: found.walk(partial(there.next, one)) for one, found in comparisons.items()}
+
+    def go_on(domain_id: int, group: ReadGroup | None) -> None:
+        try:
+            walks[domain_id].send(group)
+        except StopIteration:
+            del walks[domain_id]
+            here.drop(domain_id)
+            there.drop(domain_id)
+
+    for walk in walks.values():
+        next(walk)
+    for group in here.groups():
+        if group.gtid.domain_id in walks:
+            go_on(group.gtid.domain_id, group)
+    for domain_id in list(walks):
+        go_on(domain_id, None)
+    results = (found.result() for found in comparisons.values())
     return [one for one in results if one.compared or one.difference or _has_groups(a, b, one)]
 
 
@@ -206,74 +366,115 @@ def _has_groups(a: GroupHistory, b: GroupHistory, result: DomainResult) -> bool:
 
 
 class _Comparison:
-    """Of one domain."""
+    """Of one domain. `ours`, `theirs`: the blocks of both that are to be laid side by side."""
 
-    def __init__(self, a: GroupHistory, b: GroupHistory, domain_id: int, *, exact: bool) -> None:
+    def __init__(
+        self,
+        a: GroupHistory,
+        b: GroupHistory,
+        domain_id: int,
+        remembered: RememberedChains,
+        *,
+        exact: bool,
+    ) -> None:
         self._a, self._b, self._exact = a, b, exact
+        self._remembered = remembered
         self._ours = a.domains.get(domain_id, DomainChain(None))
         self._theirs = b.domains.get(domain_id, DomainChain(None))
         self._result = DomainResult(domain_id)
+        self._same: list[tuple[Block, PairCounts]] = []
+        self._walked: dict[int, Counter[Likeness | None]] = {}
+        """What was found of blocks that were walked; None: groups with the same bytes."""
+        self.ours: list[PlacedBlock] = []
+        self.theirs: list[PlacedBlock] = []
+        self._sort()
 
-    def run(self) -> DomainResult:
-        for ours, theirs, is_same in self._stretches():
-            if is_same:
-                for one in ours:
-                    self._same(one.block)
-            else:
-                self._walk(ours, theirs)
-            if self._result.difference:
-                break
-        return self._result
-
-    def _same(self, block: Block) -> None:
-        self._note(block.first)
-        self._result.last = block.last
-        self._result.groups += block.groups
-
-    def _note(self, gtid: Gtid) -> None:
-        self._result.first = self._result.first or gtid
-        self._result.last = gtid
-
-    def _stretches(self) -> Iterator[tuple[list[PlacedBlock], list[PlacedBlock], bool]]:
-        """Blocks of both, in order: those that are equal, and those that are to be walked."""
+    def _sort(self) -> None:
+        """Into those that are the same, those to be walked, and those of which the other history can have nothing."""
         ours, theirs = self._ours, self._theirs
         if not (ours.ascends and theirs.ascends):  # there is no telling which belongs to which
-            yield ours.blocks, theirs.blocks, False
+            self.ours, self.theirs = ours.blocks, theirs.blocks
             return
         here = {one.block.number: one for one in ours.blocks}
         there = {one.block.number: one for one in theirs.blocks}
-
-        def is_same(number: int) -> bool:
+        result = self._result
+        for number in sorted(here.keys() | there.keys()):
             one, other = here.get(number), there.get(number)
-            return one is not None and other is not None and one.block == other.block
+            if one is not None and other is not None:
+                counts = self._known(one.block, other.block)
+                if counts is not None:
+                    self._same.append((one.block, counts))
+                    continue
+            if one is not None and not theirs.is_in_front(one.block.last):
+                if one.block.first.seq_no > theirs.end:
+                    result.only_first += one.block.groups
+                else:
+                    self.ours.append(one)
+            if other is not None and not ours.is_in_front(other.block.last):
+                if other.block.first.seq_no > ours.end:
+                    result.only_second += other.block.groups
+                else:
+                    self.theirs.append(other)
 
-        for same, numbers in itertools.groupby(sorted(here.keys() | there.keys()), is_same):
-            listed = list(numbers)
-            yield (
-                [here[n] for n in listed if n in here],
-                [there[n] for n in listed if n in there],
-                same,
-            )
+    def _known(self, block: Block, other: Block) -> PairCounts | None:
+        """What is known of two blocks without a look at their groups; None: nothing."""
+        if block == other:
+            return PairCounts(block.groups, 0, 0)
+        counts = None if self._exact else self._remembered.pair(block, other)
+        if counts is not None:
+            self._remembered.put_pair(block, other, counts)
+        return counts
 
-    def _walk(self, ours: list[PlacedBlock], theirs: list[PlacedBlock]) -> None:
-        here = self._a.groups(ours) if ours else iter(())
-        there = self._b.groups(theirs) if theirs else iter(())
-        one, other = next(here, None), next(there, None)
+    def result(self) -> DomainResult:
+        """Behind the walk."""
+        result = self._result
+        self._remember()
+        for block, counts in self._same:
+            if result.gtid is not None and block.first.seq_no > result.gtid.seq_no:
+                break
+            if result.first is None or block.first.seq_no < result.first.seq_no:
+                result.first = block.first
+            if result.last is None or block.last.seq_no > result.last.seq_no:
+                result.last = block.last
+            result.groups += counts.groups
+            result.anew += counts.anew
+            result.unlike += counts.unlike
+        return result
+
+    def _remember(self) -> None:
+        """The blocks of which both have the same GTIDs, and no difference was met."""
+        theirs = {one.block.number: one.block for one in self.theirs}
+        for block in (one.block for one in self.ours):
+            found, other = self._walked.get(block.number), theirs.get(block.number)
+            if found is None or other is None or block[:3] != other[:3]:
+                continue
+            counts = PairCounts(found[None], found[Likeness.SAME], found[Likeness.UNLIKE_FORM])
+            if sum(counts) == block.groups:
+                self._remembered.put_pair(block, other, counts)
+
+    def walk(
+        self, there: Callable[[], ReadGroup | None]
+    ) -> Generator[None, ReadGroup | None, None]:
+        """Is sent the groups of `ours`, and None behind them; ends at the first difference, or behind all.
+
+        there: gives the next one of `theirs`.
+        """
+        one, other = (yield), there()
         while one is not None or other is not None:
             if one is not None and other is not None and one.gtid == other.gtid:
                 self._pair(one, other)
                 if self._result.difference:
                     return
-                one, other = next(here, None), next(there, None)
+                one, other = (yield), there()
             elif other is None or (one is not None and one.gtid.seq_no < other.gtid.seq_no):
                 assert one is not None
                 if self._lacks(one, self._theirs, self._a, self._b):
                     return
-                one = next(here, None)
+                one = yield
             elif one is None or other.gtid.seq_no < one.gtid.seq_no:
                 if self._lacks(other, self._ours, self._b, self._a):
                     return
-                other = next(there, None)
+                other = there()
             else:  # one number, two servers
                 self._differ(one.gtid, f"{self._a.name} has {one}; {self._b.name} has {other}")
                 return
@@ -296,8 +497,7 @@ class _Comparison:
 
     def _pair(self, one: ReadGroup, other: ReadGroup) -> None:
         if one.held == other.held:
-            self._note(one.gtid)
-            self._result.groups += 1
+            self._equal(one.gtid, None)
             return
         found = compare(one.content, other.content)
         if self._exact and found.likeness is not Likeness.OTHER:
@@ -309,11 +509,20 @@ class _Comparison:
             said = f"{found.difference}. {self._a.name} has {one}; {self._b.name} has {other}"
             self._differ(one.gtid, f"not the same group: {said}")
             return
-        self._note(one.gtid)
-        if found.likeness is Likeness.SAME:
-            self._result.anew += 1
+        self._equal(one.gtid, found.likeness)
+
+    def _equal(self, gtid: Gtid, likeness: Likeness | None) -> None:
+        """`likeness`: None for the same bytes."""
+        result = self._result
+        result.first = result.first or gtid
+        result.last = gtid
+        if likeness is None:
+            result.groups += 1
+        elif likeness is Likeness.SAME:
+            result.anew += 1
         else:
-            self._result.unlike += 1
+            result.unlike += 1
+        self._walked.setdefault(block_number(gtid), Counter())[likeness] += 1
 
     def _differ(self, gtid: Gtid, what: str) -> None:
         self._result.gtid, self._result.difference = gtid, what

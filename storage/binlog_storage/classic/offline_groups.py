@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from binlog_protocol.events.header import HEADER_SIZE, EventHeader
+from binlog_protocol.events.header import event_time
+from binlog_protocol.groups.group_runs import GroupRun
 
 from binlog_storage.classic.durable_end import durable_sizes
 from binlog_storage.classic.encryption import Keys, given_to_read
@@ -32,8 +33,14 @@ def classic_groups(
     for number, path in enumerate(paths):
         groups = FileGroups(path, file=given_to_read(keys, path), size=ends.get(path))
         try:
-            for group in groups.items(runs=False, incidents=True):
-                assert isinstance(group, SourceGroup)
+            for group in groups.items(incidents=True):
+                if isinstance(group, GroupRun):
+                    begins = [groups.end, *groups.ends_of(group)]
+                    for i in range(len(group)):
+                        payload = group.payload(i)
+                        place, time = Position(number, begins[i]), event_time(payload)
+                        yield OfflineGroup(path.name, place, group.gtid(i), time, (payload,))
+                    continue
                 pieces: Iterable[bytes] = [group.payload]
                 if group.rest is not None:
                     # Whether it is whole is known at its end only. It is read once more when it is asked for.
@@ -47,7 +54,7 @@ def classic_groups(
                     path.name,
                     Position(number, group.offset),
                     group.gtid,
-                    EventHeader.parse(group.payload[:HEADER_SIZE]).timestamp,
+                    event_time(group.payload),
                     pieces,
                 )
             if notes is not None and groups.left_out:

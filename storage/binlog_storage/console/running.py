@@ -88,7 +88,9 @@ def unreachable(error: OSError) -> str:
     """Why a server was not reached, and what to ask: the name of the machine, or whether the server is there."""
     if isinstance(error, TimeoutError):
         return "it does not answer; is the server up, and reachable?"
-    if error.errno is None or error.errno < 0:  # the resolver's own numbers
+    if error.errno is None:  # of ours, and not of the system
+        return str(error)
+    if error.errno < 0:  # the resolver's own numbers
         return f"{error.strerror or error}; is the name of the host right?"
     return f"{os.strerror(error.errno)}; is the server up, and reachable?"
 

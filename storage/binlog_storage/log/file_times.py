@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import TYPE_OFFSET
+from binlog_protocol.events.header import TYPE_OFFSET, event_time
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid
 
@@ -95,7 +95,7 @@ class FileTimes:
 
 def group_time(group: bytes) -> int:
     """The time of a group by its first bytes, in seconds since 1970; 0 of what is no group."""
-    return int.from_bytes(group[:TYPE_OFFSET], "little") if _is_group(group) else 0
+    return event_time(group) if _is_group(group) else 0
 
 
 def _is_group(head: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.header import HEADER_SIZE, EventHeader, split_events
@@ -16,6 +16,9 @@ from binlog_storage.errors import CorruptBinlog, TruncatedRecord
 from binlog_storage.ibb import commit, oob
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.records import PageSource, RecordReader, parsed
+
+NO_LIST: Final = b"\0"
+"""The first byte of a commit record whose group is all in it, nothing out of band: nearly all are."""
 
 
 def group_pieces(pages: PageSource, record: Record) -> Iterator[bytes]:
@@ -39,7 +42,7 @@ def payload_and_nodes(record: Record) -> tuple[bytes, int]:
 
 def began_in(record: Record) -> int | None:
     """The file in which the out-of-band data of a commit record begin; None if it has none. Raises `CorruptBinlog`."""
-    if record.data[:1] == b"\0":
+    if record.data[:1] == NO_LIST:
         return None
     # None also where "no list" is written in another form than the shortest: MariaDB's readers take any.
     lists = parsed(commit.decode, record.data, record.start).lists
@@ -48,14 +51,14 @@ def began_in(record: Record) -> int | None:
 
 def has_two_lists(record: Record) -> bool:
     """Whether the group of a commit record is of two out-of-band lists. Raises `CorruptBinlog`."""
-    if record.data[:1] == b"\0":
+    if record.data[:1] == NO_LIST:
         return False
     return len(parsed(commit.decode, record.data, record.start).lists) > 1
 
 
 def payload_up_to(pages: PageSource, record: Record, bytes_max: int) -> bytes | None:
     """The whole group, or None if it has more than `bytes_max` bytes; then at most one more piece is read."""
-    if record.data[:1] == b"\0":  # the common case: nothing out of band
+    if record.data[:1] == NO_LIST:  # the common case: nothing out of band
         first_file = record.start.file_no
         payload = record.data[1:]
         if len(payload) > bytes_max:

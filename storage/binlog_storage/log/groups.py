@@ -17,8 +17,9 @@ from pathlib import Path
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
-from binlog_protocol.events.header import TYPE_OFFSET, split_pieces
+from binlog_protocol.events.header import TYPE_OFFSET, event_time, split_pieces
 from binlog_protocol.events.incident import IncidentEvent
+from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
@@ -26,9 +27,9 @@ from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_names import file_name, file_number, no_files
 from binlog_storage.ibb.page import PAGE_SIZE, is_zero
-from binlog_storage.ibb.records import RecordReader
+from binlog_storage.ibb.records import RecordReader, parsed
 from binlog_storage.log.first_file import lost_files_of
-from binlog_storage.log.group_reader import began_in, group_pieces, read_head
+from binlog_storage.log.group_reader import NO_LIST, began_in, group_pieces, read_head
 from binlog_storage.log.halves import refers_back, whole_from
 from binlog_storage.log.log_file import read_state
 from binlog_storage.log.pages import OfflinePages
@@ -236,6 +237,11 @@ class OfflineBinlog:
             return None
 
     def _group(self, record: Record) -> OfflineGroup:
+        if record.data[:1] == NO_LIST:  # the common case
+            payload = record.data[1:]
+            gtid = parsed(group_gtid, payload, record.start)
+            name = file_name(record.start.file_no)
+            return OfflineGroup(name, record.start, gtid, event_time(payload), (payload,))
         head = read_head(self.pages, record)
         return OfflineGroup(
             file_name(record.start.file_no),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.archiver import StoreArchiver
+from binlog_storage.archive.group_files import GroupFile
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.log.groups import OfflineGroup
 
 from tests.binlog_server.cli.command import run
 from tests.protocol.statement_groups import transaction_group
@@ -157,6 +161,86 @@ def test_logged_anew(make: Make) -> None:
 def test_numbers_that_go_back(make: Make) -> None:
     back = [*HISTORY[:60], *(Gtid(0, 2, n) for n in (5, 2000, 6)), *HISTORY[60:]]
     assert compared(0, make("a", "ibb", back), make("b", "classic", back))[0]["equal"] == 63
+
+
+SIDE_BY_SIDE = "binlog_storage.archive.history_comparison"
+
+
+@pytest.fixture
+def files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files whose groups were read."""
+    found = []
+    groups_of = GroupFile.__init__
+
+    def init(file: GroupFile, *arguments: Any, **named: Any) -> None:
+        groups_of(file, *arguments, **named)
+        read = file.groups
+
+        def noted() -> Iterator[OfflineGroup]:
+            found.append(file.name)
+            return read()
+
+        object.__setattr__(file, "groups", noted)
+
+    monkeypatch.setattr(GroupFile, "__init__", init)
+    return found
+
+
+def test_each_file_is_read_twice_at_most(make: Make, files_read: list[str]) -> None:
+    """Once for the chains, once side by side: whatever the number of domains."""
+    gtids = [Gtid(n % 7, 1, 1 + n // 7) for n in range(210)]
+    one, other = make("a", "ibb", gtids), make("b", "classic", sorted(gtids), xid=8)
+    found = compared(0, one, other)
+    assert sum(each["logged_anew"] for each in found.values()) == 210
+    assert max(Counter(files_read).values()) == 2, files_read
+
+
+def test_domains_in_another_order(
+    make: Make, files_read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More waits than may: a domain is read by itself, and nothing of it is missed."""
+    monkeypatch.setattr(f"{SIDE_BY_SIDE}._WAITING_BYTES", 1000)
+    gtids = [Gtid(n % 3, 1, 1 + n // 3) for n in range(120)]
+    other = Gtid(1, 1, 30)
+    one = make("a", "ibb", gtids)
+    for kind, order in (("classic", (0, 1, 2)), ("ibb", (2, 1, 0))):
+        there = [gtid for domain_id in order for gtid in gtids if gtid.domain_id == domain_id]
+        found = compared(1, one, make(f"b {kind}", kind, there, xid=8, other=other, text="x"))
+        assert [found[d]["logged_anew"] for d in range(3)] == [40, 29, 40]
+        assert found[1]["differs_at"] == str(other)
+
+
+def test_an_index(make: Make, tmp_path: Path, files_read: list[str]) -> None:
+    """Closed files are read once, pairs laid side by side once; what has changed since is seen."""
+    index = tmp_path / "index"
+    one, anew = make("a", "ibb"), make("b", "classic", xid=8)
+    first = compared(0, one, anew, "--index", index)
+    assert len(set(files_read)) == 6
+    files_read.clear()
+    assert compared(0, one, anew, "--index", index) == first
+    assert files_read == ["binlog-000002.ibb", "binlog.000003"]  # they are being written
+    for path in index.iterdir():
+        path.write_bytes(path.read_bytes()[:-5] + b"]]]]]")
+    assert compared(0, one, anew, "--index", index) == first
+    shutil.rmtree(anew)
+    make("b", "classic", xid=8, other=Gtid(0, 1, 1002), text="y")
+    assert compared(1, one, anew, "--index", index)[0]["differs_at"] == "0-1-1002"
+    assert compared(1, one, anew, "--index", index)[0]["differs_at"] == "0-1-1002"
+    compared(0, one, one, "--index", index)
+    assert len(list(index.iterdir())) == 3  # what was forgotten is not kept
+
+
+def test_an_index_when_a_file_in_front_is_purged(make: Make, tmp_path: Path) -> None:
+    """The blocks of a file begin elsewhere then, though the file is the same."""
+    index = tmp_path / "index"
+    one, other = make("a", "ibb"), make("b", "ibb")
+    compared(0, one, other, "--index", index)
+    engine = IbbEngine(OsDisk(one), StoreOptions(1 << 20))
+    engine.set_option("slave_connections_needed_for_purge", 0)
+    assert engine.purge_to(engine.files()[1].number).delete
+    engine.close()
+    found = compared(0, one, other, "--index", index)
+    assert (found[0]["first"], found[0]["equal"]) == ("0-1-1015", 45)
 
 
 def test_what_cannot_be_compared(make: Make, tmp_path: Path) -> None:

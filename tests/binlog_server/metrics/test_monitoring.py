@@ -76,6 +76,12 @@ TRUE_AND_FALSE = {
     ),
     "BinlogReplicaGone": ("binlog_server_replicas", "2x60 1x70", "2x130"),
     "BinlogFsyncSlow": ("", "", ""),
+    "BinlogScrubDamage": ('binlog_server_scrub_damages{kind="page"}', "1x130", "0x130"),
+    "BinlogScrubLate": (
+        "binlog_server_scrub_last_pass_timestamp_seconds",
+        "-1300000x130",
+        "-1200000x130",
+    ),
     "BinlogLoginsFail": ("binlog_server_failed_logins_total", "0+61x130", "0+59x130"),
     "BinlogCertificateExpires": (
         "binlog_server_tls_certificate_expiry_timestamp_seconds",

@@ -15,13 +15,11 @@ from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
-from binlog_pipeline.sources.dump.beginning import _beginning_of_state, _lowest
 from binlog_pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
 from binlog_pipeline.sources.dump.history import check_history, ends_of, middle_of
 from binlog_pipeline.sources.dump.places import file_number, place_of, placed
 from binlog_pipeline.sources.dump.read_ahead import ReadAhead
 from binlog_pipeline.sources.dump.reader import DumpReader
-from binlog_pipeline.sources.dump.refusals import EndedEarly
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.server import ServerSlice, ServerSource
 from binlog_pipeline.wanted import Wanted
@@ -33,8 +31,6 @@ from binlog_protocol.events.header import build_event
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from binlog_server.testing.waiting import until
 from tests.binlog_server.lab import transaction
@@ -326,50 +322,6 @@ def test_where_a_range_is_cut() -> None:
     assert middle_of([Gtid(0, 1, 150_000)], [end], one) is None  # too short
     assert middle_of([], [end], two) is None  # a number says nothing of the other server
     assert middle_of([], [end, Gtid(3, 1, 90_000)], one) is None
-
-
-@given(st.integers(1, 10_000), st.integers(0, 10_000))
-def test_search_for_the_beginning(first: int, above: int) -> None:
-    asked = []
-
-    def accepts(number: int) -> bool:
-        asked.append(number)
-        return number >= first
-
-    assert _lowest(accepts, first + above) == first
-    assert len(asked) <= 15
-    assert all(0 < number < first + above for number in asked)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), min_size=1, max_size=40),
-    st.integers(0, 40),
-)
-@example([(0, 1), (0, 2), (0, 3), (0, 1)], 1)  # three that cannot be told apart
-def test_beginning_of_a_binlog_in_the_engine(history: list[tuple[int, int]], kept: int) -> None:
-    """Found by what a server refuses, whoever has written to a domain; or it says that it cannot be."""
-    numbers_of: dict[int, int] = {}
-    logged = []
-    for domain, server in history:
-        numbers_of[domain] = numbers_of.get(domain, 0) + 1
-        logged.append(Gtid(domain, server, numbers_of[domain]))
-    purged, state = BinlogState(logged[:kept]), BinlogState(logged)
-
-    def accepts(_: object, position: SlavePosition) -> bool:
-        return purged.is_before(position)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binlog_pipeline.sources.dump.beginning._accepts", accepts)
-        found, told = None, ""
-        try:
-            found = _beginning_of_state(None, state)  # type: ignore[arg-type]
-        except EndedEarly as error:
-            told = str(error)
-    if found is None:
-        assert "cannot be told apart" in told
-        assert any(str(gtid) in told for gtid in purged.position())
-    else:
-        assert found == purged.position()
 
 
 # -- places ------------------------------------------------------------------------------------------------------------

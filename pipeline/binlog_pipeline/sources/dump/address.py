@@ -7,19 +7,18 @@ import random
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from binlog_protocol.gtid import U32_MAX
+from binlog_protocol.connection.replica import READER_IDS
 from binlog_storage.disk.given_files import read_given_text
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.options import SourceOptions
 
-_RANDOM_IDS_FROM: Final = 1 << 31
 _PASSWORD_FILE_BYTES_MAX: Final = 4096
 
 
 def random_server_id() -> int:
     """A server ends the dump of a replica when another one comes with the same id."""
-    return random.SystemRandom().randint(_RANDOM_IDS_FROM, U32_MAX)
+    return random.SystemRandom().choice(READER_IDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ import contextlib
 import select
 import socket
 import ssl
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from binlog_protocol.connection.client import ClientConnection, ClientEvent, ClientState
+from binlog_protocol.connection.beginning import ServerQuestion, binlog_state
+from binlog_protocol.connection.client import ClientConnection, ClientState
 from binlog_protocol.connection.conversation import (
     Exchange,
     ResultT,
     TlsRefused,
     drive,
     log_in,
-    next_event,
     query,
     start_dump,
     start_file_dump,
@@ -24,7 +24,6 @@ from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.errors import RemoteError, UnknownSystemVariable
 from binlog_protocol.gtid import BinlogState
 
-from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.tls import tls_context, tls_error, tls_policy
 
@@ -92,16 +91,13 @@ class ServerLink:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
         return self._drive(query(self.machine, sql))
 
+    def ask(self, question: ServerQuestion) -> Any:
+        """The answer to a question that has this connection to itself. Raises as its exchange."""
+        return self._drive(question.exchange(self.machine))
+
     def binlog_state(self) -> BinlogState:
-        """The last number of each domain and server. Raises `SourceError` if nothing is logged there at all."""
-        state = BinlogState.parse(self.query("SELECT @@GLOBAL.gtid_binlog_state")[0][0] or "")
-        if not len(state):
-            rows = self.query("SHOW GLOBAL VARIABLES LIKE 'log_bin'")
-            if rows and rows[0][1] == "OFF":
-                raise SourceError(
-                    f"{self._address.name}: the server has no binlog; start it with log_bin"
-                )
-        return state
+        """See `binlog_protocol.connection.beginning.binlog_state`."""
+        return self._drive(binlog_state(self.machine))
 
     def has_engine_binlog(self) -> bool:
         """Whether the binlog has no files and positions, as MariaDB 12.3 can have it, and ours has."""
@@ -125,10 +121,6 @@ class ServerLink:
         algorithm = self._drive(start_file_dump(self.machine, server_id, file, offset))
         self._socket.settimeout(SILENCE_S)
         return algorithm
-
-    def next_event(self) -> ClientEvent:
-        """Wait for the next event of the dump, and return it."""
-        return self._drive(next_event(self.machine))
 
     def receive(self) -> int:
         """Wait for bytes, and hand them to the machine. Returns how many."""
