@@ -50,7 +50,7 @@ ROOMS = {
         "groups": ". sql events events.rows wire",
         "connection": ". events groups wire",
         "tables": ". sql events events.rows groups",
-        "row_columns": ". events events.rows event_text",
+        "row_columns": ". events events.rows event_text tables",
     },
     "binlog_storage": {
         ".": "",
@@ -104,7 +104,7 @@ ROOMS = {
         "tables": ". schemas",
         "views": ". sources schemas",
         "spark": ". sources tables views",
-        "jobs": ". sources schemas tables views spark",
+        "jobs": ". sources sources.dump schemas tables views spark",
         "cli": ". sources schemas spark jobs",
     },
 }

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "export",
     "archive",
     "replay",
+    "load",
     "state",
     "stream",
     "lag",

@@ -69,7 +69,11 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help="local: processes of this machine; auto: that, below 2 GiB",
     )
     group.add_argument(
-        "--workers", type=_count, default=0, metavar="N", help="processes (default: one a core)"
+        "--workers",
+        type=count_argument,
+        default=0,
+        metavar="N",
+        help="processes (default: one a core)",
     )
     group.add_argument(
         "--master",
@@ -140,7 +144,7 @@ def _add(
         group.add_argument(flag, metavar=metavar, help=about)
 
 
-def _count(text: str) -> int:
+def count_argument(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("it is a number from 1 on")
     return int(text)

@@ -34,8 +34,16 @@ def told(
     """
     why = None if kept.is_complete else kept.doubt or _FROM_BEFORE
     if facts is not None:
-        known = {"target": str(target), "position": str(kept.position)}
-        show_json({**known, **facts, "complete": why is None, "doubt": why})
+        show_json(as_object(target, kept, facts))
     elif why is not None:
         print(f"binlog-spark: {target} may not be complete: {why}", file=sys.stderr)
     return EXIT_FAILED if why is not None and is_strict else 0
+
+
+def as_object(
+    target: Path, kept: Kept | TableSink, facts: Mapping[str, object]
+) -> dict[str, object]:
+    """The object of --json: of the target, with `facts` among it."""
+    why = None if kept.is_complete else kept.doubt or _FROM_BEFORE
+    known = {"target": str(target), "position": str(kept.position)}
+    return {**known, **facts, "complete": why is None, "doubt": why}

@@ -187,7 +187,7 @@ class ExportManifest:
             if schema.fingerprint == written.fingerprint:
                 return schema
         number = len(table.schemas) + 1
-        folder = f"{_folder(name[0])}/{_folder(name[1])}/schema={number}"
+        folder = f"{folder_of(name[0])}/{folder_of(name[1])}/schema={number}"
         columns = [list(column) for column in written.columns]
         table.schemas.append(TableSchema(number, folder, written.fingerprint, columns))
         return table.schemas[-1]
@@ -203,7 +203,7 @@ def _is_around(schema: TableSchema, gtid: Gtid) -> bool:
     )
 
 
-def _folder(name: str) -> str:
+def folder_of(name: str) -> str:
     """A name as a folder that readers of Parquet do not pass over, as they do with _x and .x."""
     quoted = quote(name.encode("utf-8", "surrogateescape"), safe=" ")
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[0] in "._" else quoted

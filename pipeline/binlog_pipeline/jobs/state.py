@@ -110,7 +110,7 @@ def keep_state(
                 ):
                     kept.add(table, position)
                     count += len(table)
-        kept.flush(_merged(start, end))
+        kept.flush(merged(start, end))
         return Kept(kept.position, count, kept.is_complete, kept.doubt)
 
 
@@ -133,8 +133,8 @@ def position_at(source: LogSource, start: SlavePosition, time: int) -> SlavePosi
         feed.close()
 
 
-def _merged(start: SlavePosition, end: SlavePosition) -> SlavePosition:
-    """The end, and domains that are not in it as they were."""
+def merged(start: SlavePosition, end: SlavePosition) -> SlavePosition:
+    """The position behind what leads from `start` to `end`: domains that are not in `end` stay as they were."""
     for gtid in end:
         start = start.with_gtid(gtid)
     return start

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
-from binlog_protocol.events.table_map import TableColumn
+from binlog_protocol.events.table_map import KeyPart, TableColumn
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.asked import described, encoded
 from binlog_pipeline.schemas.columns import is_named
 from binlog_pipeline.schemas.ddl_columns import lower
 from binlog_pipeline.schemas.lineage import (
@@ -27,7 +29,7 @@ from binlog_pipeline.schemas.lineage import (
     numbered_before,
     placed_ddl,
 )
-from binlog_pipeline.schemas.search import FoundTable
+from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.tables.rewriting import Rewriting
 from binlog_pipeline.tables.sinks import KeptTable, TableSink
@@ -135,6 +137,7 @@ def _turn(
         if turn.effect is not None and turn.effect.op == "a" and turn.effect.doubt:
             doubt = doubted(gtid, sql, turn.effect.doubt)
         behind = facts.rewritten(made.names, made.defaulted, doubt)
+        behind = replace(behind, described=_described_behind(facts.described, made))
         kept.rewrite(made, placed.behind, behind)
         return made.columns
     except NotUnderstood as error:
@@ -144,6 +147,22 @@ def _turn(
         else:
             kept.forget_columns(unknown)
         return {}
+
+
+def _described_behind(text: str, made: Rewriting) -> str:
+    """The description of the table behind an ALTER TABLE; empty if not all of its columns are known."""
+    if not text or {*made.columns} != {*made.names.values(), *made.columns}:
+        return ""
+    was = described(text)
+    columns = tuple(made.columns.values())
+    names = [column.name for column in columns]
+    key = made.key or tuple(
+        made.names.get(was.columns[part.column].name or "", "") for part in was.primary_key or ()
+    )
+    if not {*key} <= {*names}:
+        return ""
+    parts = tuple(KeyPart(names.index(name), 0) for name in key) or None
+    return encoded(replace(was, columns=columns, primary_key=parts))
 
 
 def story_of(
@@ -164,7 +183,7 @@ def story_of(
         if found:
             return found
     database, table = options.table.split(".")
-    newest = table_of(options, source)
+    newest = _described(options, source, kept, start) or table_of(options, source)
     view = view_of_table(options, newest)
     whole = TableStretch(TableName(database, table), start, end)
     chosen = keys or primary_key(view.schema)
@@ -192,7 +211,12 @@ def _followed(
     is_other = first.name != TableName(*kept.logged_as.split("."))
     if is_other and not first.is_begun and (not kept.is_new or options.start_gtid is not None):
         return None
-    founds = [_found(options, source, one) for one in stretches]
+    if none_since := _described(options, source, kept, start):
+        founds: list[FoundTable | None] = [none_since] * len(stretches)
+    else:
+        founds = [_found(options, source, one) for one in stretches]
+        if not first.is_begun:
+            founds[0] = _described(options, source, kept, start, first.stop) or founds[0]
     known = [found for found in founds if found is not None]
     if not known or not all(is_named(found.table) for found in known):
         return None
@@ -221,6 +245,24 @@ def _found(options: SourceOptions, source: LogSource, one: TableStretch) -> Foun
         return table_of(replace(options, table=str(one.name), end_gtid=one.stop), source)
     except BadOption:
         return None
+
+
+def _described(
+    options: SourceOptions,
+    source: LogSource,
+    kept: TableSink,
+    start: SlavePosition,
+    stop: SlavePosition | None = None,
+) -> FoundTable | None:
+    """The table as a server has described it, if the log has no row of it from there on; None to look into the log."""
+    if not isinstance(kept, KeptTable) or not kept.facts.described:
+        return None
+    database, table = options.table.split(".") if stop is None else kept.logged_as.split(".")
+    end = options.end_gtid if stop is None else stop
+    if newest_table(source, (database, table), end, by_numbers=source.is_growing, start=start):
+        return None
+    domain = next((gtid.domain_id for gtid in start), 0)
+    return FoundTable(described(kept.facts.described), Position(0, 0), Gtid(domain, 0, 0))
 
 
 def _is_behind(gtid: Gtid, start: SlavePosition) -> bool:

@@ -40,10 +40,12 @@ def newest_table(
     stop: SlavePosition | None,
     *,
     by_numbers: bool,
+    start: SlavePosition | None = None,
 ) -> FoundTable | None:
     """The newest description up to `stop`, or at all.
 
     Args:
+        start: no further back than behind this position; to the beginning for None.
         names: database and table; None for any.
         by_numbers: ranges of GTIDs are asked for, 1000 numbers of each domain, then ten times that, and so on, so that
             neither a server sends, nor a long log is planned, further back than needed. Else all is planned at once.
@@ -51,9 +53,9 @@ def newest_table(
     end = source.latest() if stop is None and by_numbers else stop
     search = _Search(map_names(*names) if names is not None else b"")
     if not by_numbers or end is None:
-        search.read(source, GtidRange(stop=end), SlavePosition())
+        search.read(source, GtidRange(start, end), SlavePosition())
         return search.newest
-    earliest = source.earliest()
+    earliest = source.earliest() if start is None else start
     count = _FIRST_GROUPS
     while any(True for _ in end):
         begin = _back(end, earliest, count)

@@ -53,7 +53,7 @@ def write_seed(
             entry = found.setdefault(
                 (database, table), {"database": database, "table": table, "columns": [], "key": []}
             )
-            column = {"name": name, "type": _type(type_)}
+            column = {"name": name, "type": printed_type(type_)}
             entry["columns"].append({**column, "charset": charset} if charset else column)
     for one in versioned:  # the log has these, information_schema.columns has not
         found[one]["columns"] += _ROW_TIMES
@@ -78,8 +78,8 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
         staged.unlink(missing_ok=True)
 
 
-def _type(printed: str) -> str:
-    """The type, of hexadecimal: drivers fail at what is no UTF-8, such as labels with half a surrogate pair in ucs2.
+def printed_type(printed: str) -> str:
+    """COLUMN_TYPE, of its hexadecimal form: drivers fail at what is no UTF-8, such as half a surrogate pair in ucs2.
 
     Each byte of those becomes `?`, as servers print others that are no text.
     """

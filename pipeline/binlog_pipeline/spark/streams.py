@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
+from binlog_pipeline.tables.lock import PATIENCE_S
 from binlog_pipeline.tables.sinks import TableSink, open_sink
 from binlog_pipeline.tables.watermark import position_behind
 from binlog_pipeline.telling import tell
@@ -89,6 +90,7 @@ class StreamTarget:
             SlavePosition(),
             pause_s=0.0,
             doubts=self._doubts,
+            patience_s=PATIENCE_S,  # the table may be loaded again meanwhile
         )
 
     def start(

@@ -242,6 +242,17 @@ class ParquetState:
         self._facts = replace(self._facts, is_whole=True)
         self.flush(position)
 
+    def take_over(
+        self, rows: pa.Table, keys: Sequence[str], position: SlavePosition, facts: Facts
+    ) -> None:
+        """Publish these rows in the place of all that is there, at once: the table as it was at that position."""
+        self._drop_rows()
+        self._unknown = ""
+        self._take_columns(rows.schema, keys)
+        self._spread(rows)
+        self._facts = facts
+        self.flush(position)
+
     def flush(self, position: SlavePosition) -> None:
         """Publish all that was folded: everything up to the position.
 
@@ -325,6 +336,7 @@ def open_parquet_state(
     begin: SlavePosition,
     *,
     pause_s: float = 0.0,
+    patience_s: float = 0.0,
 ) -> Iterator[ParquetState]:
     """The target of a table. One that is there already goes on where it is.
 
@@ -332,11 +344,12 @@ def open_parquet_state(
         keys: none for those that the target has.
         begin: the GTID position behind which changes come.
         pause_s: how long changes are gathered before they are published; 0 publishes with each `add`.
+        patience_s: how long another who writes is waited for.
 
     Raises `PipelineError` for a target of something else, or one that is open elsewhere; OSError.
     """
     target = local_path(target)
-    with sole_writer(target, f"{target} is being written by another process"):
+    with sole_writer(target, f"{target} is being written by another process", patience_s):
         (target / _DATA).mkdir(exist_ok=True)
         manifest = StateManifest.newest(target)
         if manifest is None:

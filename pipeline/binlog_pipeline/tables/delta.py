@@ -107,7 +107,7 @@ class DeltaState:
         """
         keys = new_keys(made, self.keys, has_rows=self.has_rows)
         rows = made.rows(read_delta(Path(self._target)))
-        _require_delta_types(rows.schema)
+        require_delta_types(rows.schema)
         self.keys, self._facts = keys, facts
         self._overwrite(rows, position)
         self.position = position
@@ -138,8 +138,17 @@ class DeltaState:
 
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """A copy of the table as it was at that position, for a new target."""
-        _require_delta_types(rows.schema)
+        require_delta_types(rows.schema)
         self._facts = replace(self._facts, is_whole=True)
+        self._overwrite(rows, position)
+        self.position = position
+
+    def take_over(
+        self, rows: pa.Table, keys: Sequence[str], position: SlavePosition, facts: Facts
+    ) -> None:
+        """Publish these rows in the place of all that is there, in one commit."""
+        require_delta_types(rows.schema)
+        self.keys, self._facts, self._has_columns = list(keys), facts, True
         self._overwrite(rows, position)
         self.position = position
 
@@ -153,7 +162,7 @@ class DeltaState:
         found = effects(changes, self.keys, self._facts, there)
         if found.unknown:
             raise refusal(self._shown_name, found.unknown, self.position, self._facts)
-        _require_delta_types(found.rows.schema)
+        require_delta_types(found.rows.schema)
         is_anew = found.empties or not self._has_columns
         if not is_anew:
             self._take_schema(found.rows.schema)
@@ -248,8 +257,8 @@ class DeltaState:
                 if name not in self.keys:
                     column = _quoted(name)
                     updated[column] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
-        match = " AND ".join(
-            f"s.{_quoted(k)} IS NOT DISTINCT FROM t.{_quoted(k)}" for k in self.keys
+        match = " AND ".join(  # the brackets are needed: AND binds more there
+            f"(s.{_quoted(k)} IS NOT DISTINCT FROM t.{_quoted(k)})" for k in self.keys
         )
         (
             table.merge(
@@ -274,8 +283,8 @@ def read_delta(target: Path) -> pa.Table:
     return pa.table(deltalake.DeltaTable(str(local_path(target))).to_pyarrow_table())
 
 
-def _require_delta_types(schema: pa.Schema) -> None:
-    """Raises `BadOption`."""
+def require_delta_types(schema: pa.Schema) -> None:
+    """Raises `BadOption` for a column that Delta has no type for."""
     for column in schema:
         if pa.types.is_duration(column.type):
             raise BadOption(

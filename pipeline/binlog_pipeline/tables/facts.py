@@ -25,6 +25,8 @@ class Facts:
         empty for one that has none.
     is_whole: all rows of the table are in what is kept, but for what is prepared.
     is_plain: as far as its CREATE TABLE is read, and all since, no column is computed of others.
+    described: the table as a table map would have it, if a server was asked (`schemas/asked.py`): the log may have no
+        row of it. Empty if none was.
     """
 
     is_defined: bool = False
@@ -35,6 +37,7 @@ class Facts:
     prepared: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = False
     is_plain: bool = False
+    described: str = ""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:

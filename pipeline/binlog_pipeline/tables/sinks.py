@@ -9,12 +9,14 @@ from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.buckets import open_parquet_state
 from binlog_pipeline.tables.delta import DeltaState
 from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.landing import LandedDoubts, open_landing
+from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.rewriting import Rewriting
 
 SINKS: Final = ("parquet", "delta", "changes")
@@ -81,6 +83,11 @@ class KeptTable(TableSink, Protocol):
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """Publish a copy of the table as it was at that position. Only before anything else."""
 
+    def take_over(
+        self, rows: pa.Table, keys: Sequence[str], position: SlavePosition, facts: Facts
+    ) -> None:
+        """Publish these rows in the place of all that is there, at once: the table as it was at that position."""
+
     def begin_anew(self, keys: Sequence[str]) -> None:
         """What follows begins with the statement that makes the table."""
 
@@ -107,19 +114,25 @@ def open_sink(
     *,
     pause_s: float = _PUBLISH_S,
     doubts: LandedDoubts | None = None,
+    patience_s: float = 0.0,
 ) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
     Args:
         pause_s: of parquet.
         doubts: of the sink `changes`, if a run opens it more than once.
+        patience_s: of parquet and delta, how long another who writes is waited for.
     """
     match name:
         case "parquet":
-            with open_parquet_state(target, table, keys, begin, pause_s=pause_s) as state:
+            with open_parquet_state(
+                target, table, keys, begin, pause_s=pause_s, patience_s=patience_s
+            ) as state:
                 yield state
         case "delta":
-            yield DeltaState(target, table, keys, begin)
+            target = local_path(target)
+            with sole_writer(target, f"{target} is being written by another process", patience_s):
+                yield DeltaState(target, table, keys, begin)
         case "changes":
             with open_landing(target, doubts) as landing:
                 yield landing

@@ -7,6 +7,7 @@
     numbers, temporal, texts   the values of a column, by its type
     column.py                  which Arrow type a column becomes
     decoder.py, changes.py     groups in, `Changes` or `RowCounts` out
+    result_rows.py             rows of a SELECT as the same columns
 
 docs/rows.md has the table of types. Needs pyarrow and numpy (the extra `spark`), so nothing of the server imports this
 package. Damaged bytes are an error: the vector code only sees that something is wrong, the plain decoder

@@ -6,22 +6,30 @@ import contextlib
 import select
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from binlog_protocol.connection.beginning import ServerQuestion, binlog_state
 from binlog_protocol.connection.client import ClientConnection, ClientState
+from binlog_protocol.connection.client_events import (
+    ErrorReceived,
+    OkReceived,
+    ResultReceived,
+    RowReceived,
+)
 from binlog_protocol.connection.conversation import (
     Exchange,
     ResultT,
     TlsRefused,
     drive,
     log_in,
+    next_event,
     query,
     start_dump,
     start_file_dump,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import RemoteError, UnknownSystemVariable
+from binlog_protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
 from binlog_protocol.gtid import BinlogState
 
 from binlog_pipeline.sources.dump.address import ServerAddress
@@ -94,6 +102,26 @@ class ServerLink:
     def ask(self, question: ServerQuestion) -> Any:
         """The answer to a question that has this connection to itself. Raises as its exchange."""
         return self._drive(question.exchange(self.machine))
+
+    def rows(self, sql: str) -> Iterator[list[bytes | None]]:
+        """The rows one by one, as the server sends them: there may be any number. Raises `RemoteError`."""
+        self.machine.row_by_row = True
+        self._send(self.machine.query(sql))
+        while True:
+            match self._drive(next_event(self.machine)):
+                case RowReceived(values):
+                    yield values
+                case ResultReceived() | OkReceived():
+                    self.machine.row_by_row = False
+                    return
+                case ErrorReceived(error):
+                    raise error
+                case other:
+                    raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+
+    def be_patient(self) -> None:
+        """Wait longer for each answer: a statement may take its time."""
+        self._socket.settimeout(SILENCE_S)
 
     def binlog_state(self) -> BinlogState:
         """See `binlog_protocol.connection.beginning.binlog_state`."""

@@ -1,0 +1,104 @@
+"""Load tables as they are, joined with the log without a seam.
+
+The rows of the tables are read from a running MariaDB, in pieces and side by side, without a lock, and joined with what
+its binlog has of that time. FOLDER/DB/TABLE is then a target as `state` keeps it, at a GTID position: `state` and
+`stream` go on from there. A load that was killed goes on where it was.
+
+A target that is there is left as it is; --again reads its table anew and replaces its rows in one step, while others
+keep it up to date: so a target that may not be complete is mended, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from binlog_storage.console.arguments import add_json
+from binlog_storage.console.output import show_json
+from binlog_storage.console.running import EXIT_FAILED
+from binlog_storage.disk.local_path import path_argument
+
+from binlog_pipeline.cli.arguments import add_source, count_argument, source_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser)
+    parser.add_argument(
+        "--target", type=path_argument, required=True, metavar="FOLDER", help="made if need be"
+    )
+    parser.add_argument("--tables", metavar="GLOB,...", help="which tables, such as shop.*")
+    parser.add_argument(
+        "--again", metavar="GLOB,...", help="these are read anew, though they are there"
+    )
+    parser.add_argument(
+        "--keys", metavar="COLUMN,...", help="of one table: instead of the primary key"
+    )
+    parser.add_argument("--sink", choices=("parquet", "delta"), default="parquet")
+    parser.add_argument(
+        "--workers", type=count_argument, default=2, metavar="N", help="connections (default 2)"
+    )
+    parser.add_argument(
+        "--piece-rows",
+        type=count_argument,
+        default=100_000,
+        metavar="N",
+        help="rows that one statement reads (default 100000)",
+    )
+    parser.add_argument(
+        "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
+    )
+    parser.add_argument("--schema-seed", metavar="FILE", help="types of columns, JSON")
+    add_json(parser, "one array, an object a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from binlog_pipeline.cli.outcome import as_object, told
+    from binlog_pipeline.errors import BadOption
+    from binlog_pipeline.jobs.load import load, tables_of, target_of
+    from binlog_pipeline.jobs.state import OPS
+
+    again = arguments.again.split(",") if arguments.again else []
+    first = arguments.tables.split(",") if arguments.tables else []
+    if not again and not first:
+        raise BadOption("name tables by --tables, or by --again")
+    said = {"time": arguments.time, "schemaseed": arguments.schema_seed, "tables": None}
+    more = {name: text for name, text in said.items() if text is not None}
+    arguments.tables = None  # of the source there is one table at a time
+    options = source_options(
+        arguments, view="changes", layout="struct", ops=OPS, schemaevolution="ignore", **more
+    )
+    anew = tables_of(options, again) if again else []
+    wanted = dict.fromkeys((*(tables_of(options, first) if first else ()), *anew))
+    if arguments.keys and len(wanted) > 1:
+        raise BadOption("--keys are those of one table")
+    worst = 0
+    found: list[dict[str, object]] = []
+    for table in wanted:
+        began = time.monotonic()
+        done = load(
+            replace(options, table=table),
+            target_of(arguments.target, table),
+            keys=arguments.keys.split(",") if arguments.keys else (),
+            sink=arguments.sink,
+            again=table in anew,
+            workers=arguments.workers,
+            piece_rows=arguments.piece_rows,
+        )
+        seconds = time.monotonic() - began
+        if arguments.json:
+            facts = {"table": table, "rows": done.rows, "loaded": done.is_new}
+            found.append(as_object(done.target, done.kept, {**facts, "seconds": round(seconds, 3)}))
+            if not done.kept.is_complete and options.non_row == "fail":
+                worst = EXIT_FAILED
+            continue
+        if done.is_new:
+            place = f"{done.target} is at '{done.kept.position}'"
+            print(f"{table}: {done.rows} rows in {seconds:.1f} s; {place}")
+        else:
+            print(f"{table}: {done.target} is there, at '{done.kept.position}'; --again reads anew")
+        worst = max(worst, told(done.target, done.kept, is_strict=options.non_row == "fail"))
+    if arguments.json:
+        show_json(found)
+    return worst
