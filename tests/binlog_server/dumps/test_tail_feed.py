@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from unittest.mock import patch
 
 import pytest
+from binlog_protocol.connection.commands import Query
+from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import Position
 from binlog_storage.errors import CorruptBinlog
@@ -398,3 +401,25 @@ async def test_who_takes_nothing_leaves_the_others(lab: Lab) -> None:
     held.session.resume_writing()
     await until(lambda: len(feed) == 2)
     held.end()
+
+
+async def test_a_heartbeat_is_not_due_for_who_has_gone(lab: Lab) -> None:
+    """A dump hears of its connection's end a round later. The others get theirs, then and later."""
+    gone = Held(lab.server)
+    gone.log_in()
+    gone.ask(Query("SET @master_heartbeat_period=1000000").build())
+    gone.dump(7)
+    feed = lab.server._feed
+    await until(lambda: len(feed) == 1)
+    replica = await lab.replica(server_id=100, master_heartbeat_period=1_000_000)
+    await replica.opening()
+    await until(lambda: len(feed) == 2)
+    assert feed._beat_timer is not None
+    feed._beat_timer.cancel()
+    latest = max(due for due, _, _ in feed._beats)
+    await until(lambda: time.monotonic() > latest)
+    gone.session.connection_lost(None)
+    feed._beat()
+    for _ in range(3):
+        HeartbeatEvent.parse(await replica.event())
+    await until(lambda: len(feed) == 1)
