@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from binlog_storage.console.arguments import did_you_mean
+
 ALL_PRIVILEGES = "ALL PRIVILEGES"
 BINLOG_FAULT = "BINLOG FAULT"
 BINLOG_REPLAY = "BINLOG REPLAY"
@@ -98,7 +100,9 @@ def privileges(names: Iterable[str]) -> frozenset[str]:
     found = {_OTHER_NAMES.get(name, name) for name in map(in_one_way, names)}
     unknown = sorted(found - PRIVILEGES)
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no privilege here: {', '.join(sorted(PRIVILEGES))}")
+        known = sorted(PRIVILEGES)
+        meant = did_you_mean(unknown[0], [*known, *_OTHER_NAMES]) or f": {', '.join(known)}"
+        raise ValueError(f"{unknown[0]!r} is no privilege here{meant}")
     return frozenset(found)
 
 

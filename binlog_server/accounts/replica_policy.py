@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
+from binlog_storage.console.arguments import did_you_mean
 
 RATE_MIN = 1024  # slower is no replication: stop the replica instead
 LAG_BYTES_MIN = 1 << 20  # what is on its way is no lag
@@ -83,7 +84,8 @@ class ReplicaPolicy:
             elif name == "server_version":
                 changes[name] = str(value)
             elif name not in LIMITS:
-                raise ValueError(f"there is no option {name!r}")
+                known = ("stream_style", "server_version", *LIMITS)
+                raise ValueError(f"there is no option {name!r}{did_you_mean(name, known)}")
             elif type(value) is not int:
                 raise ValueError(f"{name} is a number, not {value!r}")
             else:

@@ -29,6 +29,7 @@ from binlog_protocol.connection.handshake import Capability
 from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 from binlog_protocol.gtid import U32_MAX, Gtid
+from binlog_storage.console.arguments import did_you_mean
 
 STEPS: Final = {
     "connect": "in the place of the greeting",
@@ -286,7 +287,8 @@ class FaultOrder:
         defaults = {one.name: one.default for one in fields(cls)}
         for name, value in table.items():
             if name not in defaults:
-                raise BadFault(f"unknown: {name!r}; there are {', '.join(defaults)}")
+                meant = did_you_mean(name, defaults) or f"; there are {', '.join(defaults)}"
+                raise BadFault(f"unknown: {name!r}{meant}")
             wanted = str if name == "do" else type(defaults[name])
             allowed = (int, float) if name in ("seconds", "after_seconds") else wanted
             if isinstance(value, bool) is not (wanted is bool) or not isinstance(value, allowed):

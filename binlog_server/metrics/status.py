@@ -169,7 +169,7 @@ class Glance:
             "at": time.time(),
             "server": self._of_the_server(),
             "upstreams": self._upstreams,
-            "replicas": [*here, *map(_away, away)],
+            "replicas": [*here, *(_away(slot, server.leases.last_position(slot)) for slot in away)],
             "leases": [_lease(lease, held) for lease, held in leases],
             "archives": self._archives(),
             "files": [_file(server.engine, fate) for fate in fates[-FILES_MAX:]],
@@ -238,7 +238,7 @@ class Glance:
         }
 
 
-def _away(slot: Lease) -> dict[str, Any]:
+def _away(slot: Lease, position: str) -> dict[str, Any]:
     server_id, account = slot_of(slot.name)
     return {
         "health": BAD,
@@ -247,7 +247,7 @@ def _away(slot: Lease) -> dict[str, Any]:
         "server_id": server_id,
         "account": account,
         "address": None,
-        "sent": slot.position,
+        "sent": position,
         "acknowledged": None,
         "bytes_behind": None,
         "seconds_behind": None,

@@ -67,7 +67,7 @@ from binlog_server.settings.option_kinds import (
     Text,
     Words,
 )
-from binlog_server.upstreams.master_info import MasterInfo, upstreams
+from binlog_server.upstreams.master_info import MasterInfo, no_such, upstreams
 from binlog_server.upstreams.password import KEY_NAME, Password, PasswordUnavailable
 
 SERVER_VERSION = "11.8.9-MariaDB-binlog-server"
@@ -453,7 +453,7 @@ def load(
         raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
     if not isinstance(values["binlog_directory"], str | Path):
         raise ConfigError(
-            f"binlog_directory: {values['binlog_directory']!r} is not str{place('binlog_directory')}"
+            f"binlog_directory: {values['binlog_directory']!r} is {no_such(str)}{place('binlog_directory')}"
         )
     for name in values.keys() & KINDS.keys():
         values[name] = KINDS[name].written(values[name])
@@ -488,9 +488,13 @@ def _check_types(values: Mapping[str, Any], place: Callable[[str], str]) -> None
         if isinstance(default, float) and type(value) is int:
             continue  # a whole number of days
         if isinstance(default, (int, float, str)) and type(value) is not type(default):
-            raise ConfigError(f"{name}: {value!r} is not {type(default).__name__}{place(name)}")
+            has_unit = isinstance(value, str) and isinstance(KINDS.get(name), Number)
+            units = ", nor one with a unit, such as 64K, 16M or 1G" if has_unit else ""
+            raise ConfigError(f"{name}: {value!r} is {no_such(type(default))}{units}{place(name)}")
     if type(values.get("read_only")) not in (bool, type(None)):
-        raise ConfigError(f"read_only: {values['read_only']!r} is not bool{place('read_only')}")
+        raise ConfigError(
+            f"read_only: {values['read_only']!r} is {no_such(bool)}{place('read_only')}"
+        )
     if not isinstance(values.get("users", {}), Mapping):
         raise ConfigError(_USERS + place("users"))
 

@@ -150,6 +150,9 @@ class Leases:
         self._ended: dict[str, str] = {}  # why slots have ended, by their names, oldest first
         self._leases: dict[str, Lease] = {}
         self._holds: dict[str, Pin] = {}
+        self._places: dict[
+            str, Position
+        ] = {}  # where replicas with slots were last, since the start
         self._unkept: set[str] = set()  # of which the state still says more than holds
         for key, value in self._state.items(_PREFIX):
             lease = _of_state(key.removeprefix(_PREFIX), value)
@@ -388,6 +391,7 @@ class Leases:
             self._goes_without(name)
             return
         self._without.discard(name)
+        self._places[name] = seen.place
         if older is not None and older.from_file == from_file:
             slot = replace(slot, position=older.position)
         else:
@@ -448,6 +452,7 @@ class Leases:
 
     def _end_slot(self, name: str, why: str) -> None:
         """End one, or say why there is none. Durable with the next `expire`."""
+        self._places.pop(name, None)
         slot = self._leases.get(name)
         server_id, _, account = name.removeprefix(SLOT_PREFIX).partition("/")
         log.warning(
@@ -503,6 +508,18 @@ class Leases:
 
     def _held_from(self, lease: Lease) -> str:
         return self._engine.file_name(lease.from_file)
+
+    def last_position(self, slot: Lease) -> str:
+        """The GTID position up to which a replica with a slot has everything; since a start of the server that it has
+        not been seen after, the one that its slot keeps, at the beginning of a file."""
+        with self._lock:
+            place = self._places.get(slot.name)
+        if place is None:
+            return slot.position
+        try:
+            return str(self._engine.state_at(place).position())
+        except StorageError:
+            return slot.position
 
     def _position_before(self, file_no: int) -> str:
         try:

@@ -346,10 +346,17 @@ def _value(key: str, value: Any) -> Any:
     return value
 
 
+def no_such(kind: type) -> str:
+    """What a value of a configuration is that is not of that kind, behind "is"."""
+    if kind is bool:
+        return "neither true nor false"
+    return {int: "no whole number", float: "no number", str: "no text"}.get(kind, "no list")
+
+
 def _typed(key: str, value: Any, kind: type) -> Any:
     if type(value) is not kind:
         shown = "it" if key in _PASSWORD_KEYS else repr(value)
-        raise ValueError(f"{key}: {shown} is not {kind.__name__}")
+        raise ValueError(f"{key}: {shown} is {no_such(kind)}")
     return value
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path
-from binlog_storage.console.arguments import gtid_position
+from binlog_storage.console.arguments import did_you_mean, gtid_position
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -88,7 +88,11 @@ class SourceOptions:
         for name, text in options.items():
             known = _BY_NAME.get(name.lower())
             if known is None:
-                raise BadOption(f"there is no option {name}; docs/spark.md has the table of them")
+                meant = (
+                    did_you_mean(name, map(_as_written, fields(cls)))
+                    or "; docs/spark.md has the table of them"
+                )
+                raise BadOption(f"there is no option {name}{meant}")
             field_name, parse = known
             try:
                 found[field_name] = parse(str(text))
@@ -258,6 +262,14 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "bit1": _choice("long", "boolean"),
     "set_labels": _choice("string", "array"),
 }
+
+
+def _as_written(option: Field[Any]) -> str:
+    """`long_poll_ms` is longPollMs in documents, and in any case elsewhere."""
+    first, *more = option.name.split("_")
+    return first + "".join(word.capitalize() for word in more)
+
+
 _BY_NAME: Final = {
     f.name.replace("_", ""): (f.name, _PARSERS.get(f.name, str)) for f in fields(SourceOptions)
 }

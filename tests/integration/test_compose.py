@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ class Project:
     """The containers of some compose files, under a name of their own; ports of this machine as the engine likes."""
 
     def __init__(self, name: str, files: list[str]) -> None:
+        self._name = name
         named = [word for file in files for word in ("-f", str(DOCKER / file))]
         self._files = files
         self._argv = [*images.compose(), "-p", name, *named]
@@ -32,32 +33,49 @@ class Project:
         self._environment = {**os.environ, **{f"{port}_PORT": "0" for port in ports}}
 
     def run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self._argv, *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return _said([*self._argv, *arguments], self._environment)
 
-    def are_healthy(self) -> None:
-        """What asks for the health of each container says that it is well: nobody waits for that of the last ones."""
+    def exec(self, service: str, *arguments: str) -> str:
+        """What a program in the container of a service prints. By the engine: Compose takes a second for each."""
+        label = "label=com.docker.compose."
+        named = (f"{label}project={self._name}", f"{label}service={service}")
+        asked = [word for filtered in named for word in ("--filter", filtered)]
+        (container,) = _said(["docker", "ps", "--quiet", *asked]).split()
+        return _said(["docker", "exec", container, *arguments])
+
+    def checks(self) -> dict[str, list[str]]:
+        """What asks for the health of each service."""
+        found = {}
         for name in self._files:
-            told = yaml.safe_load((DOCKER / name).read_text("utf-8"))["services"]
-            for service, its in told.items():
+            told = yaml.safe_load((DOCKER / name).read_text("utf-8"))
+            for service, its in told["services"].items():
                 if "healthcheck" in its:
-                    self.run("exec", "-T", service, *its["healthcheck"]["test"][1:])
+                    found[service] = its["healthcheck"]["test"][1:]
+        return found
+
+    def is_healthy(self, service: str) -> bool:
+        """What its check says now: Compose waits for those alone that others depend on."""
+        try:
+            self.exec(service, *self.checks()[service])
+        except AssertionError:
+            return False
+        return True
 
     def sql(self, service: str, *words: str) -> str:
         """What the program `mariadb` of a service prints."""
-        return self.run("exec", "-T", service, "mariadb", "-N", *words).strip()
+        return self.exec(service, "mariadb", "-N", *words).strip()
 
     def has_row(self, service: str, gtid: str) -> None:
         """The replica applies up to there, and has the row."""
+        until(lambda: self.is_healthy(service), f"{service} is healthy", timeout=60)
         asked = f"SELECT MASTER_GTID_WAIT('{gtid}', 60); {READ}"
         assert self.sql(service, *LOCAL, "-e", asked).split() == ["0", "a"], service
+
+
+def _said(argv: list[str], environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
 @pytest.fixture
@@ -70,7 +88,7 @@ def project() -> Iterator[Callable[..., Project]]:
 
     yield make
     for one in made:
-        one.run("down", "--volumes", "--timeout", "1")
+        one.run("down", "--volumes", "--timeout", "0")
 
 
 def relay(project: Callable[..., Project]) -> None:
@@ -80,8 +98,9 @@ def relay(project: Callable[..., Project]) -> None:
     end = relay.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}; {END}")
     for service in ("replica-1", "replica-2", "replica-3"):
         relay.has_row(service, end)
-    relay.are_healthy()
-    inspected = relay.run("exec", "-T", "server", "env")
+    until(lambda: relay.is_healthy("server"), "the server is ready", timeout=60)
+    assert relay.checks().keys() == {"upstream", "server", "replica-1", "replica-2", "replica-3"}
+    inspected = relay.exec("server", "env")
     assert "/run/secrets/users" in inspected
     assert "password_file" in inspected
 
@@ -92,7 +111,8 @@ def master(project: Callable[..., Project]) -> None:
     master.run("up", "-d")
     account = ("-hmaster", "-utester", "-ptester")
     master.has_row("replica", master.sql("replica", *account, "-e", f"{TABLE}; {ROW}; {END}"))
-    master.are_healthy()
+    assert master.checks().keys() == {"master", "replica"}
+    until(lambda: master.is_healthy("master"), "the master is ready", timeout=60)
 
 
 @pytest.mark.parametrize("file", [relay, master], ids=["relay", "master"])
@@ -118,7 +138,7 @@ def test_spark_beside_the_relay(project: Callable[..., Project]) -> None:
         "print(d.dataset(found).to_table().to_pylist() if found else '')\n"
     )
     until(
-        lambda: "'note': 'a'" in spark.run("exec", "-T", "spark", "python3", "-c", program),
+        lambda: "'note': 'a'" in spark.exec("spark", "python3", "-c", program),
         "the table as Parquet",
         timeout=300,
     )

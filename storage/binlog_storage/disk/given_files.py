@@ -16,6 +16,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -101,7 +102,10 @@ def load_authorities(context: ssl.SSLContext, path: str = "", folder: str = "") 
     """
     if path:
         with _name_of(path) as name:
-            context.load_verify_locations(name)
+            try:
+                context.load_verify_locations(name)
+            except ssl.SSLError:
+                raise _not_pem(path, "certificate") from None
     if not folder:
         return
     with os.scandir(_checked(folder)) as entries:
@@ -119,12 +123,32 @@ def load_authorities(context: ssl.SSLContext, path: str = "", folder: str = "") 
 def load_chain(context: ssl.SSLContext, cert: str, key: str = "") -> None:
     """A certificate with those of its issuers, and its key, which may lie in the same file. Raises `OSError`."""
     with _name_of(cert) as cert_name, _name_of(key or cert) as key_name:
-        context.load_cert_chain(cert_name, key_name, _no_passphrase)
+        try:
+            context.load_cert_chain(cert_name, key_name, partial(_no_passphrase, key or cert))
+        except ssl.SSLError as error:
+            raise _named(error, cert, cert_name, key or cert) from None
 
 
-def _no_passphrase() -> str:
+def _named(error: ssl.SSLError, cert: str, cert_name: str, key: str) -> OSError:
+    """OpenSSL says which of the two files it dislikes by no word."""
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return OSError(errno.EINVAL, f"it is not the key of the certificate {cert}", key)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert_name)
+    except ssl.SSLError:
+        return _not_pem(cert, "certificate")
+    if error.reason and error.reason != "PEM_LIB":
+        return OSError(errno.EINVAL, error.reason, cert)  # such as EE_KEY_TOO_SMALL
+    return _not_pem(key, "key")
+
+
+def _not_pem(path: str, what: str) -> OSError:
+    return OSError(errno.EINVAL, f"there is no {what} in it, as PEM", path)
+
+
+def _no_passphrase(key: str) -> str:
     """OpenSSL would ask at the terminal, and wait."""
-    raise OSError(errno.EACCES, "the key is encrypted by a passphrase; give one without")
+    raise OSError(errno.EACCES, "the key is encrypted by a passphrase; give one without", key)
 
 
 @contextmanager

@@ -14,17 +14,17 @@ Numbers that go backwards, as a server without gtid_strict_mode may log them, ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import cast
+from typing import Protocol
 
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.engine import BinlogEngine, EngineReader, Position
+from binlog_storage.engine import BinlogEngine, Position
 from binlog_storage.errors import DomainInUse, PositionPurged, StorageError
 from binlog_storage.ibb.records import parsed
 from binlog_storage.intake.nothing_stored import NothingStored
@@ -88,7 +88,7 @@ class Intake:
         progress: Callable[[Taken], None] = lambda taken: None,
     ) -> None:
         """`progress` is called again and again, also while there is no room; what it raises ends the run."""
-        self._engine = cast("BinlogEngine", engine)  # the other one has all that is asked for here
+        self._engine = engine
         self._source = source
         self._progress = progress
         self._taken = Taken()
@@ -357,10 +357,19 @@ class Intake:
         self._taken.is_beyond = True
 
 
+class ReadableStore(Protocol):
+    """What the end of a store is read by; see `EngineReader`."""
+
+    @property
+    def durable_end(self) -> Position: ...
+    def files(self) -> Sequence[tuple[int, int]]: ...
+    def groups_of_file(self, file_no: int, begin: int) -> Iterator[Iterator[bytes]]: ...
+
+
 class StoreTail:
     """The last group of a store that nobody writes. Reads 4 MiB and that group, or more if markers alone follow it."""
 
-    def __init__(self, engine: EngineReader) -> None:
+    def __init__(self, engine: ReadableStore) -> None:
         """Raises `StorageError`."""
         self.gtid: Gtid | None = None
         """The GTID of the last group; None if there is no group."""
@@ -380,7 +389,7 @@ class StoreTail:
                 if self.gtid is not None:
                     return
 
-    def _read(self, engine: EngineReader, file_no: int, begin: int) -> None:
+    def _read(self, engine: ReadableStore, file_no: int, begin: int) -> None:
         """The last group that begins in that part of a file, and the markers behind it."""
         self.markers = []
         for pieces in engine.groups_of_file(file_no, begin):

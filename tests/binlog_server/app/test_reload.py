@@ -118,8 +118,10 @@ async def test_what_needs_a_restart_is_told_until_it_is_taken_back() -> None:
 async def test_a_file_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
     async with serving() as (lab, file, root):
         before = lab.server.config
-        file.error = ConfigError("server_id: 'x' is not int")
-        with pytest.raises(RemoteError, match="nothing has changed: server_id: 'x' is not int"):
+        file.error = ConfigError("server_id: 'x' is no whole number")
+        with pytest.raises(
+            RemoteError, match="nothing has changed: server_id: 'x' is no whole number"
+        ):
             await root.query("RELOAD CONFIGURATION")
         file.error = None
         # Also one whose certificate is: all is read before anything is put to use.

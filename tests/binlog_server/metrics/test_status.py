@@ -129,7 +129,7 @@ async def test_a_replica_and_where_it_is(lab: Lab) -> None:
     replica.client.close()
     await until(lambda: any(lease.is_slot for lease in lab.server.leases.all()))
     (row,) = (await told(lab, "/api/status"))["replicas"]
-    assert (row["health"], row["connection"]) == (BAD, None)
+    assert (row["health"], row["connection"], row["sent"]) == (BAD, None, "0-1-2")
     text = (await ask(lab, "/")).body.decode()
     assert '<span class="bad">not connected; its slot keeps its files</span>' in text
 

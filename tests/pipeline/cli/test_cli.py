@@ -95,6 +95,8 @@ def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
     )
     assert "NAME=VALUE" in complaint(capsys, 2, "verify", store, "--option", "nonRow")
     assert "no option" in complaint(capsys, 2, "verify", store, "--option", "no=1")
+    meant = complaint(capsys, 2, "verify", store, "--option", "longpollm=1")
+    assert "did you mean 'longPollMs'?" in meant
     assert "number from 1" in complaint(capsys, 2, "verify", store, "--workers", "0")
     assert "COMMAND" in complaint(capsys, 2)
 

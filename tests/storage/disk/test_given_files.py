@@ -170,6 +170,25 @@ def test_chains(pem: Pem, context: ssl.SSLContext) -> None:
         load_chain(context, str(pem.cert), str(pem.locked))
 
 
+def test_the_file_that_is_wrong_is_named(pem: Pem, context: ssl.SSLContext, tmp_path: Path) -> None:
+    cert, key, other, junk = str(pem.cert), str(pem.key), Pem(tmp_path), str(tmp_path / "junk")
+    Path(junk).write_text("no PEM")
+    for wrong, text, certificate, its_key in (
+        (junk, "there is no certificate in it", junk, key),
+        (junk, "there is no key in it", cert, junk),
+        (cert, "there is no key in it", cert, ""),
+        (key, "there is no certificate in it", key, key),
+        (str(other.key), f"it is not the key of the certificate {cert}", cert, str(other.key)),
+        (str(pem.locked), "encrypted by a passphrase", cert, str(pem.locked)),
+    ):
+        with pytest.raises(OSError, match=text) as caught:
+            load_chain(context, certificate, its_key)
+        assert caught.value.filename == wrong
+    with pytest.raises(OSError, match="there is no certificate in it") as caught:
+        load_authorities(context, junk)
+    assert caught.value.filename == junk
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_no_certificates(name: str, pem: Pem, context: ssl.SSLContext, tmp_path: Path) -> None:
     path = tmp_path / "it"
