@@ -89,6 +89,14 @@ class FileImage:
                 image[first - offset : last - offset] = data[first - at : last - at]
         return bytes(image)
 
+    def next_data(self, offset: int) -> int:
+        if self.shown is None:
+            return self.below.next_data(offset)
+        found = [max(at, offset) for at, data in self.patches if at + len(data) > offset]
+        if offset < self.shown and (below := self.below.next_data(offset)) < self.shown:
+            found.append(below)
+        return min(found, default=max(offset, self.size))
+
 
 class _PatientFile:
     """See `binlog_storage.disk.disk.File`."""
@@ -145,9 +153,8 @@ class _PatientFile:
         )
 
     def next_data(self, offset: int) -> int:
-        content = self._content
         with self._disk.lock_of_changes:
-            return content.below.next_data(offset) if content.shown is None else offset
+            return self._content.next_data(offset)
 
     def start_writing(self, size: int, offset: int) -> None:
         if self._disk.is_plain:
