@@ -398,10 +398,15 @@ class Faults:
             else:
                 self._ordered[name] = one
         self._talk = [one for one in before._talk if not one.is_over]
+        met = before._restarting
+        if met is not None and met.mark is not None and not self._has(met.mark):
+            met.mark.discard()  # it was dropped meanwhile
 
     def restart(self, fault: FaultOrder) -> None:
-        """One that goes back is met. Nothing if it was dropped meanwhile."""
+        """One that goes back is met. Nothing if it was dropped meanwhile, or another one was met before."""
         assert self.go_back is not None, "it was refused"
+        if self._restarting is not None:
+            return
         for one in self._ordered.values():
             if one.fault is fault:
                 self._restarting = one

@@ -2,7 +2,7 @@
 
 A mark is a backup of the moment, made a store. What was logged since is lost behind `StoreMark.restore`; with `differs`
 each lost GTID is given away again at once, to a group that says nothing. For servers of tests: the old store is
-deleted.
+deleted, once the new one is whole beside it (`replacement`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from binlog_storage.backup.target import BackupTarget
 from binlog_storage.convert.stores import store_source
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.engine.backup import BackupEngine, BackupRequest
+from binlog_storage.ibb.file_names import LOCK_NAME
 from binlog_storage.intake.source import FileStart
 
 from binlog_server.settings.config import Config
 from binlog_server.store.backups import Backups
-from binlog_server.store.store_directory import StoreDirectory, prepare_backup
+from binlog_server.store.replacement import replace_store
+from binlog_server.store.store_directory import StoreDirectory, gone_on_in, prepare_backup
 
 _STATEMENT: Final = b"DO 0 /* another history */"
 
@@ -62,7 +64,7 @@ class StoreMark:
                         target.take(piece)
                     target.finish(backup.finish())
             prepare_backup(
-                dataclasses.replace(config, binlog_directory=folder),
+                _in(config, folder),
                 skip_binlog=False,
                 incremental=None,
                 progress=lambda what: None,
@@ -73,34 +75,40 @@ class StoreMark:
         return cls(folder)
 
     def restore(self, config: Config, *, differs: bool) -> None:
-        """The store of this configuration, which nobody has open, is that of the mark. Raises `StorageError`,
-        `OSError`."""
-        path = config.binlog_directory
-        lost = self._lost(config) if differs else []
-        # The directory itself may be a mount point.
-        for entry in path.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        shutil.copytree(self.folder, path, dirs_exist_ok=True)
-        if lost:
-            store = StoreDirectory.of(config)
-            try:
-                for gtid in lost:
-                    store.engine.append(_another(gtid), gtid)
-                store.engine.sync()
-            finally:
-                store.close()
+        """The store of this configuration, which nobody has open, is that of the mark.
 
-    def _lost(self, config: Config) -> list[Gtid]:
-        marked = dataclasses.replace(config, binlog_directory=self.folder)
-        kept = set(_gtids(marked))
-        return [gtid for gtid in _gtids(config) if gtid not in kept]
+        Raises `StorageError`, `OSError`; then it is whole all the same: the old one, or that of the mark.
+        """
+        path = gone_on_in(config.binlog_directory)
+        lost = self._lost(config, path) if differs else []
+
+        def make(folder: Path) -> None:
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+            if lost:
+                store = StoreDirectory.of(_in(config, folder))
+                try:
+                    for gtid in lost:
+                        store.engine.append(_another(gtid), gtid)
+                    store.engine.sync()
+                finally:
+                    store.close()
+
+        disk = OsDisk(path)
+        with contextlib.closing(disk):
+            disk.lock(LOCK_NAME)
+            replace_store(path, make)
+
+    def _lost(self, config: Config, path: Path) -> list[Gtid]:
+        kept = set(_gtids(_in(config, self.folder)))
+        return [gtid for gtid in _gtids(_in(config, path)) if gtid not in kept]
 
     def discard(self) -> None:
         """There is no way back to it any more."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _in(config: Config, folder: Path) -> Config:
+    return dataclasses.replace(config, binlog_directory=folder)
 
 
 def _gtids(config: Config) -> Iterator[Gtid]:

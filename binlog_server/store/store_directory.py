@@ -44,6 +44,7 @@ from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
 from binlog_server.settings.config import LOG_BIN, Config, ConfigError
 from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
+from binlog_server.store.replacement import MOVING, REPLACED, REPLACING, finish, is_half_done
 from binlog_server.upstreams.password import KEY_NAME
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ CONVERTING_NAME = "binlog-server.converting"
 MOVED_NAME = "binlog-server.moved"
 _IGNORED = _OURS | {
     *(LOCK_NAME, CONVERTING_NAME, MOVED_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new"),
+    *(REPLACING, REPLACED, MOVING),
     "lost+found",
 }
 
@@ -473,15 +475,25 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
         _require_ours(path, (entry.name for entry in path.iterdir()))
     elif path.exists():
         raise NotAStore(f"{path} is not a directory")
-    disk = PatientDisk(OsDisk(path)) if patient else OsDisk(path)
-    disk.lock(LOCK_NAME)
-    return disk
+    below = OsDisk(path)
+    below.lock(LOCK_NAME)
+    try:
+        with mapped("finish the store in", path):
+            finish(path)
+        return PatientDisk(below) if patient else below
+    except BaseException:
+        below.close()
+        raise
 
 
 def _as_it_lies(path: Path) -> Disk:
     """The disk of a directory that is not changed, with its lock. Raises `NotAStore`, `StoreInUse`, `DiskError`."""
     disk = OverlayDisk(path)
     names = disk.names()
+    if is_half_done(names):
+        raise NotAStore(
+            f"the store in {path} is being replaced by an older one: start its server once"
+        )
     if not bases(names) and not any(file_number(name) is not None for name in names):
         raise NotAStore(f"{path} has no binlog, and innodb_read_only makes none")
     disk.lock(LOCK_NAME)

@@ -85,17 +85,17 @@ class RunningReplay:
         self.count = 0
         self.gtid = ""
         self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="replay", daemon=True)
+        self.thread.start()
 
     @property
     def is_over(self) -> bool:
-        return not self._thread.is_alive()
+        return not self.thread.is_alive()
 
     def stop(self) -> None:
         """Returns when nothing more is logged."""
         self._stopping.set()
-        self._thread.join()
+        self.thread.join()
 
     def _run(self) -> None:
         try:

@@ -74,26 +74,45 @@ class Served:
         self._stack = ExitStack()
         self._running = ExitStack()
         self._directory, self._options = directory, options
-        self._changing = threading.Lock()  # held while it goes back, by no thread in particular
+        self._state = threading.Condition()
+        self._changes = False  # it goes back, or ends
         self._lost: BaseException | None = None  # why it has not begun anew
+        self._loop_thread: threading.Thread | None = None
+        self._replays: list[RunningReplay] = []
         self._server = self._begun()
         self._loading = threading.Lock()
         self._table_id = 1 << 20  # of tables that are only in events
-        self._replays: list[RunningReplay] = []
 
     @property
     def server(self) -> Server:
-        """That of now; waits while it goes back. Raises what has kept it from that."""
-        with self._changing:
+        """That of now; waits while it goes back. Raises what has kept it from that.
+
+        In a thread that is waited for then, its loop and replays, that which ends.
+        """
+        with self._state:
+            here = threading.current_thread()
+            if here is self._loop_thread or any(here is one.thread for one in self._replays):
+                return self._server
+            self._state.wait_for(lambda: not self._changes)
             if self._lost is not None:
                 raise self._lost
             return self._server
 
     def close(self) -> None:
-        with self._changing:
+        with self._state:
+            self._state.wait_for(lambda: not self._changes)
+            self._changes = True
+        try:
             self._stop()
             self._server.faults.clear()
+        finally:
+            self._changed()
         self._stack.close()
+
+    def _changed(self) -> None:
+        with self._state:
+            self._changes = False
+            self._state.notify_all()
 
     def _stop(self) -> None:
         for replay in self._replays:
@@ -104,6 +123,7 @@ class Served:
 
     def _begun(self, before: Faults | None = None, sockets: Sequence[socket] = ()) -> Server:
         def give_faults(server: Server) -> None:
+            self._loop_thread = threading.current_thread()
             server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
             if before is not None:
                 server.faults.take_over(before)
@@ -120,11 +140,14 @@ class Served:
 
     def _go_back(self, one: OrderedFault) -> None:
         """On the loop of the server."""
-        if self._changing.acquire(blocking=False):  # else it ends, or goes back already
-            sockets = self._server.listening_sockets()  # who comes meanwhile waits
-            self._server.cut_off()
-            arguments = one, sockets
-            threading.Thread(target=self._gone_back, args=arguments, name="binlog-go-back").start()
+        with self._state:
+            if self._changes:
+                return
+            self._changes = True
+        sockets = self._server.listening_sockets()  # who comes meanwhile waits
+        self._server.cut_off()
+        arguments = one, sockets
+        threading.Thread(target=self._gone_back, args=arguments, name="binlog-go-back").start()
 
     def _gone_back(self, one: OrderedFault, sockets: Sequence[socket]) -> None:
         before = self._server
@@ -136,7 +159,7 @@ class Served:
         except BaseException as error:  # noqa: BLE001 - raised by the next call
             self._lost = error
         finally:
-            self._changing.release()
+            self._changed()
 
     # --- events ---
 

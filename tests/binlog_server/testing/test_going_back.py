@@ -96,6 +96,36 @@ def test_it_may_end_while_it_goes_back() -> None:
     assert not master.alive()
 
 
+def test_its_loop_does_not_wait_for_what_waits_for_it() -> None:
+    """Such as a load that is being logged there."""
+    with running_master() as master:
+        served = master._served  # type: ignore[attr-defined]
+        before = served.server
+        master.fault("lose_tail", statement="SELECT 'now")
+
+        def goes_back_and_asks() -> bool:
+            before.faults.go_back(before.faults.ordered()[0])
+            return served.server is before
+
+        assert served._on_loop(goes_back_and_asks)
+        assert served.server is not before
+
+
+def test_a_mark_of_a_fault_that_is_dropped_meanwhile_goes_behind_it() -> None:
+    faults, kept, other = Faults(), Kept(), Kept()
+    met: list[str] = []
+    faults.go_back = lambda one: met.append(one.name)
+    faults.add([{"do": "lose_tail", "gtid": "0-1-1", "name": "first"}], mark=kept)
+    faults.add([{"do": "lose_tail", "gtid": "0-1-2", "name": "second"}], mark=other)
+    for one in faults.ordered():
+        faults.restart(one.fault)
+    assert met == ["first"]
+    faults.drop("first")
+    assert not kept.is_gone
+    Faults().take_over(faults)
+    assert (kept.is_gone, other.is_gone) == (True, False)
+
+
 def test_it_keeps_a_bounded_number_of_stores() -> None:
     faults = Faults()
     faults.make_mark = Kept
