@@ -66,6 +66,8 @@ _TIMEOUT_S: Final = (
 _CHUNK_BYTES: Final = 10 << 20  # of --throttle, as mariadb-backup's
 _JSON_EVERY_S: Final = 1.0
 _TAR_BLOCK: Final = 512
+_SPARE_BYTES: Final = 1 << 30
+_BYTES_MAX: Final = 1 << 50
 _SHOWN_CHARS: Final = 80
 _ZEROS: Final = bytes(1 << 20)
 
@@ -305,6 +307,7 @@ async def _take(
                 whole = manifest
             else:
                 progress.total, log_bin = manifest.bytes_total, manifest.log_bin
+                order.expect(manifest.bytes_total)
                 target.begin(manifest)
                 has_begun = True
             continue
@@ -351,12 +354,20 @@ def _piece(row: list[bytes | None], log_bin: str) -> Piece:
 
 
 class _Order:
-    """The pieces of a file come together, and in order: of a tar nothing can be taken back."""
+    """The pieces of a file come together, and in order: of a tar nothing can be taken back.
+
+    All files together have about as many bytes as was said at first: one piece at the end of a file of 4 EiB would have
+    that many zeros in front of it in a tar.
+    """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self._name = ""
-        self._size = self._end = 0
+        self._size = self._end = self._room = 0
+
+    def expect(self, total: int) -> None:
+        """So many bytes are to come, about."""
+        self._room = min(2 * total + _SPARE_BYTES, _BYTES_MAX)
 
     def add(self, piece: Piece) -> None:
         """Raises `ProtocolError`."""
@@ -365,6 +376,12 @@ class _Order:
                 raise ProtocolError(f"this is no row of BACKUP SERVER: {piece.name} comes again")
             self._seen.add(piece.name)
             self._name, self._size, self._end = piece.name, piece.size, 0
+            self._room -= piece.size
+            if self._room < 0:
+                raise ProtocolError(
+                    f"this is no row of BACKUP SERVER: with the {piece.size} bytes of {piece.name} it is far more than "
+                    "was to come"
+                )
         if piece.size != self._size or piece.offset < self._end:
             raise ProtocolError(f"this is no row of BACKUP SERVER: {piece.name} is not in order")
         self._end = piece.offset + len(piece.data)

@@ -64,7 +64,8 @@ from binlog_storage.archive.places import (
     is_remote,
     open_place,
 )
-from binlog_storage.disk.disk import Disk, OsDisk, replaced
+from binlog_storage.archive.staging_folder import StagingFolder
+from binlog_storage.disk.disk import Disk, OsDisk, mapped, replaced
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -230,8 +231,9 @@ class ObjectShelf:
     def __init__(self, objects: Objects, keys: ArchiveKeys = NO_KEYS) -> None:
         self._objects: Final = objects
         self.place: Final = ObjectPlace(objects, keys)
-        self._folder: Final = tempfile.TemporaryDirectory(prefix="binlog-archive-")
-        self.staging: Final = Path(self._folder.name)
+        with mapped("make a folder in", Path(tempfile.gettempdir())):
+            self._folder: Final = StagingFolder()
+        self.staging: Final = self._folder.path
         self._tag: str | None = None  # of the manifest that was read or written last
         self._added: list[str] = []  # staged parts that wait for the manifest
 
@@ -301,7 +303,7 @@ class ObjectShelf:
 
     def close(self) -> None:
         """See `Shelf`."""
-        self._folder.cleanup()
+        self._folder.close()
 
 
 class ArchivePublisher:

@@ -24,13 +24,14 @@ from binlog_storage.engine.backup import (
     PREPARED,
     WHOLE,
     Manifest,
+    Piece,
     read_manifest,
 )
 from binlog_storage.errors import NotAStore
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import running_server
-from binlog_server.cli.backup import _piece, _Progress, _take, _Tar
+from binlog_server.cli.backup import _Order, _piece, _Progress, _take, _Tar
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
 from tests.storage.groups import read_all
@@ -237,6 +238,14 @@ HOSTILE: dict[str, tuple[list[list[Any]], str]] = {
     "a terminal's": ([BEGIN, _row(3, 0, name="binlog-\x1b[2J"), END], r"'binlog-\\x1b\[2J'"),
     "size": ([BEGIN, _row(-3, 0), END], "bytes 0 to 3 of binlog-1, which has -3"),
     "large size": ([BEGIN, _row(1 << 63, 0), END], "which has 9223372036854775808"),
+    "more than was to come": (
+        [BEGIN, _row(1 << 62, (1 << 62) - 3), END],
+        "4611686018427387904 bytes of binlog-1 it is far more than was to come",
+    ),
+    "much at once": (
+        [_manifest(COPYING, bytes_total=1 << 63), _row(1 << 51, 0), END],
+        "it is far more than was to come",
+    ),
     "offset": ([BEGIN, _row(3, -1), END], "bytes -1 to 2"),
     "large offset": ([BEGIN, _row(3, 1 << 70), END], "bytes 1180591620717411303424 to"),
     "beyond": ([BEGIN, _row(2, 0), END], "bytes 0 to 3 of binlog-1, which has 2"),
@@ -283,6 +292,15 @@ async def test_what_a_server_makes_up(name: str, tmp_path: Path) -> None:
     with pytest.raises((ProtocolError, NotAStore), match=told):
         await _take(sent(), _Tar(tar), _Progress(as_json=False), 0.0)
     assert WHOLE.encode() not in tar.getvalue()
+
+
+def test_all_files_together_are_what_was_to_come() -> None:
+    order = _Order()
+    order.expect(1 << 30)
+    for number in range(3):  # twice that and 1 GiB: a store may have grown
+        order.add(Piece(f"binlog-{number}", 1 << 30, 0, b""))
+    with pytest.raises(ProtocolError, match="binlog-3 it is far more than was to come"):
+        order.add(Piece("binlog-3", 1, 0, b"x"))
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {

@@ -13,7 +13,7 @@ from typing import Any
 Fault = Callable[[str, str, int], str]
 """By method, path, number of the request: "", "500", "503", "lost" (done, and no answer), "half" (of the answer).
 
-And "hang": no answer, and the connection stays; "stall": half of one, and it stays."""
+And "hang": no answer, and the connection stays; "stall": half of one, and it stays; a URL: a redirect to there."""
 
 
 class S3Server(ThreadingHTTPServer):
@@ -26,6 +26,7 @@ class S3Server(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.lock = threading.Lock()
         self.requests = 0
+        self.headers: list[tuple[str, dict[str, str]]] = []  # of each request, with its method
         self.ending = threading.Event()
         self.fault: Fault = lambda method, path, number: ""
 
@@ -45,9 +46,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         with self.server.lock:
             self.server.requests += 1
+            headers_sent = {name.lower(): value for name, value in self.headers.items()}
+            self.server.headers.append((self.command, headers_sent))
             fault = self.server.fault(self.command, path, self.server.requests)
             if fault.isdecimal():
                 answer = int(fault), dict[str, str](), b""
+            elif fault.startswith("http:"):
+                answer = 307, {"location": f"{fault}{self.path}"}, b""
             else:
                 answer = self._answer(path, urllib.parse.parse_qs(query), body)
             status, headers, data = answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +14,7 @@ from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_storage.archive import objects
 from binlog_storage.archive.archive import Archive
-from binlog_storage.archive.errors import ArchiveUnreachable
+from binlog_storage.archive.errors import ArchiveUnreachable, NotAnArchive
 from binlog_storage.archive.manifest import MANIFEST_NAME
 
 from tests.pipeline.archives import grow, log_of, replayed, rows, run, stored
@@ -112,6 +113,27 @@ def test_a_manifest_that_is_not_answered_for(
     )
     run(source, URL)  # it was written: it is read, and is ours
     assert rows(ArchiveSource(URL)) == rows(source)
+
+
+def test_one_that_sends_elsewhere(server: S3Server, source: DirectorySource) -> None:
+    """No signature goes there, and nothing is written there; what is read there is believed by the manifest alone."""
+    run(source, URL)
+    with s3_server() as (other, variables):
+        elsewhere = variables["AWS_ENDPOINT_URL"]
+        other.objects.update({**server.objects, MANIFEST: b"{}"})
+        server.fault = lambda method, path, number: elsewhere
+        with pytest.raises(NotAnArchive, match="no manifest of an archive"):
+            Archive.open(URL)
+        other.objects[MANIFEST] = server.objects[MANIFEST]
+        assert rows(ArchiveSource(URL)) == rows(source)
+        before = dict(other.objects)
+        for data in (b"{}", io.BytesIO(b"{}")):
+            with pytest.raises(ArchiveUnreachable, match="307"):
+                objects.open_objects(URL).put("part-00000002.parquet", data, None)
+        assert other.objects == before
+        assert {method for method, _ in other.headers} == {"GET"}
+        assert not any("authorization" in sent for _, sent in other.headers)
+    assert all("authorization" in sent for _, sent in server.headers)
 
 
 def test_keys_are_not_told(server: S3Server) -> None:
