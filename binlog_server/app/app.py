@@ -21,6 +21,7 @@ from binlog_protocol.errors import ServerError
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
 from binlog_storage.archive.manifest import PartFormName
+from binlog_storage.archive.remembered_manifests import ManifestMemory
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.defects import Defects
@@ -78,7 +79,7 @@ from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
 from binlog_server.store.scrub import Scrub
-from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.store.store_directory import ARCHIVES_NAME, StoreDirectory
 from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
 
@@ -239,6 +240,9 @@ class Server:
         if not where and not url:
             return None, None
         keys, key_id = self.config.archive_keys(url), self.config.binlog_archive_encryption_key_id
+        if not self.config.innodb_read_only:  # it is served as it lies
+            memory = ManifestMemory(self.directory.path / ARCHIVES_NAME)
+            keys = dataclasses.replace(keys, memory=memory)
         if key_id:
             keys.get(key_id, url)  # else it would be told when the first part is written
         form = cast(PartFormName, self.config.binlog_archive_format.lower())

@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`."""
     names = address_of(arguments.first), address_of(arguments.second)
     try:
-        keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
+        keys = binlog_keys(arguments.config, ".")
+        for_archive = archive_keys(arguments.config, ".", arguments.index)
         with contextlib.ExitStack() as stack:
 
             def history(where: Where) -> GroupHistory:

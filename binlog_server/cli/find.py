@@ -304,7 +304,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if nothing was found. Raises `ConfigError`, `StorageError`."""
     wanted = FindOptions.of(arguments)
     with contextlib.ExitStack() as stack:
-        keys, for_archive = binlog_keys(arguments.config, "."), archive_keys(arguments.config, ".")
+        keys = binlog_keys(arguments.config, ".")
+        for_archive = archive_keys(arguments.config, ".", arguments.index)
         found_files = group_files(
             arguments.paths,
             stack,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from binlog_storage.backup.prepare import prepare, require_preparable
 from binlog_storage.binlog.options import StoreOptions
@@ -66,6 +66,8 @@ _OURS = frozenset(
         f"{SQLITE_NAME}.new",
     }
 )
+# Which manifests of archives were seen.
+ARCHIVES_NAME: Final = "binlog-server.archives"
 # A file of a store that a conversion has not made whole yet.
 CONVERTING_NAME = "binlog-server.converting"
 # A file that tells where the store of a directory has gone on, in the other format.
@@ -73,6 +75,7 @@ MOVED_NAME = "binlog-server.moved"
 _IGNORED = _OURS | {
     *(LOCK_NAME, CONVERTING_NAME, MOVED_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new"),
     *(REPLACING, REPLACED, MOVING),
+    *(ARCHIVES_NAME, f"{ARCHIVES_NAME}.new"),
     "lost+found",
 }
 

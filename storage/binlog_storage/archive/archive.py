@@ -23,6 +23,7 @@ from binlog_storage.archive.manifest import (
     times_of,
 )
 from binlog_storage.archive.places import Place, Where, is_remote, open_place
+from binlog_storage.archive.remembered_manifests import SeenManifest
 
 
 class PlacedPart(NamedTuple):
@@ -49,7 +50,8 @@ class Archive:
 
     @classmethod
     def open(cls, where: Where, keys: ArchiveKeys | None = None) -> Self:
-        """Raises `NotAnArchive`, `ArchiveDamaged`, `ArchiveUnreachable`, `NoBinlogKey`, `DiskError`.
+        """Raises `NotAnArchive`, `ArchiveDamaged`, `ArchiveTurnedBack`, `ArchiveUnreachable`, `NoBinlogKey`,
+        `DiskError`.
 
         Args:
             keys: for encrypted parts; None: those that the environment names.
@@ -135,10 +137,18 @@ class Archive:
 
 def read_manifest(place: Place) -> ArchiveManifest | None:
     """The manifest of an archive; None without one. Raises as `Archive.open`."""
+    memory = place.keys.memory
+    seen = None if memory is None else memory.seen(place.where)
     data = place.read(MANIFEST_NAME)
-    if data is None:
-        return None
-    return ArchiveManifest.parse(data, f"{place.where}/{MANIFEST_NAME}", place.keys)
+    manifest = found = None
+    if data is not None:
+        manifest = ArchiveManifest.parse(data, f"{place.where}/{MANIFEST_NAME}", place.keys)
+        found = SeenManifest.of(manifest.given, data)
+    if memory is not None:
+        memory.require(place.where, seen, found)
+        if found is not None:
+            memory.remember(place.where, found)
+    return manifest
 
 
 def is_archive(where: Where) -> bool:

@@ -31,6 +31,7 @@ from io import RawIOBase
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, Self
 
 from binlog_storage.archive.errors import ArchiveDamaged
+from binlog_storage.archive.remembered_manifests import ManifestMemory
 from binlog_storage.disk.key_file import read_keys
 from binlog_storage.errors import NoBinlogKey
 
@@ -101,15 +102,19 @@ class ArchiveKey:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveKeys:
-    """Where keys are. The file is read when a key is wanted: one that was added is there with the next part.
+    """Where keys are, and what else it takes to believe a manifest.
+
+    The file is read when a key is wanted: one that was added is there with the next part.
 
     password: of an encrypted key file, or `FILE:` and the path of a file that has it.
     is_required: a manifest that was not authenticated by a key is refused, whoever has written it.
+    memory: one that is older than what was seen is refused.
     """
 
     filename: str = ""
     password: str = field(default="", repr=False)
     is_required: bool = False
+    memory: ManifestMemory | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

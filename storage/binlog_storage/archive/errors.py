@@ -13,6 +13,10 @@ class ArchiveDamaged(StorageError):
     """A file of the archive is missing, or is not as it was written. Nothing of it is believed."""
 
 
+class ArchiveTurnedBack(StorageError):
+    """There is an older manifest than the one that was seen last, or none any more."""
+
+
 class ArchiveInUse(StorageError):
     """Another process is adding to it."""
 

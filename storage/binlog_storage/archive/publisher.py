@@ -64,6 +64,7 @@ from binlog_storage.archive.places import (
     is_remote,
     open_place,
 )
+from binlog_storage.archive.remembered_manifests import SeenManifest
 from binlog_storage.archive.staging_folder import StagingFolder
 from binlog_storage.disk.disk import Disk, OsDisk, mapped, replaced
 from binlog_storage.disk.given_files import open_given
@@ -459,7 +460,10 @@ class ArchivePublisher:
 
     def _write(self, manifest: ArchiveManifest) -> None:
         manifest = replace(self._without_old(manifest), key_id=self.key_id)
-        self._shelf.write_manifest(manifest.build(self.keys))
+        data = manifest.build(self.keys)
+        self._shelf.write_manifest(data)
+        if self.keys.memory is not None:
+            self.keys.memory.remember(self.where, SeenManifest.of(manifest.given, data))
         self.manifest = manifest
 
     def discard_staged(self, prefix: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.archiver import StoreArchiver
+from binlog_storage.archive.manifest import MANIFEST_NAME
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
@@ -128,6 +129,31 @@ def test_index(store: Path, tmp_path: Path) -> None:
     assert [found(store, *one, "--index", index) for one in asked] == plain
     assert sorted(index.iterdir()) == kept
     assert kept[0].read_bytes() != b"[1, 2"
+
+
+def test_an_archive_that_was_put_back(tmp_path: Path) -> None:
+    """With an index it is found out, and `compare` knows by the same; without one nobody can."""
+    engine = IbbEngine(OsDisk(tmp_path / "store"), StoreOptions(1 << 20))
+    fill(engine)
+    archiver = StoreArchiver(engine, tmp_path / "archive")
+    archiver.step()
+    older = (tmp_path / "archive" / MANIFEST_NAME).read_bytes()
+    gtid = Gtid(0, 1, 33)
+    engine.append(ddl_group(gtid, "DROP TABLE d.other", timestamp=NOON + 42), gtid)
+    engine.sync()
+    archiver.step()
+    archiver.close()
+    engine.close()
+    asked = ("find", tmp_path / "archive", "--gtid", "0-1-33", "--index")
+    assert run(*asked, tmp_path / "index").code == 0
+    (tmp_path / "archive" / MANIFEST_NAME).write_bytes(older)
+    ran = run(*asked, tmp_path / "index")
+    assert "was put back: its manifest is an older one" in ran.err
+    assert f"delete {tmp_path / 'index'}" in ran.err
+    both = ("compare", tmp_path / "archive", tmp_path / "store", "--index")
+    assert "was put back" in run(*both, tmp_path / "index").err
+    assert run(*both, tmp_path / "other").code == 0
+    assert "no such group" in run(*asked, tmp_path / "other").err
 
 
 def test_files_that_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.encryption import ArchiveKeys
-from binlog_storage.archive.manifest import MANIFEST_NAME, ArchivePart
+from binlog_storage.archive.manifest import MANIFEST_NAME, ArchiveManifest, ArchivePart
 from binlog_storage.archive.publisher import ArchivePublisher, FolderShelf, StagedPart
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
@@ -314,6 +314,21 @@ async def test_a_server_that_archives_by_itself(tmp_path: Path) -> None:
         assert size > 0
         assert str(Archive.open(where).manifest.state) == "0-1-2"
         assert SqlSession(lab.server, 1, "").global_value("binlog_archive_url") == where
+        # Who puts an older state of it back, or takes it away, is found out.
+        manifest = tmp_path / "archive" / MANIFEST_NAME
+        newest = manifest.read_bytes()
+        for older in (ArchiveManifest("").build(), None):
+            manifest.unlink()
+            if older is not None:
+                manifest.write_bytes(older)
+            await asyncio.to_thread(hold.refresh)
+            assert (
+                "cannot be read: the archive"
+                in Glance(lab.server, RecentLines()).read()["archives"][0]["problem"]
+            )
+        manifest.write_bytes(newest)
+        await asyncio.to_thread(hold.round)
+        assert Glance(lab.server, RecentLines()).read()["archives"][0]["health"] == "good"
     # It is let go of: another may add.
     ArchivePublisher(FolderShelf(OsDisk(tmp_path / "archive"), where)).close()
 
