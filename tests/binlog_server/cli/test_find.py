@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.archiver import StoreArchiver
-from binlog_storage.archive.manifest import MANIFEST_NAME
+from binlog_storage.archive.manifest import MANIFEST_NAME, PartFormName
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
@@ -47,7 +47,7 @@ def fill(engine: BinlogEngine) -> None:
     engine.sync()
 
 
-@pytest.fixture(params=["ibb", "classic", "archive"])
+@pytest.fixture(params=["ibb", "classic", "archive", "archive of .ibb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "store"
     engine: BinlogEngine
@@ -56,8 +56,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     else:
         engine = IbbEngine(OsDisk(path), StoreOptions(1 << 20))
     fill(engine)
-    if request.param == "archive":
-        archiver = StoreArchiver(engine, tmp_path / "archive", part_bytes=1500)
+    if request.param.startswith("archive"):
+        form: PartFormName = "ibb" if request.param.endswith("ibb") else "parquet"
+        archiver = StoreArchiver(engine, tmp_path / "archive", part_bytes=1500, form=form)
         while archiver.step():
             pass
         archiver.close()

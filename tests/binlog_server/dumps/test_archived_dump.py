@@ -71,12 +71,16 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowObjects]:
 
 
 class Archived(Lab):
-    """A lab in which the test makes the rounds of the archive: each a part."""
+    """A lab in which the test makes the rounds of the archive: each a part. `form`: of all of them."""
+
+    form = "PARQUET"
 
     def __init__(self, engine: BinlogEngine | None = None, **options: Any) -> None:
         super().__init__(
             engine or ibb(),
-            **{"binlog_archive_url": MemoryObjects.where, "users": WITH_ROOT, **options},
+            binlog_archive_url=MemoryObjects.where,
+            binlog_archive_format=self.form,
+            **{"users": WITH_ROOT, **options},
         )
         self.server.rounds = [one for one in self.server.rounds if one.what != "archive"]
         assert self.server.archive_parts is not None
@@ -97,6 +101,15 @@ class Archived(Lab):
     def purge(self) -> None:
         """All that may go."""
         self.engine.purge_to(self.engine.written_end.file_no)
+
+
+@pytest.fixture(params=["PARQUET", "IBB"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both forms of parts."""
+    monkeypatch.setattr(Archived, "form", request.param)
+
+
+BOTH_FORMS = pytest.mark.usefixtures("form")
 
 
 async def received(replica: Replica, last: str) -> list[bytes]:
@@ -126,6 +139,7 @@ def groups_in(events: list[bytes]) -> str:
     return ",".join(found)
 
 
+@BOTH_FORMS
 async def test_into_the_live_stream(objects: SlowObjects) -> None:
     """Each group once, in order; whatever is committed behind the seam comes, too."""
     async with Archived() as lab:
@@ -143,6 +157,7 @@ async def test_into_the_live_stream(objects: SlowObjects) -> None:
         assert connection.lag_state == ""
 
 
+@BOTH_FORMS
 @pytest.mark.parametrize("make", [ibb, traditional])
 @pytest.mark.parametrize(
     "wanted",
@@ -205,6 +220,7 @@ async def test_one_that_comes_before_the_archive_was_seen(objects: SlowObjects) 
         assert groups_in(await received(replica, "0-1-4")) == "0-1-2,0-1-3,0-1-4"
 
 
+@BOTH_FORMS
 async def test_several_at_different_places(objects: SlowObjects) -> None:
     """Each part is fetched once, whoever reads it when."""
     async with Archived() as lab:
@@ -222,6 +238,7 @@ async def test_several_at_different_places(objects: SlowObjects) -> None:
         assert lab.parts.fetched == 7
 
 
+@BOTH_FORMS
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_parts_become_one_while_they_are_read(at: int, objects: SlowObjects) -> None:
     """A replica that reads one of them, and finds the next ones gone, goes on in the one that has them: once each."""
@@ -259,6 +276,7 @@ async def test_the_cache_is_bounded(objects: SlowObjects) -> None:
     assert not list(lab.parts.log._readers.values())
 
 
+@BOTH_FORMS
 async def test_a_large_group(objects: SlowObjects) -> None:
     """It is in the archive, and its pieces come from there."""
     engine = ibb()
@@ -482,6 +500,7 @@ async def test_explain_gtid(objects: SlowObjects) -> None:
 
 
 @pytest.mark.timeout(30)
+@BOTH_FORMS
 @pytest.mark.parametrize("start", ["", "0-1-1", "0-1-3"])
 async def test_parts_of_start_markers_alone(start: str, objects: SlowObjects) -> None:
     """The binlog state in front of them and behind them is that behind the part in front: each group comes once."""
