@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import re
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import cache_from_source
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ LOOP_CHARS_MAX: Final = 128
 
 _STRING: Final = re.compile(STRING_OR_REST, re.DOTALL)
 _KEY_WORD: Final = 1
+_MODE: Final = 0o644  # of what is kept: it is run, so nobody else may write it
 
 
 def rule_of(statement: type[Statement]) -> str:
@@ -159,23 +160,37 @@ class _Builder(Transformer[Token, Any]):
 
 
 def _kept_tables(kept: Path, digest: bytes) -> Lark | None:
-    """What was kept of a parser; None if there is nothing, or it is of another grammar or version."""
+    """What was kept of a parser; None if there is nothing, or it is damaged, or of another grammar or version."""
+    try:
+        data = kept.read_bytes()
+    except OSError:
+        return None
+    tables = data[len(digest) :]
+    if data[: len(digest)] != _sealed(digest, tables):
+        return None
     # A pickle runs what it says, as the compiled modules beside it do.
-    with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), kept.open("rb") as file:
-        if file.read(len(digest)) == digest:
-            return Lark.load(file)
-    return None
+    return Lark.load(BytesIO(tables))
 
 
 def _keep_tables(made: Lark, kept: Path, digest: bytes) -> None:
     """Not where it cannot be: then the next start makes them, too."""
+    tables = BytesIO()
+    made.save(tables)
     new = kept.with_name(f"{kept.name}.{os.getpid()}.{threading.get_ident()}")
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("wb") as file:
-            file.write(digest)
-            made.save(file)
-        new.replace(kept)
+        try:
+            with open(new, "wb", opener=partial(os.open, mode=_MODE)) as file:
+                file.write(_sealed(digest, tables.getvalue()) + tables.getvalue())
+            new.replace(kept)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+
+
+def _sealed(digest: bytes, tables: bytes) -> bytes:
+    """Not only of what they are made of: a power cut can leave anything, and a pickle of anything raises anything."""
+    return sha256(digest + tables).digest()
 
 
 def is_too_long(text: str, code_chars_max: int = CODE_CHARS_MAX) -> bool:

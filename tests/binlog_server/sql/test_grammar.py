@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from decimal import Decimal
@@ -552,6 +554,33 @@ class TestKeptTables:
         path.write_bytes(path.read_bytes()[:left])
         assert self.grammar().parse("STOP SLAVE")
         assert len(self.made) == 2
+
+    @pytest.mark.parametrize("at", [40, -2])
+    def test_damaged_ones_are_made_anew(self, kept: Path, at: int) -> None:
+        assert self.grammar().lark
+        (path,) = (path for path in kept.rglob("*") if path.is_file())
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+        assert self.grammar().parse("STOP SLAVE")
+        assert len(self.made) == 2
+
+    def test_nobody_else_may_write_them(self, kept: Path) -> None:
+        before = os.umask(0)
+        try:
+            assert self.grammar().lark
+        finally:
+            os.umask(before)
+        (path,) = (path for path in kept.rglob("*") if path.is_file())
+        assert not path.stat().st_mode & 0o022
+
+    def test_a_full_disk_leaves_nothing(self, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(path: Path, target: Path) -> Path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", full)
+        assert self.grammar().lark
+        assert not [path for path in kept.rglob("*") if path.is_file()]
 
     def test_nothing_is_kept_where_python_keeps_nothing(
         self, kept: Path, monkeypatch: pytest.MonkeyPatch
