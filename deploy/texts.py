@@ -3,7 +3,7 @@
     SHARE/bash-completion/completions/NAME
     SHARE/zsh/site-functions/_NAME
     SHARE/fish/vendor_completions.d/NAME.fish
-    SHARE/man/man1/NAME.1
+    SHARE/man/man1/NAME.1, and NAME-COMMAND.1 of each command: man binlog-server serve
 
 SHARE is /usr/share, /usr/local/share, or ~/.local/share for one user. It needs the extra `texts`.
 """
@@ -42,16 +42,33 @@ def write(share: Path) -> list[Path]:
         _complete_files(parser)
         for shell, name in COMPLETIONS.items():
             made[share / name.format(parser.prog)] = shtab.complete(parser, shell)
-        facts = {
-            "project_name": "binlog-server",
-            "version": version("binlog-server"),
-            "manual_title": "User Commands",
-        }
-        made[share / f"man/man1/{parser.prog}.1"] = str(Manpage(parser, facts))
+        for said, one in pages(parser):
+            facts = {
+                "project_name": "binlog-server",
+                "version": version("binlog-server"),
+                "manual_title": "User Commands",
+                "description": said,
+            }
+            page = Manpage(one, facts)
+            page.prog = one.prog.replace(" ", "-")  # as `man` looks for it, and `apropos` shows it
+            made[share / f"man/man1/{page.prog}.1"] = str(page)
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return list(made)
+
+
+def pages(
+    parser: argparse.ArgumentParser, said: str | None = None
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Of a program, and of each command in it: what it does, in a line, and its parser."""
+    yield said or (parser.description or "").partition("\n")[0].rstrip("."), parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {one.dest: one.help for one in action._choices_actions}
+            for name, command in action.choices.items():
+                if name in helps:  # the others are other names of one of these, or hidden
+                    yield from pages(command, helps[name])
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
