@@ -15,7 +15,7 @@ import os
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -153,7 +153,13 @@ def _no_passphrase(key: str) -> str:
 
 @contextmanager
 def _name_of(path: str) -> Iterator[str]:
-    with _opened(path, PEM_BYTES_MAX) as fd:
+    with ExitStack() as stack:
+        try:
+            fd = stack.enter_context(_opened(path, PEM_BYTES_MAX))
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise OSError(error.errno, error.strerror, path) from None  # a folder, a device
         yield f"/dev/fd/{fd}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -199,6 +200,8 @@ def test_no_certificates(name: str, pem: Pem, context: ssl.SSLContext, tmp_path:
         load_chain(context, str(path))
     with pytest.raises(OSError, match=BAD[name][1]):
         load_chain(context, str(pem.cert), str(path))
+    with pytest.raises(OSError, match=re.escape(str(path))):  # of several it says which one
+        load_authorities(context, str(path))
     if name != "folder":
         with pytest.raises(OSError, match=r"."):
             load_authorities(context, folder=str(path))
