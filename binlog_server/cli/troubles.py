@@ -6,16 +6,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from binlog_protocol import errors
+from binlog_protocol.errors import ErrorKind
 
 
 class Trouble(NamedTuple):
-    """`pattern`: a regular expression for the text; `shown`: that text, for people."""
+    """`pattern`: a regular expression for the text; `shown`: that text, for people.
+
+    `is_general`: for a number of many texts: told where no other row fits.
+    """
 
     pattern: str
     shown: str
     cause: str
     remedy: str
+    is_general: bool = False
 
 
 TROUBLES: Final = (
@@ -41,7 +49,7 @@ TROUBLES: Final = (
         "Look why it is slow; `ALTER USER ... WITH MAX_LAG_SECONDS n` changes the limit.",
     ),
     Trouble(
-        r"slave with the same server_uuid|same server_id|server_id.* came again",
+        r"slave with the same server_uuid|same server_id|server_id.* came again|\b4052\b",
         '"A slave with the same server_uuid/server_id as this slave has connected"',
         "Two replicas have the same `server_id`: each throws the other one out.",
         "Give each replica a `server_id` of its own, and the relay as well.",
@@ -83,6 +91,177 @@ TROUBLES: Final = (
         '1227 "Access denied; you need (at least one of) the ... privilege(s)"',
         "The account lacks the privilege that the text names.",
         "`GRANT` it; an upstream's account needs `REPLICATION SLAVE`. rights.md says what each statement needs.",
+    ),
+    Trouble(
+        r"Could not find first log file name",
+        '1236 "Could not find first log file name in binary log index file"',
+        "The replica asks by the name of a file that is not here: it was purged, or it is a file of another server.",
+        "`SHOW BINARY LOGS` has the names. Let the replica follow by GTID (`MASTER_USE_GTID = slave_pos`); if the file "
+        "was purged, set the replica up again.",
+    ),
+    Trouble(
+        r"impossible position",
+        '1236 "... start replication from impossible position"',
+        "The replica asks for a place that its file does not have: the master has lost its tail in a crash, or the "
+        "position is that of a file of another server with the same name.",
+        "Let the replica follow by GTID (`MASTER_USE_GTID = slave_pos`): that tells whether both have the same "
+        "history.",
+    ),
+    Trouble(
+        r"is missing the GTID",
+        '1236 "The binlog on the master is missing the GTID ..."',
+        "The replica has a group that is not here, though those before and after it are: it was written on the "
+        "replica, or left out on the way here. The replica has `gtid_strict_mode`.",
+        "`binlog-server compare` says where both differ. Set the replica up again; without `gtid_strict_mode` it goes "
+        "on, and keeps what it has.",
+    ),
+    Trouble(
+        r"broke inside a large transaction",
+        '1236 "The connection broke inside a large transaction"',
+        "The replica follows by file and position, and positions inside of such a transaction are none here.",
+        "`MASTER_USE_GTID = slave_pos`; or wait until its SQL thread has applied all, then `CHANGE MASTER TO` its "
+        "`Relay_Master_Log_File` and `Exec_Master_Log_Pos`.",
+    ),
+    Trouble(
+        r"The login ends at",
+        '1236 "The login ends at ..."',
+        "The name at the login has `+until=`, and that target is reached, or cannot be found here.",
+        "The replica is where it was to stop. Log in without `+until=`, or with a later target, to go on.",
+    ),
+    Trouble(
+        r"\b1236\b",
+        '1236 "..."',
+        "The master cannot send what the replica asks for; the text goes on with the reason.",
+        "The IO thread stays stopped until `START SLAVE`. Look whether the master still has the position of the "
+        "replica (`SHOW BINARY LOGS`, `EXPLAIN GTID`), and in the log of the master at that time.",
+        is_general=True,
+    ),
+    Trouble(
+        r"\b1062\b|Duplicate entry",
+        '1062 "Duplicate entry ... for key"',
+        "On a replica: it has the row already. Somebody has written there, or groups came twice or in another order.",
+        "`read_only = 1` and `gtid_strict_mode = 1` on the replica, so that it happens no more; compare the tables "
+        "with those of the master, and set the replica up again where they differ. To skip the group keeps the "
+        "difference.",
+    ),
+    Trouble(
+        r"equal MariaDB server ids",
+        '1593 "... master and slave have equal MariaDB server ids"',
+        "The replica has the `server_id` of its master.",
+        "Give one of them another (`server_id` here; `SET GLOBAL server_id` there), then `START SLAVE`.",
+    ),
+    Trouble(
+        r"\b1593\b",
+        '1593 "Fatal error: ..."',
+        "The IO thread cannot go on with this master: it has the replica's `server_id`, refuses a variable of the "
+        "replica, or, for a relay of ours, sends another history than before or groups in another order.",
+        "The text names which of them. Give each server a `server_id` of its own; where histories differ, find where "
+        "by `binlog-server compare`, and set up the one that is wrong again.",
+        is_general=True,
+    ),
+    Trouble(
+        r"\b1594\b|Relay log read failure",
+        '1594 "Relay log read failure"',
+        "The SQL thread cannot read an event of the relay log: its type is not known to this version, or the file is "
+        "damaged.",
+        "With GTID, `STOP SLAVE; START SLAVE` fetches the relay log anew. If it stops at the same event, the replica "
+        "is older than who has written it: upgrade the replica.",
+    ),
+    Trouble(
+        r"\b1595\b|Relay log write failure",
+        '1595 "Relay log write failure"',
+        "The IO thread has not taken an event of the master: its CRC-32 is wrong, its type is not known, or a "
+        "heartbeat lies before the replica's position.",
+        "`START SLAVE` fetches it again. If it comes back, run `binlog-server verify` on the master's store, look at "
+        "the network and at the disk of the replica, and compare the versions of both.",
+    ),
+    Trouble(
+        r"\b1193\b|Unknown system variable",
+        '1193 "Unknown system variable"',
+        "The server does not know a variable: as a master, it is older than the replica, or no MariaDB, or a proxy "
+        "answers.",
+        "Look at `SELECT VERSION()` there, and at what listens at that address; the name stands in the text.",
+    ),
+    Trouble(
+        r"\b1040\b|Too many connections",
+        '1040 "Too many connections"',
+        "As many connections as `max_connections` allows are there.",
+        "`SHOW PROCESSLIST` says whose; end those that nobody needs, or raise `max_connections`. Replicas come again "
+        "by themselves.",
+    ),
+    Trouble(
+        r"\b1203\b|\b1226\b|max_user_connections|has exceeded the",
+        '1203 "... more than \'max_user_connections\' active connections", 1226 "... has exceeded the ... resource"',
+        "The account has reached one of its limits.",
+        "`SHOW CREATE USER` shows them, `ALTER USER ... WITH` changes them; `max_user_connections` is that of all "
+        "accounts.",
+    ),
+    Trouble(
+        r"\b1041\b|max_total_session_mem_used",
+        '1041 "Out of memory; what all sessions hold is more than max_total_session_mem_used"',
+        "Statements, prepared ones or uncommitted transactions of all sessions hold more memory than is allowed.",
+        "End large transactions and idle sessions (`SHOW PROCESSLIST`, `KILL`), or raise the variable.",
+    ),
+    Trouble(
+        r"\b1043\b|Bad handshake",
+        '1043 "Bad handshake"',
+        "What has connected does not speak the protocol of MariaDB 4.1 and later, or a proxy has changed its bytes.",
+        "Look who connects from that address; a check of health should ask `/readyz` of the metrics port.",
+    ),
+    Trouble(
+        r"\b1053\b|shutdown in progress",
+        '1053 "Server shutdown in progress"',
+        "The server is being ended, or hands over to a new version.",
+        "Nothing, if it comes back: replicas connect again by themselves after `MASTER_CONNECT_RETRY`.",
+    ),
+    Trouble(
+        r"\b1927\b|Connection was killed",
+        '1927 "Connection was killed"',
+        "Somebody has ended the connection by `KILL`.",
+        "Nothing for a replica: it connects again by itself.",
+    ),
+    Trouble(
+        r"\b1153\b|bigger than 'max_allowed_packet'|larger than max_allowed_packet",
+        "1153 \"Got a packet bigger than 'max_allowed_packet' bytes\"",
+        "A statement or an event is larger than one of the two sides takes.",
+        "Raise `max_allowed_packet` there; on a replica, `slave_max_allowed_packet`.",
+    ),
+    Trouble(
+        r"\b115[67]\b|packets out of order|Couldn't uncompress",
+        '1156 "Got packets out of order", 1157 "Couldn\'t uncompress communication packet"',
+        "Bytes are lost or changed on the way: by a proxy, or by a client that uses a connection from two threads.",
+        "Connect without the proxy; look whether it goes on without compression (`slave_compressed_protocol = 0`).",
+    ),
+    Trouble(
+        r"\b3159\b|insecure transport",
+        '3159 "Connections using insecure transport are prohibited"',
+        "The server has `require_secure_transport`, and the client came without TLS.",
+        "`MASTER_SSL=1` on the replica; `--ssl` for a client.",
+    ),
+    Trouble(
+        r"\b4151\b|account is locked",
+        '4151 "Access denied, this account is locked"',
+        "The account was locked by `ACCOUNT LOCK`.",
+        "`ALTER USER ... ACCOUNT UNLOCK`.",
+    ),
+    Trouble(
+        r"\b4246\b|must enable GTID mode",
+        '4246 "Slave must enable GTID mode when master uses --binlog-storage-engine"',
+        "The replica follows by file and position, and files of the new format have no such positions.",
+        "`CHANGE MASTER TO MASTER_USE_GTID = slave_pos` on the replica.",
+    ),
+    Trouble(
+        r"\b1016\b|Can't open file",
+        '1016 "Can\'t open file"',
+        "A file of the store is gone, or may not be read.",
+        "`binlog-server verify` says which are missing; look at owner and mode of the folder.",
+    ),
+    Trouble(
+        r"\b1105\b",
+        '1105 "..."',
+        "An error that has no number of its own: the text is all that is known.",
+        "Look in the log of the server that has sent it, at the same time. A replica connects again by itself.",
+        is_general=True,
     ),
     Trouble(
         r"stopped following upstream.*1236|diverged|another history",
@@ -153,9 +332,40 @@ TROUBLES: Final = (
 )
 
 
+_OF_STATEMENT: Final = (
+    "The server refuses a statement, or warns of it, and the text says why. A replica stops with it where it applies a "
+    "statement that went well on its master: tables or configuration of both differ."
+)
+_MEND: Final = (
+    "Mend the statement. On a replica compare `SHOW CREATE TABLE` and `sql_mode` with those of the master, and set it "
+    "up again where tables differ: to skip the group keeps the difference."
+)
+_NUMBER: Final = re.compile(r"(?:^|error|errno|code)[ :(]*(\d{2,4})\b", re.IGNORECASE)
+_LITERAL_MIN: Final = 8
+
+
 def about(text: str) -> list[Trouble]:
-    """The rows that fit an error's text."""
-    return [trouble for trouble in TROUBLES if re.search(trouble.pattern, text)]
+    """The rows that fit an error's text; without one, what is known of an error of docs/errors.md."""
+    found = [trouble for trouble in TROUBLES if re.search(trouble.pattern, text)]
+    special = [trouble for trouble in found if not trouble.is_general]
+    return special or found or list(_of_statements(text))[:1]
+
+
+def _of_statements(text: str) -> Iterator[Trouble]:
+    """Errors that the server sends: by their text, then by their number."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, ErrorKind)]
+    number = _NUMBER.search(text)
+    for by_text in (True, False):
+        for kind in kinds:
+            literal = re.split(r"\{\w+\}", kind.text)
+            pattern = ".*".join(map(re.escape, literal))
+            if by_text:
+                is_long = len("".join(literal)) >= _LITERAL_MIN
+                fits = is_long and re.search(pattern, text) is not None
+            else:
+                fits = number is not None and int(number[1]) == kind.errno
+            if fits:
+                yield Trouble(pattern, f'{kind.errno} "{kind.text}"', _OF_STATEMENT, _MEND)
 
 
 def page() -> str:

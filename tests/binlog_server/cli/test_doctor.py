@@ -13,8 +13,10 @@ from binlog_server.cli import main
 from binlog_server.cli.doctor import ERROR, OK, WARNING, judged
 from binlog_server.cli.troubles import TROUBLES, about, page
 from binlog_server.settings.config import Config
+from tests.protocol.errors_page import kinds
 
 PAGE = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text("utf-8")
+REPLICAS = (Path(__file__).parents[3] / "docs" / "replica-behaviour.md").read_text("utf-8")
 GOOD = {
     "log_bin": "ON",
     "server_id": "2",
@@ -106,3 +108,29 @@ def test_each_row_finds_what_it_shows() -> None:
         shown = re.sub(r" \(missing.*", "", trouble.shown).replace(" ... ", " x ")
         texts = [shown.replace("...", "x"), *re.findall('"([^"]+)"', trouble.shown)]
         assert any(trouble in about(text) for text in texts), trouble.shown
+
+
+def test_each_error_of_the_server_is_known() -> None:
+    """Of docs/errors.md, by its text; who is thrown out by it finds a row of its own."""
+    for name, kind in kinds().items():
+        said = re.sub(r"\{\w+\}", "x", kind.text)
+        found = about(f"ERROR {kind.errno} ({kind.sqlstate}): {said}")
+        assert found, name
+        assert not kind.fatal or found[0] in TROUBLES, name
+        assert about(said) or len(said) < 8, name
+        assert all(one.cause and one.remedy for one in found)
+
+
+def test_each_number_of_a_replica_is_known() -> None:
+    """Of docs/replica-behaviour.md: what stops a replica, and what a master said to it."""
+    numbers = set(re.findall(r"\b(?:stops, |\| |ERRNO=|\()(1\d{3}|4\d{3})\b", REPLICAS))
+    assert {"1062", "1193", "1236", "1593", "1594", "1595", "1040", "1227"} <= numbers
+    for number in numbers:
+        assert any(one in TROUBLES for one in about(f"Last_IO_Errno: {number}")), number
+
+
+def test_a_number_of_many_texts_tells_of_the_one_that_came() -> None:
+    assert [one.is_general for one in about("Got fatal error 1236: 'no reason'")] == [True]
+    (one,) = about("Got fatal error 1236: 'Could not find first log file name'")
+    assert not one.is_general
+    assert about("10.0.0.42 said 41 words") == []
