@@ -82,8 +82,9 @@ async def test_facts_that_cannot_be_kept(
 
     async with FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream:
         info = MasterInfo("127.0.0.1", upstream.port, "u", candidates=("db2:3306",), ssl=False)
-        async with Lab(upstream={"": info}, server_id=10) as lab:
-            monkeypatch.setattr(FactTables, "update", full)
+        made = Lab(upstream={"": info}, server_id=10)
+        monkeypatch.setattr(FactTables, "update", full)  # before it starts, and connects
+        async with made as lab:
             await until(lambda: upstream.streaming == 1)
             await until(lambda: str(lab.engine.binlog_state()) == "0-1-1")
             (status,) = lab.server.upstreams
