@@ -23,7 +23,7 @@ gzip -9n "$stage"/usr/share/man/man1/*.1
 grep -rIl "$stage" "$stage$home/bin" "$stage$home/pyvenv.cfg" | xargs -r sed -i "s#$stage##g"
 find "$stage$home" -name __pycache__ -prune -exec rm -rf {} +
 
-version=$("$stage$home/bin/python" -c 'from importlib.metadata import version; print(version("binlog-server"))')
+version=$("$stage$home/bin/python" -B -c 'from importlib.metadata import version; print(version("binlog-server"))')
 series=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 next=$("$python" -c 'import sys; print("%d.%d" % (sys.version_info[0], sys.version_info[1] + 1))')
 arch=$(dpkg --print-architecture)
@@ -53,6 +53,9 @@ set -e
 if [ "$1" = configure ]; then
     addgroup --system --quiet binlog-server
     chgrp binlog-server /etc/binlog-server/server.toml
+    # The service may not write there: what is not compiled now, each start would compile. Some modules are templates.
+    /opt/binlog-server/bin/python -m compileall -q -j 0 /opt/binlog-server/lib >/dev/null 2>&1 || true
+    /opt/binlog-server/bin/python -I -c 'from binlog_server.sql.parser import build_grammars; build_grammars()'
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
         # An upgrade refuses no connection: the server that runs starts the new version in its place.
@@ -66,6 +69,8 @@ cat >"$stage/DEBIAN/prerm" <<'SCRIPT'
 #!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet binlog-server; fi
+# What postinst has made, modules and tables of grammars: dpkg knows none of it, and would leave the folders.
+find /opt/binlog-server -name __pycache__ -prune -exec rm -rf {} +
 SCRIPT
 chmod 755 "$stage/DEBIAN/postinst" "$stage/DEBIAN/prerm"
 dpkg-deb --root-owner-group --build "$stage" "$out/binlog-server_${version}_$arch.deb"

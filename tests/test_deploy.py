@@ -186,6 +186,10 @@ def test_the_image_is_for_two_processors() -> None:
     assert load(None, {}, given).listen_host == "0.0.0.0"
 
 
+def _beside_the_system(found: re.Match[str]) -> str:
+    return "if false" if found[0].startswith("if") else ":"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_package_for_debian(tmp_path: Path) -> None:
@@ -200,5 +204,16 @@ def test_a_package_for_debian(tmp_path: Path) -> None:
         [str(home / "bin/python"), "-I", "-c", program], capture_output=True, text=True, check=False
     )
     assert "list the files of a" in told.stdout.lower(), told.stderr
+    control = tmp_path / "control"
+    subprocess.run(["dpkg-deb", "-e", str(package), str(control)], check=True)
+    assert not list(home.rglob("__pycache__"))
+    for script in ("postinst", "prerm"):  # with the folder beside the system in the place of /opt
+        text = (control / script).read_text("utf-8").replace("/opt/binlog-server", str(home))
+        text = re.sub(
+            r"addgroup .*|chgrp .*|if \[ -d /run/systemd/system \]", _beside_the_system, text
+        )
+        subprocess.run(["sh", "-c", text, script, "configure"], check=True)
+        made = {path.suffix for path in home.rglob("__pycache__/*")}
+        assert made == ({".pyc", ".tables"} if script == "postinst" else set())
     for name in ("usr/bin/binlog-spark", "lib/systemd/system/binlog-server.service"):
         assert (tmp_path / "to" / name).is_symlink() or (tmp_path / "to" / name).exists(), name
