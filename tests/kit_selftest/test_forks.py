@@ -42,12 +42,13 @@ def test_its_life(binlog_server: MakeBinlogServer) -> None:
         server.wait_exit(POLL)
     first = server.pid
     server.restart()
+    until(lambda: server.log().count(READY) == 2, "it is ready again")  # it takes logins before
     server.kill()
     assert not server.alive()
     assert server.wait_exit() == -signal.SIGKILL
     server.start()
     assert server.pid != first
-    assert server.log().count(READY) == 3
+    until(lambda: server.log().count(READY) == 3, "it is ready once more")
 
 
 def test_options_that_only_a_new_interpreter_reads(binlog_server: MakeBinlogServer) -> None:
