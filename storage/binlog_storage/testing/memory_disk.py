@@ -17,6 +17,7 @@ from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
 
 SECTOR_BYTES = 512  # the unit that a disk writes whole
 BLOCK_BYTES = 4096  # the unit of a file system
+_ZEROS = bytes(BLOCK_BYTES)
 
 
 class _Content:
@@ -164,9 +165,11 @@ class MemoryFile:
     def next_data(self, offset: int) -> int:
         self._check()
         visible = self._content.visible
-        while offset < len(visible) and not (data := visible[offset : offset + BLOCK_BYTES]).strip(
-            b"\0"
-        ):
+        while offset < len(visible):
+            data = visible[offset : offset + BLOCK_BYTES]
+            # Compared: crash tests ask this of megabytes at each start.
+            if data != _ZEROS[: len(data)]:
+                break
             offset += len(data)
         return offset
 
