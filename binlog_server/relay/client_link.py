@@ -11,10 +11,6 @@ from typing import Self, cast
 from binlog_protocol.connection.client import (
     ClientConnection,
     ClientState,
-    ErrorReceived,
-    OkReceived,
-    ResultReceived,
-    RowReceived,
 )
 from binlog_protocol.connection.conversation import (
     Exchange,
@@ -25,11 +21,12 @@ from binlog_protocol.connection.conversation import (
     TlsProblem,
     TlsRefused,
     log_in,
+    next_row,
     query,
     start_dump,
+    start_rows,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import ProtocolError
 from binlog_protocol.groups.group_stream import GroupStream, Item
 from binlog_protocol.wire.compressed import CompressedReader, compressed, framed
 
@@ -107,21 +104,9 @@ class ClientLink:
 
     async def rows(self, sql: str) -> AsyncIterator[list[bytes | None]]:
         """The rows, one by one as they come: there may be any number of them. Raises `RemoteError`."""
-        self.machine.row_by_row = True
-        self._send(self.machine.query(sql))
-        while True:
-            match self.machine.next_event():
-                case None:
-                    await self.receive()
-                case RowReceived(values):
-                    yield values
-                case ResultReceived() | OkReceived():
-                    self.machine.row_by_row = False
-                    return
-                case ErrorReceived(error):
-                    raise error
-                case other:
-                    raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+        await self.drive(start_rows(self.machine, sql))
+        while (row := await self.drive(next_row(self.machine))) is not None:
+            yield row
 
     async def start_dump(self, handshake: ReplicaHandshake) -> None:
         """Say what a replica says; events follow. Raises as `ReplicaHandshake.answer`."""

@@ -424,11 +424,6 @@ def _trimmed(text: bytes) -> bytes:
     return text[begin:end] if end - begin < len(text) else text
 
 
-def may_return(text: bytes) -> bool:
-    """Whether the last bytes of a statement have the word RETURNING, wherever it stands."""
-    return b"returning" in text[-HEAD_BYTES_MAX:].lower()
-
-
 def is_stored_program(text: bytes) -> bool:
     """Whether DDL has a body, so that semicolons are part of the statement.
 

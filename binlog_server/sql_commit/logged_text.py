@@ -38,12 +38,12 @@ from binlog_protocol.errors import (
 )
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES, Indicator, Parameter
+from binlog_protocol.wire.plain_changes import may_return
 
 from binlog_server.sql.session_settings import Settings
 from binlog_server.sql.statement_kind import (
     HEAD_BYTES_MAX,
     is_stored_program,
-    may_return,
     scan_steps,
     unquoted_name,
 )

@@ -34,6 +34,7 @@ from binlog_protocol.connection.client import (
     LoggedIn,
     OkReceived,
     ResultReceived,
+    RowReceived,
 )
 from binlog_protocol.connection.commands import DumpFlag
 from binlog_protocol.connection.handshake import Capability
@@ -212,6 +213,26 @@ def query(machine: ClientConnection, sql: str) -> Exchange[list[list[str | None]
             return rows
         case OkReceived():
             return []
+        case ErrorReceived(error):
+            raise error
+        case other:
+            raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+
+
+def start_rows(machine: ClientConnection, sql: str) -> Exchange[None]:
+    """Ask a question whose rows are taken one by one, by `next_row`: there may be any number of them."""
+    machine.row_by_row = True
+    yield Send(machine.query(sql))
+
+
+def next_row(machine: ClientConnection) -> Exchange[list[bytes | None] | None]:
+    """The next row of the answer to `start_rows`; None behind the last. Raises `RemoteError`."""
+    match (yield from next_event(machine)):
+        case RowReceived(values):
+            return values
+        case ResultReceived() | OkReceived():
+            machine.row_by_row = False
+            return None
         case ErrorReceived(error):
             raise error
         case other:

@@ -21,11 +21,16 @@ _BLANK: Final = 0x20
 _TAIL_BYTES: Final = 16 * 1024  # RETURNING stands near the end, and a long text is not copied
 
 
+def may_return(text: bytes) -> bool:
+    """Whether the last 16 KiB of a statement, or of its packet, have the word RETURNING, wherever it stands."""
+    return b"returning" in text[-_TAIL_BYTES:].lower()
+
+
 def is_plain_change_plainly(data: bytes) -> bool:
     """Whether bytes from a client are one whole packet with COM_QUERY whose statement surely is one simple change.
 
     It begins with INSERT, UPDATE or DELETE, is one statement (no `;`), has no variable (`@`), no comment (`*`), no
-    blank at its end, and no RETURNING in its last 16 KiB. False says nothing of the bytes.
+    blank at its end, and no RETURNING where `may_return` looks. False says nothing of the bytes.
     """
     size = len(data) - PACKET_HEADER_SIZE
     return (
@@ -37,7 +42,7 @@ def is_plain_change_plainly(data: bytes) -> bool:
         and data.find(b";", STATEMENT_AT) < 0
         and data.find(b"@", STATEMENT_AT) < 0
         and data.find(b"*", STATEMENT_AT) < 0
-        and b"returning" not in data[-_TAIL_BYTES:].lower()
+        and not may_return(data)
     )
 
 

@@ -11,25 +11,20 @@ from typing import Any, Final, Self
 
 from binlog_protocol.connection.beginning import ServerQuestion, binlog_state
 from binlog_protocol.connection.client import ClientConnection, ClientState
-from binlog_protocol.connection.client_events import (
-    ErrorReceived,
-    OkReceived,
-    ResultReceived,
-    RowReceived,
-)
 from binlog_protocol.connection.conversation import (
     Exchange,
     ResultT,
     TlsRefused,
     drive,
     log_in,
-    next_event,
+    next_row,
     query,
     start_dump,
     start_file_dump,
+    start_rows,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake
-from binlog_protocol.errors import ProtocolError, RemoteError, UnknownSystemVariable
+from binlog_protocol.errors import RemoteError, UnknownSystemVariable
 from binlog_protocol.gtid import BinlogState
 
 from binlog_pipeline.sources.dump.address import ServerAddress
@@ -105,19 +100,9 @@ class ServerLink:
 
     def rows(self, sql: str) -> Iterator[list[bytes | None]]:
         """The rows one by one, as the server sends them: there may be any number. Raises `RemoteError`."""
-        self.machine.row_by_row = True
-        self._send(self.machine.query(sql))
-        while True:
-            match self._drive(next_event(self.machine)):
-                case RowReceived(values):
-                    yield values
-                case ResultReceived() | OkReceived():
-                    self.machine.row_by_row = False
-                    return
-                case ErrorReceived(error):
-                    raise error
-                case other:
-                    raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+        self._drive(start_rows(self.machine, sql))
+        while (row := self._drive(next_row(self.machine))) is not None:
+            yield row
 
     def be_patient(self) -> None:
         """Wait longer for each answer: a statement may take its time."""
