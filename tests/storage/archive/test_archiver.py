@@ -223,7 +223,7 @@ def test_histories_by_chance(objects: MemoryObjects, rng: random.Random) -> None
 
     def append() -> None:
         nonlocal number
-        more = numbered(number + 1, number + rng.randrange(1, 6), rng.randrange(10, 9000))
+        more = numbered(number + 1, number + rng.randrange(1, 6), rng.randrange(60, 9000))
         number += len(more)
         truth.extend(add(engine, more))
 
