@@ -1,6 +1,6 @@
-# make demo          see it work: about 20 s, ends by itself
+# make demo          see it work: installs the server alone, then about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
-# make test-unit     the part of it that needs no server, in less than a minute
+# make test-unit     the part of it that needs no server: a minute and a half
 # make test-others   the rest of it
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
@@ -15,6 +15,8 @@
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
+# What a demo needs is the server alone: a tenth of the tools, unless these are there.
+BASE  := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/server-only)
 JOBS  ?= 3
 HEAVY_JOBS ?= 2
 ARGS  ?=
@@ -38,11 +40,12 @@ venv: $(STAMP)
 	@:
 
 # Editable: only a change of the project's own description, or of what is compiled, asks for pip again.
-$(STAMP): pyproject.toml .ci/venv hatch_build.py protocol/binlog_protocol/speedups.h protocol/binlog_protocol/events/_group_runs.c protocol/binlog_protocol/wire/_speedups.c storage/binlog_storage/ibb/_speedups.c
-	@PYTHON="$(PYTHON)" .ci/venv $(VENV)
+$(STAMP): EXTRAS := dev
+$(STAMP) $(VENV)/server-only: pyproject.toml .ci/venv hatch_build.py protocol/binlog_protocol/speedups.h protocol/binlog_protocol/events/_group_runs.c protocol/binlog_protocol/wire/_speedups.c storage/binlog_storage/ibb/_speedups.c
+	@PYTHON="$(PYTHON)" .ci/venv $(VENV) '$(EXTRAS)'
 	@touch $@
 
-demo: $(STAMP)
+demo: $(BASE)
 	@$(BIN)/binlog-server demo
 
 setup:

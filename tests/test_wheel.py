@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -112,6 +113,21 @@ def test_programs_beside_folders_of_such_names(programs: Path, folder: Path) -> 
     assert list((folder / "parts").glob("*"))
     assert dumped
     assert read
+
+
+@pytest.mark.timeout(120)
+def test_demo(programs: Path, folder: Path) -> None:
+    """What a reader of README.md does first; with a real replica, as one is installed where these tests run."""
+    told = json.loads(run(programs / "binlog-server", "demo", "--seconds", "0.5", "--json"))
+    assert told["complete"]
+    assert told["published"] == told["received"] == told["applied"] > 0
+
+
+@pytest.mark.parametrize(("target", "extras"), [("demo", ""), ("venv", "dev"), ("lint", "dev")])
+def test_a_demo_installs_the_server_alone(target: str, extras: str, tmp_path: Path) -> None:
+    make = ["make", "--dry-run", f"VENV={tmp_path}", target]
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f".ci/venv {tmp_path} '{extras}'" in done.stdout
 
 
 CHECKS = """

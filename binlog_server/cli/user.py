@@ -146,6 +146,8 @@ def _do(arguments: argparse.Namespace, state: StoreFacts) -> None:
         print(
             f"{arguments.action} {name}@{host}: nothing is in the way of it, and nothing was done"
         )
+    else:
+        print(f"{arguments.action} {name}@{host}: done")
 
 
 def _show(accounts: list[UserAccount], *, as_json: bool) -> None:
@@ -175,7 +177,16 @@ def _object(account: UserAccount) -> dict[str, object]:
 
 
 def _password() -> str:
-    """A password from the terminal or standard input; a command line could be read by every user of the machine."""
+    """A password from the terminal or standard input; a command line could be read by every user of the machine.
+
+    Raises `ConfigError` where there is none: an account without a password is asked for by an empty line.
+    """
     if sys.stdin.isatty():
-        return getpass.getpass("password: ")
-    return sys.stdin.readline(_LINE_CHARS_MAX).rstrip("\n")
+        password = getpass.getpass("password: ")
+        if getpass.getpass("once more: ") != password:
+            raise ConfigError("the two passwords differ: nothing was done")
+        return password
+    line = sys.stdin.readline(_LINE_CHARS_MAX)
+    if not line:
+        raise ConfigError("there is no line with a password on standard input: nothing was done")
+    return line.rstrip("\n")

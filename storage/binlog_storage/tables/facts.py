@@ -253,7 +253,7 @@ class FactTables(_Facts):
             self._log({TAKEN_KEY: told.mark})
             self._tables.log.sync_log()
             self._values = _changed(self._values, {**told.changes, TAKEN_KEY: told.mark})
-            log.info("%d facts of the directory's file are rows now", len(told.changes))
+            log.debug("%d facts of the directory's file are rows now", len(told.changes))
         self._told = None
         assert self._file is not None
         try:
