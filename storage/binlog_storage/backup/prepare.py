@@ -22,7 +22,8 @@ from typing import Final, NamedTuple, Protocol
 
 from binlog_protocol.gtid import BinlogState
 
-from binlog_storage.classic.backup import ENGINE, mark_of
+from binlog_storage.classic.backup import ENGINE
+from binlog_storage.classic.binlog import mark_of
 from binlog_storage.classic.directory import BinlogNames
 from binlog_storage.classic.gtid_index import INDEX_SUFFIX
 from binlog_storage.classic.xa_files import XA_PREFIX

@@ -17,23 +17,21 @@ GTID indexes of closed files come along as they are: a start believes none that 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_protocol.events.header import FLAG_IN_USE, HEADER_SIZE, LENGTH_OFFSET
+from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_storage.binlog.backup import HOLDER, LOG_BYTES, LogBackup, in_pieces
-from binlog_storage.classic.event_reader import CLASSIC_MAGIC
+from binlog_storage.classic.binlog import mark_of
 from binlog_storage.classic.gtid_index import INDEX_SUFFIX
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.writing import FLAG_AT
 from binlog_storage.classic.written_log import WrittenLog
 from binlog_storage.classic.xa_files import PreparedCopy
 from binlog_storage.disk.disk import Disk, File
-from binlog_storage.disk.read_only_disk import ReadableFile
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, StartPoint
 from binlog_storage.engine.backup import WHOLE, BackupPlace, BackupRequest, Manifest, Piece
@@ -43,21 +41,6 @@ from binlog_storage.tables.participants import RowKeeper
 
 ENGINE: Final = ""
 """Of a manifest: the value of `binlog_storage_engine` with which a server has such a store."""
-_MARK_BYTES: Final = 8
-_LENGTH_BYTES: Final = 4
-
-
-def mark_of(file: ReadableFile) -> int:
-    """By which a file is known from one of the same name in another binlog: of the event behind its format description.
-
-    That is its GTID list, or what an encrypted file says of its encryption; both lie in clear.
-    """
-    begin = len(CLASSIC_MAGIC)
-    for _ in range(2):
-        length = int.from_bytes(file.pread(_LENGTH_BYTES, begin + LENGTH_OFFSET), "little")
-        event = file.pread(max(length, HEADER_SIZE), begin)
-        begin += len(event)
-    return int.from_bytes(hashlib.blake2b(event, digest_size=_MARK_BYTES).digest())
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,14 @@ from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid_list import GtidList
-from binlog_protocol.events.header import FLAG_ARTIFICIAL, FLAG_IN_USE, FLAGS_OFFSET, TYPE_OFFSET
+from binlog_protocol.events.header import (
+    FLAG_ARTIFICIAL,
+    FLAG_IN_USE,
+    FLAGS_OFFSET,
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    TYPE_OFFSET,
+)
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.classic.encryption import Keys, given_to_read
@@ -26,6 +34,10 @@ from binlog_storage.intake.source import FileStart, Item
 _BEFORE_LIST: Final = frozenset(
     {EventType.START_ENCRYPTION, EventType.BINLOG_CHECKPOINT, EventType.ROTATE}
 )
+
+_MARK_BYTES: Final = 8
+_MARKED_BYTES_MAX: Final = 16 << 20  # a damaged file may say any length
+_LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,39 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                     raise no_gtids(path)
         except ProtocolError as error:
             raise DamagedBinlog(path, offset, str(error)) from None
+
+
+def require_followed(path: Path, size: int, state: BinlogState, following: FileHead) -> None:
+    """Raises `DamagedBinlog` if the next file begins with other groups before it than this one ends with.
+
+    For a file without a ROTATE or STOP event, whose server was killed, or which was cut short; and for a gap of
+    numbers, where a file may be missing. A domain that the next file does not know was deleted.
+
+    Args:
+        size: of the file, in bytes.
+        state: the GTID binlog state behind the last whole group of the file.
+    """
+    begins = following.state
+    for domain in begins.domains():
+        if begins.last(domain) != state.last(domain):
+            raise DamagedBinlog(
+                path,
+                size,
+                f"the file ends behind {state.last(domain)}, but {following.path} begins behind {begins.last(domain)}",
+            )
+
+
+def mark_of(file: Bytes) -> int:
+    """By which a file is known from one of the same name in another binlog: of the event behind its format description.
+
+    That is its GTID list, or what an encrypted file says of its encryption; both lie in clear.
+    """
+    begin, event = len(CLASSIC_MAGIC), b""
+    for _ in range(2):
+        length = int.from_bytes(file.pread(_LENGTH_BYTES, begin + LENGTH_OFFSET), "little")
+        event = file.pread(min(max(length, HEADER_SIZE), _MARKED_BYTES_MAX), begin)
+        begin += len(event)
+    return int.from_bytes(hashlib.blake2b(event, digest_size=_MARK_BYTES).digest())
 
 
 def with_flag_cleared(description: bytes) -> bytes:

@@ -26,7 +26,12 @@ from binlog_protocol.events.header import (
 from binlog_protocol.groups.group_runs import GroupRun, pass_bare_groups
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.classic.binlog import FileHead, read_head, with_flag_cleared
+from binlog_storage.classic.binlog import (
+    FileHead,
+    read_head,
+    require_followed,
+    with_flag_cleared,
+)
 from binlog_storage.classic.directory import BinlogDirectory
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import Bytes, EventReader
@@ -440,23 +445,12 @@ class StoredFiles:
                 raise DamagedBinlog(path, at, str(error)) from None
 
     def _require_followed(self, number: int, following: int) -> None:
-        """Raises `DamagedBinlog` if the next file begins with other groups before it than this one ends with.
-
-        For a file without a ROTATE or STOP event, whose server was killed, or which was cut; and for a gap of numbers,
-        where a file may be missing. A domain that the next file does not know was deleted.
-        """
+        """See `require_followed`."""
         state = self.head(number).state
         self._learn(state, number, FILE_START, None)
-        begins = self.head(following).state
-        for domain in begins.domains():
-            if begins.last(domain) != state.last(domain):
-                path = Path(self._directory.name(number))
-                raise DamagedBinlog(
-                    path,
-                    self._directory.disk.size(path.name),
-                    f"the file ends behind {state.last(domain)}, but {self._directory.name(following)} begins "
-                    f"behind {begins.last(domain)}",
-                )
+        path = Path(self._directory.name(number))
+        size = self._directory.disk.size(path.name)
+        require_followed(path, size, state, self.head(following))
         self._followed.add((number, following))
 
     def _large(self, number: int, group: FileGroup) -> LargeGroup:

@@ -2,7 +2,8 @@
 
     page      a page of an .ibb file whose checksum is wrong, an empty one in front of data, a file that ends in one
     record    records and groups of an .ibb file that are not what a writer makes
-    event     an event of a traditional file: its CRC32, if it has one, and what it says of itself
+    event     an event of a traditional file: its CRC32, if it has one, and what it says of itself; and a file that ends
+              in front of groups that the next one has behind it, or of its durable end
     file      a file that is missing between others
     read      bytes that the disk does not give
     part      a part of an archive: its SHA-256 by the manifest, or that it is missing
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,12 +27,15 @@ from typing import Final, NamedTuple
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.header import split_pieces
 from binlog_protocol.groups.group_check import GroupCheck
+from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveDamaged, ArchiveUnreachable
 from binlog_storage.archive.manifest import ArchivePart
+from binlog_storage.classic.binlog import mark_of, read_head, require_followed
 from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
 from binlog_storage.errors import (
@@ -43,12 +47,14 @@ from binlog_storage.errors import (
     TooManyOpenFiles,
 )
 from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.intake.source import SourceGroup
+from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 from binlog_storage.log.group_reader import began_in, group_pieces, has_two_lists
 from binlog_storage.log.log_pages import LogPages
+from binlog_storage.log.whole_file import require_whole
 
 KINDS: Final = ("page", "record", "event", "file", "read", "part")
 _FILE_DAMAGES_MAX: Final = 20
@@ -70,8 +76,21 @@ class Damage(NamedTuple):
         return f"{self.name}{page} offset {self.offset}: {self.reason}"
 
 
-Look = Generator[Damage | StorageError | None, None, None]
-"""Goes on to the next damage, or (None) to a place where it may pause, or to an error behind which it tries again."""
+class LookedAt(NamedTuple):
+    """A file or a part of an archive was looked at to its end, and all in front of it.
+
+    mark: tells it from another one of that name.
+    """
+
+    name: str
+    mark: str
+
+
+Found = Damage | LookedAt | StorageError | None
+
+Look = Generator[Found, None, None]
+"""Goes on to the next damage, the end of a file, (None) a place where it may pause, or an error behind which it tries
+again."""
 
 
 @dataclass(eq=False)
@@ -128,16 +147,23 @@ class Round:
     Args:
         looks: made when their turn comes.
         is_over: whether the binlog has begun anew, so that all that was met since may be of no store.
+        damages: that an earlier part of the round has found.
     """
 
     def __init__(
-        self, looks: Sequence[Callable[[], Look]], meter: Meter, is_over: Callable[[], bool]
+        self,
+        looks: Sequence[Callable[[], Look]],
+        meter: Meter,
+        is_over: Callable[[], bool],
+        damages: Iterable[Damage] = (),
     ) -> None:
         self._looks: Final = list(reversed(looks))
         self._meter: Final = meter
         self.is_over: Final = is_over
         self._look: Look | None = None
-        self.damages: Final[dict[Damage, None]] = {}
+        self.damages: Final[dict[Damage, None]] = dict.fromkeys(damages)
+        self.passed: LookedAt | None = None
+        """How far it has come: another round may begin behind that."""
         self.given_up = False
         """It has ended because the binlog has begun anew."""
 
@@ -170,7 +196,9 @@ class Round:
                 return True
             if isinstance(found, StorageError):
                 raise found
-            if found is not None and found not in self.damages:
+            if isinstance(found, LookedAt):
+                self.passed = found
+            elif found is not None and found not in self.damages:
                 self.damages[found] = None
                 told(found)
         return False
@@ -185,18 +213,41 @@ class Round:
 # --- .ibb files ---
 
 
-def ibb_look(disk: MeteredDisk, end: Position) -> Look:
-    """The files of a store up to its published `end`. Raises `DiskError` if the directory cannot be listed."""
+def ibb_look(disk: MeteredDisk, end: Position, behind: str = "") -> Look:
+    """The files of a store up to its published `end`. Raises `DiskError` if the directory cannot be listed.
+
+    `behind`: an earlier look has passed the file of that name.
+    """
     with LogPages(disk, end) as pages:
         told: set[tuple[str, int]] = set()
-        numbers = pages.files()
+        numbers = [number for number in pages.files() if file_name(number) >= behind]
         for file_no, following in zip(numbers, [*numbers[1:], None], strict=True):
             missing = file_no + 1
             if following not in (missing, None) and not _was_purged_now(disk, missing):
                 reason = f"the file is missing, but there is {file_name(following or 0)}"
                 told.add((file_name(missing), 0))
                 yield Damage("file", file_name(missing), 0, reason)
+            if file_name(file_no) == behind:
+                continue
             yield from _bounded(_one_ibb_file(disk, pages, file_no, end), told)
+            if (passed := _passed_ibb(pages, file_no)) is not None:
+                yield passed
+
+
+def ibb_mark(disk: ReadableDisk, end: Position, name: str) -> LookedAt | None:
+    """What the look at a file ends with; None for one whose header cannot be read, or is gone."""
+    numbers = [number for number in file_numbers(disk.names()) if file_name(number) == name]
+    with LogPages(disk, end) as pages:
+        return _passed_ibb(pages, numbers[0]) if numbers else None
+
+
+def _passed_ibb(pages: LogPages, file_no: int) -> LookedAt | None:
+    try:
+        page = pages.page(file_no, 0)
+        header = None if page is None or page == ZERO_PAGE else FileHeader.parse(page, file_no)
+    except StorageError:
+        return None
+    return None if header is None else LookedAt(file_name(file_no), f"{header.start_lsn}")
 
 
 def _bounded(look: Look, told: set[tuple[str, int]]) -> Look:
@@ -223,6 +274,8 @@ def _one_ibb_file(disk: MeteredDisk, pages: LogPages, file_no: int, end: Positio
     try:
         yield from _ibb_pages(disk, file_no, end)
         yield from _ibb_records(disk, pages, file_no, end)
+        if file_no < end.file_no:
+            yield from _ibb_end(disk, pages, file_no)
     except PositionPurged:
         return
     except TooManyOpenFiles:
@@ -309,6 +362,15 @@ def _ibb_records(disk: ReadableDisk, pages: LogPages, file_no: int, end: Positio
             place = Position(file_no, max(here.page_no, place.page_no) * PAGE_SIZE + PAGE_SIZE)
 
 
+def _ibb_end(disk: ReadableDisk, pages: LogPages, file_no: int) -> Look:
+    """A file that was cut short behind a group."""
+    try:
+        require_whole(pages, file_no)
+    except CorruptBinlog as error:
+        if not _was_purged_now(disk, error.file_no):
+            yield Damage("record", file_name(error.file_no), error.offset, error.reason)
+
+
 def _group(disk: ReadableDisk, pages: LogPages, record: Record) -> Look:
     """The group of a commit record. Damage in it ends the look at it alone: the next record is known."""
     name, offset = file_name(record.start.file_no), record.start.offset
@@ -342,26 +404,77 @@ def classic_look(
     name: str,
     is_there: Callable[[], bool],
     keys: Keys | None = None,
+    *,
     size: int | None = None,
+    following: str | None = None,
+    gap: bool = False,
 ) -> Look:
     """One traditional file, to its first damage: behind it nothing can be found.
 
+    A file without a STOP or ROTATE event is no damage by itself, as a killed MariaDB leaves one: the next file decides.
+
     Args:
         is_there: whether it is one of the store still.
-        size: it is looked at up to there; None: it is not written any more.
+        size: its durable end, where it is being written; None: it is not written any more.
+        following: the file behind it.
+        gap: whether there are numbers between the two: a file may be missing.
     """
-    path = Path(name)
+    yield from _one_classic_file(disk, name, is_there, keys, size, following, gap=gap)
+    if (passed := classic_mark(disk, name)) is not None:
+        yield passed
+
+
+def classic_mark(disk: ReadableDisk, name: str) -> LookedAt | None:
+    """The same of a traditional file."""
     try:
-        groups = FileGroups(path, file=opened_to_read(keys, path, disk.open(name)), size=size)
+        with contextlib.closing(disk.open(name)) as file:
+            return LookedAt(name, f"{mark_of(file)}")
+    except StorageError:
+        return None
+
+
+def _one_classic_file(
+    disk: ReadableDisk,
+    name: str,
+    is_there: Callable[[], bool],
+    keys: Keys | None,
+    size: int | None,
+    following: str | None,
+    *,
+    gap: bool,
+) -> Look:
+    path = Path(name)
+
+    def opened(other: str) -> Bytes:
+        return opened_to_read(keys, Path(other), disk.open(other))
+
+    try:
+        groups = FileGroups(path, file=opened(name), size=size)
         try:
+            state = BinlogState() if following is None else read_head(path, opened(name)).state
             for group in groups.items(runs=False):
                 assert isinstance(group, SourceGroup)
                 if group.rest is not None:
                     for _ in group.rest:
                         yield None
+                if group.gtid is not None:
+                    state.update(group.gtid)
                 yield None
+        except UnfinishedGroup:
+            pass
         finally:
             groups.close()
+        if size is not None and (groups.size < size or groups.left_out):
+            reason = f"the file ends here, in front of its durable end at offset {size}"
+            raise DamagedBinlog(path, groups.end, reason)
+        if following is not None and (gap or groups.closed_at is None):
+            head = None
+            with contextlib.suppress(DamagedBinlog, UnreadableBinlog, FileMissing):
+                head = read_head(
+                    Path(following), opened(following)
+                )  # its own look tells its damage
+            if head is not None:
+                require_followed(path, groups.end, state, head)
     except DamagedBinlog as error:
         if is_there():
             told = str(error).removeprefix(f"{path} is damaged at offset {error.offset}: ")
@@ -382,17 +495,27 @@ def classic_look(
 # --- archives ---
 
 
-def archive_look(opened: Callable[[], Archive], meter: Meter, stopped: Callable[[], bool]) -> Look:
+def archive_look(
+    opened: Callable[[], Archive],
+    meter: Meter,
+    stopped: Callable[[], bool],
+    behind: LookedAt | None = None,
+) -> Look:
     """The parts of an archive by its manifest. An archive that cannot be reached is tried again.
 
     Args:
         opened: the archive as it is now; asked again where a part is wrong, which may have become one with others.
         stopped: a part is not to be fetched to its end.
+        behind: an earlier look came so far; if that part has become one with others, this one begins at the first.
     """
     archive = yield from _reached(opened)
     try:
+        is_behind = behind is None or all(_part_mark(p.part) != behind for p in archive.parts())
         for placed in archive.parts():
             part = placed.part
+            if not is_behind:
+                is_behind = _part_mark(part) == behind
+                continue
             while True:
                 try:
                     reason = yield from _part(archive, part, meter, stopped)
@@ -403,13 +526,16 @@ def archive_look(opened: Callable[[], Archive], meter: Meter, stopped: Callable[
                 now = yield from _reached(opened)
                 if any(one.part == part for one in now.parts()):
                     yield Damage("part", f"{archive.where}/{part.name}", 0, reason)
+            yield _part_mark(part)
     except ArchiveDamaged as error:
         yield Damage("part", archive.where, 0, str(error))
 
 
-def _reached(
-    opened: Callable[[], Archive],
-) -> Generator[Damage | StorageError | None, None, Archive]:
+def _part_mark(part: ArchivePart) -> LookedAt:
+    return LookedAt(part.name, part.sha256)
+
+
+def _reached(opened: Callable[[], Archive]) -> Generator[Found, None, Archive]:
     while True:
         try:
             return opened()
@@ -419,7 +545,7 @@ def _reached(
 
 def _part(
     archive: Archive, part: ArchivePart, meter: Meter, stopped: Callable[[], bool]
-) -> Generator[Damage | StorageError | None, None, str]:
+) -> Generator[Found, None, str]:
     """The fault of a part; empty if there is none."""
     digest, size = hashlib.sha256(), 0
     try:

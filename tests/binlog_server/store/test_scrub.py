@@ -60,6 +60,11 @@ class World:
         self.engine.close()
         self._open()
 
+    def kill(self) -> None:
+        """The power goes, and comes back."""
+        self.disk = self.disk.after_crash()
+        self._open()
+
     def damage(self, file_no: int) -> None:
         file = self.disk.open(file_name(file_no))
         file.pwrite(b"rot", PAGE_SIZE + 700)
@@ -182,33 +187,126 @@ def test_a_clock_that_was_put_back_does_not_put_it_off_for_long(world: World) ->
     assert world.scrub.bytes_read
 
 
+class Traditional:
+    """A store of traditional files of one group each."""
+
+    def __init__(self, world: World, groups: int) -> None:
+        self.world = world
+        self.disk = MemoryDisk()
+        options = ClassicOptions(slave_connections_needed_for_purge=0)
+        self.engine = ClassicEngine(self.disk, options, facts=StateStore(self.disk))
+        for seq_no in range(1, groups + 1):
+            gtid = Gtid(0, 1, seq_no)
+            self.engine.append(transaction(gtid), gtid)
+            if seq_no < groups:
+                self.engine.flush()
+        self.engine.sync()
+        self.names = [self.engine.file_name(file.number) for file in self.engine.files()]
+
+    def scrub(self) -> Scrub:
+        return Scrub(
+            lambda: self.world.config,
+            lambda: self.engine,
+            lambda: self.disk,
+            self.engine.facts,
+            None,
+            lambda: False,
+            lambda: self.world.now,
+        )
+
+    def cut(self, name: str, off: int) -> None:
+        file = self.disk.open(name)
+        file.truncate(file.size() - off)
+        file.close()
+
+
 def test_traditional_files_are_read_up_to_their_durable_end(world: World) -> None:
-    disk = MemoryDisk()
-    options = ClassicOptions(slave_connections_needed_for_purge=0)
-    engine = ClassicEngine(disk, options, facts=StateStore(disk))
-    for seq_no in (1, 2, 3):
-        gtid = Gtid(0, 1, seq_no)
-        engine.append(transaction(gtid), gtid)
-        engine.flush()
-    scrub = Scrub(
-        lambda: world.config,
-        lambda: engine,
-        lambda: disk,
-        engine.facts,
-        None,
-        lambda: False,
-        lambda: world.now,
-    )
+    store = Traditional(world, 4)
+    scrub = store.scrub()
     scrub.step()
     world.now += INTERVAL
-    name = engine.file_name(engine.files()[1].number)
-    file = disk.open(name)
+    name = store.names[1]
+    file = store.disk.open(name)
     file.pwrite(b"rot", file.size() - 60)
     file.close()
     while not scrub.passes:
         scrub.step()
     (damage,) = scrub.damages()
     assert (damage.kind, damage.name) == ("event", name)
-    engine.purge_to(engine.files()[2].number)
+    store.engine.purge_to(store.engine.files()[2].number)
     scrub.step()
     assert scrub.damages() == []
+
+
+def test_traditional_files_that_were_cut_short_and_a_restart_in_the_middle(world: World) -> None:
+    world.set(binlog_scrub_rate=1)
+    store = Traditional(world, 6)
+    names = store.names
+    store.cut(names[0], 200)
+    store.cut(names[3], 200)
+    store.cut(names[5], 1)  # in front of the durable end
+    scrub = store.scrub()
+    scrub.step()
+    world.now += INTERVAL
+    while names[2] not in str(store.engine.facts.get("scrub")):
+        scrub.step()
+    assert [damage.name for damage in scrub.damages()] == [names[0]]
+    store.cut(names[1], 200)  # which it has passed
+    again = store.scrub()
+    assert again.damages() == scrub.damages()
+    while not again.passes:
+        again.step()
+    found = [(damage.kind, damage.name) for damage in again.damages()]
+    assert found == [("event", name) for name in (names[0], names[3], names[5])]
+
+
+def test_a_pass_goes_on_behind_what_it_had_passed_when_the_server_was_killed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.damage(1)
+    world.damage(4)
+    world.scrub.step()
+    world.wait(INTERVAL)
+    begun = world.now
+    while len(world.scrub.damages()) < 1:
+        world.wait(STEP_S)
+    world.kill()
+    assert [damage.name for damage in world.scrub.damages()] == [file_name(1)]
+    world.damage(0)  # which it has passed
+    world.wait(STEP_S)
+    assert world.scrub.pause_s(IDLE_S) == STEP_S, "it goes on at once"
+    caplog.clear()
+    with caplog.at_level(logging.ERROR):
+        world.until_over()
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert file_name(4) in line, "what was told is not told again"
+    names = [damage.name for damage in world.scrub.damages()]
+    assert names == [file_name(1), file_name(4)]
+    read = world.scrub.bytes_read
+    world.now = begun + INTERVAL - 1
+    world.scrub.step()
+    assert world.scrub.bytes_read == read, "the next one begins an interval behind its begin"
+    world.wait(1)
+    assert world.scrub.bytes_read > read
+
+
+def test_a_pass_of_another_binlog_does_not_go_on(world: World) -> None:
+    world.scrub.step()
+    world.wait(INTERVAL)
+    while "under way" not in (world.engine.facts.get("scrub") or {}):
+        world.wait(STEP_S)
+    noted = world.engine.facts.get("scrub")
+    world.engine.reset()
+    world.wait(STEP_S)
+    assert "under way" not in world.engine.facts.get("scrub")
+    world.engine.facts.set("scrub", noted)  # as if it had been killed in front of that
+    for seq_no in (1, 2, 3):
+        gtid = Gtid(0, 1, seq_no)
+        world.engine.append(transaction(gtid), gtid)
+        world.engine.flush()
+    settle(world.engine)
+    world.kill()
+    world.damage(0)
+    world.scrub.step()
+    world.until_over()
+    assert {damage.name for damage in world.scrub.damages()} == {file_name(0)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 from binlog_protocol.gtid import Gtid
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.archiver import StoreArchiver
@@ -14,18 +15,23 @@ from binlog_storage.archive.errors import ArchiveUnreachable
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.errors import DiskError
+from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, seal
+from binlog_storage.ibb.records import RecordReader
+from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.pending_redo import published
 from binlog_storage.scrub.scrub import (
     Damage,
     Look,
+    LookedAt,
     Meter,
     MeteredDisk,
     Round,
     archive_look,
     classic_look,
     ibb_look,
+    ibb_mark,
 )
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -268,6 +274,131 @@ def test_traditional_files() -> None:
     engine.close()
 
 
+def traditional_look(
+    disk: MemoryDisk, engine: ClassicEngine, number: int = 1, *, gap: bool = False
+) -> list[Damage]:
+    """Of a file that the next one follows."""
+    names = [str(engine.file_name(n)) for n in (number, number + 1)]
+    return looked(classic_look(disk, names[0], lambda: True, following=names[1], gap=gap))
+
+
+def cut(disk: MemoryDisk, name: str, size: int) -> None:
+    file = disk.open(name)
+    file.truncate(size)
+    file.fdatasync()
+    file.close()
+
+
+def begins(data: bytes) -> list[int]:
+    """Where the events of a traditional file begin."""
+    found, at = [], 4
+    while at < len(data):
+        found.append(at)
+        at += EventHeader.parse(data[at : at + HEADER_SIZE]).length
+    return found
+
+
+@pytest.mark.parametrize("back", [1, 2, 3, 4])
+def test_a_traditional_file_that_was_cut_short_at_or_inside_its_last_events(back: int) -> None:
+    """From its end: ROTATE, the XID of the last group, its INSERT, and its GTID event."""
+    disk, engine = classic()
+    name = str(engine.file_name(1))
+    size = len(bytes_of(disk, name))
+    at = begins(bytes_of(disk, name))[-back]
+    for end in (at + 25, at):
+        cut(disk, name, end)
+        found = traditional_look(disk, engine)
+        if back == 1:
+            assert found == [], "no group is missing: a MariaDB that was killed leaves such a file"
+        else:
+            (damage,) = found
+            assert (damage.kind, damage.name) == ("event", name)
+            assert "behind 0-1-19, but" in damage.reason
+            assert damage.reason.endswith("begins behind 0-1-20; what follows it was not looked at")
+            assert damage.offset <= end < size
+    engine.close()
+
+
+@pytest.mark.parametrize("size", [0, 4, 300])
+def test_a_traditional_file_of_which_only_the_head_is_left_or_less(size: int) -> None:
+    disk, engine = classic()
+    cut(disk, str(engine.file_name(1)), size)
+    (damage,) = traditional_look(disk, engine)
+    assert damage.kind == "event"
+    engine.close()
+
+
+def test_a_traditional_file_that_was_cut_inside_a_large_group() -> None:
+    disk = MemoryDisk()
+    engine = ClassicEngine(disk)
+    append_all(engine, groups(1, 2, 300_000))
+    engine.flush()
+    engine.sync()
+    assert traditional_look(disk, engine) == []
+    name = str(engine.file_name(1))
+    cut(disk, name, len(bytes_of(disk, name)) - 150_000)
+    (damage,) = traditional_look(disk, engine)
+    assert "behind 0-1-1, but" in damage.reason
+    engine.close()
+
+
+def test_the_last_traditional_file_is_shorter_than_its_durable_end() -> None:
+    disk, engine = classic()
+    name, end = str(engine.file_name(2)), engine.durable_end.offset
+    for size in (end, end - 1, begins(bytes_of(disk, name))[-1], begins(bytes_of(disk, name))[-3]):
+        cut(disk, name, size)
+        found = looked(classic_look(disk, name, lambda: True, size=end))
+        assert [d.kind for d in found] == (["event"] if size < end else [])
+    assert f"in front of its durable end at offset {end}" in found[0].reason
+    engine.close()
+
+
+def test_a_traditional_file_that_is_missing_between_two() -> None:
+    disk, engine = classic()
+    append_all(engine, groups(41, 50))
+    engine.flush()
+    engine.sync()
+    first, third = (str(engine.file_name(number)) for number in (1, 3))
+    look = partial(classic_look, disk, first, lambda: True, following=third)
+    assert looked(look()) == [], "the first one was closed"
+    (damage,) = looked(look(gap=True))
+    assert f"the file ends behind 0-1-20, but {third} begins behind 0-1-50" in damage.reason
+    engine.close()
+
+
+def test_an_ibb_file_that_was_cut_short_between_two_groups() -> None:
+    store = Store(150, 2040)  # the end of a group is that of a page
+    name, pages = file_name(1), LogPages(store.disk, store.engine.durable_end)
+    ends = [record.end for record in RecordReader(pages, Position(1, PAGE_SIZE), skip_partial=True)]
+    pages.close()
+    at = min(end.offset for end in ends if end.file_no == 1 and not end.offset % PAGE_SIZE)
+    cut(store.disk, name, at)
+    (damage,) = store.found()
+    assert (damage.kind, damage.name, damage.offset) == ("record", name, at)
+    assert "has lost groups up to 0-1-" in damage.reason
+    store.engine.close()
+
+
+def test_a_round_begins_behind_what_another_has_passed(store: Store) -> None:
+    round_ = store.round()
+    while round_.passed is None or round_.passed.name != file_name(1):
+        assert not round_.step(STEP, store.told.append, lambda: False)
+    round_.close()
+    passed, before = round_.passed, store.meter.bytes_read
+    told = published(store.disk)
+    assert told is not None
+    assert ibb_mark(store.disk, told.end, file_name(1)) == passed
+    assert ibb_mark(store.disk, told.end, "no.such") is None
+    store.change(0, 3 * PAGE_SIZE + 700, b"rot")
+    store.change(2, 3 * PAGE_SIZE + 700, b"rot")
+    look = partial(ibb_look, MeteredDisk(store.disk, store.meter), told.end, passed.name)
+    again = Round([look], store.meter, lambda: False)
+    while not again.step(STEP, store.told.append, lambda: False):
+        pass
+    assert [damage.name for damage in store.told] == [file_name(2)]
+    assert store.meter.bytes_read > before
+
+
 # --- archives ---
 
 
@@ -317,6 +448,23 @@ def test_a_part_that_has_changed_and_one_that_is_missing(archive: MemoryObjects)
         ("part", f"{MemoryObjects.where}/{missing}"),
     ]
     assert "sha256" in found[0].reason
+
+
+def test_a_round_goes_on_behind_a_part(archive: MemoryObjects) -> None:
+    names = parts(archive)
+    round_, told = archive_round()
+    while round_.passed is None:
+        round_.step(1, told.append, lambda: False)
+    assert round_.passed.name == names[0]
+    round_.close()
+    opened = partial(Archive.open, MemoryObjects.where)
+    for behind, wanted in (
+        (round_.passed, names[1:]),
+        (LookedAt("part-99999999.parquet", ""), names),
+        (round_.passed._replace(mark=""), names),
+    ):
+        look = archive_look(opened, Meter(), lambda: False, behind)
+        assert [found.name for found in look if isinstance(found, LookedAt)] == wanted
 
 
 def test_a_store_of_objects_that_is_away_is_no_damage_and_is_tried_again(
