@@ -18,7 +18,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ import pymysql
 from binlog_server.testing import ports, process
 from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.sql_server import SqlServer
-from binlog_server.testing.waiting import POLL, until
+from binlog_server.testing.waiting import until
 from tests.kit import forks
 from tests.kit.faults import Faults
 from tests.kit.server import READY
@@ -254,14 +253,18 @@ class Runner:
         with host.connect() as connection:
             for statement in statements[: len(statements) - questions]:
                 _answer(connection, statement)
-        deadline = time.monotonic() + _WAIT_S
-        while True:
+        said = ""
+
+        def shown() -> bool:
+            nonlocal said
             with host.connect() as connection:
                 said = "".join(_answer(connection, s) for s in statements[-questions:] if questions)
-            if self._matches(shows, said):
-                return
-            assert time.monotonic() < deadline, f"on {name}:\n{text}\nshows\n{said}\nnot\n{shows}"
-            time.sleep(POLL)
+            return self._matches(shows, said)
+
+        try:
+            until(shown, shows, _WAIT_S)
+        except TimeoutError:
+            raise AssertionError(f"on {name}:\n{text}\nshows\n{said}\nnot\n{shows}") from None
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -20,8 +20,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, SlavePosition
@@ -187,8 +188,177 @@ class LogBackup:
         self._ring = b""
 
 
-@dataclass(eq=False)
-class IbbBackup:
+class StoreBackup(ABC):
+    """What the backups of stores of both formats share: their files, the first of which may go away meanwhile.
+
+    Args:
+        log: what of the store is no file of the binlog.
+        find_start: as of `EngineReader`.
+    """
+
+    def __init__(
+        self,
+        wanted: BackupRequest,
+        disk: Disk,
+        references: References,
+        log: LogBackup,
+        find_start: Callable[[SlavePosition], StartPoint],
+    ) -> None:
+        self._wanted: Final = wanted
+        self._disk: Final = disk
+        self._references: Final = references
+        self._log: Final = log
+        self._find_start: Final = find_start
+        self._pin: Pin | None = None
+        self._age = 0
+        self._since: BackupPlace | None = None
+        self._files: Sequence[int] = ()  # that are copied
+        self._manifest: Manifest
+        self._notes: list[str] = []
+
+    # --- of each format ---
+
+    @abstractmethod
+    def _name(self, file_no: int) -> str:
+        """Of a file."""
+
+    @abstractmethod
+    def _first_now(self) -> int:
+        """The first file of the binlog as it is now."""
+
+    @abstractmethod
+    def _written(self) -> tuple[int, int]:
+        """The end of the binlog as it is now: a file, and an offset in it."""
+
+    @abstractmethod
+    def _anchor(self, file_no: int, offset: int) -> BackupPlace:
+        """A place of the binlog as it is now. Raises `PositionPurged`."""
+
+    @abstractmethod
+    def _end_of_copy(self) -> tuple[int, int]:
+        """The last file, and how long its copy is together with what earlier backups have of it."""
+
+    @abstractmethod
+    def _first_copied(self) -> int:
+        """The first file of the binlog of the copy."""
+
+    @abstractmethod
+    def _begin_behind(self, file_no: int) -> None:
+        """The binlog of the copy begins behind a file that went away."""
+
+    @abstractmethod
+    def _pieces_of(self, file: File, file_no: int, begin: int, size: int) -> Iterator[Piece]:
+        """So many bytes of a file from `begin` on."""
+
+    def _is_in_log(self, file_no: int) -> bool:
+        """Whether the copy of the redo log has all of a file."""
+        return False
+
+    # --- the steps ---
+
+    def _hold(self) -> None:
+        """Let nothing go that is to be copied, and find the place where it begins."""
+        if not self._wanted.no_lock and not self._wanted.skip_binlog:
+            self._pin = self._references.hold_for_reader(HOLDER, self._first_now)
+        self._age = self._references.wait_until_open()
+        self._since = self._begins_at()
+
+    def _begins_at(self) -> BackupPlace | None:
+        """The place from which on an incremental backup has the binlog. Raises `BackupRefused`, `PositionPurged`."""
+        since = self._wanted.since
+        if self._wanted.since_gtid is not None:
+            return self._anchor(self._find_start(self._wanted.since_gtid).position.file_no, 0)
+        if since is None:
+            return None
+        if since.file_no < self._first_now():
+            raise BackupRefused(
+                f"{self._name(since.file_no)}, where the earlier backup ends, was purged since: make a full backup"
+            )
+        there: BackupPlace | None = None
+        with contextlib.suppress(PositionPurged):
+            there = self._anchor(since.file_no, since.offset)
+        if there != since or self._written() < (since.file_no, since.offset):
+            raise BackupRefused(
+                "the earlier backup is not of this binlog: RESET MASTER came since, or it is another store. Make a "
+                "full backup"
+            )
+        return since
+
+    def _from(self, files: Iterable[int]) -> list[int]:
+        """Those of some files that an earlier backup does not have as they are now."""
+        begin = 0 if self._since is None else self._since.file_no
+        return [file_no for file_no in files if file_no >= begin]
+
+    def _begin_of(self, file_no: int) -> int:
+        since = self._since
+        return since.offset if since is not None and since.file_no == file_no else 0
+
+    def _size(self, file_no: int) -> int | None:
+        """Bytes of a file that are copied; None if it has gone."""
+        last, end = self._end_of_copy()
+        if file_no != last:
+            try:
+                end = self._disk.size(self._name(file_no))
+            except FileMissing:
+                return None
+        return end - self._begin_of(file_no)
+
+    def _sizes(self) -> dict[str, int]:
+        """Bytes by file, of all that is copied."""
+        files = {self._name(file_no): self._size(file_no) or 0 for file_no in self._files}
+        return self._log.sizes() | files
+
+    def pieces(self) -> Iterator[Piece]:
+        yield from self._log.pieces(skip_binlog=self._wanted.skip_binlog)
+        for file_no in self._files:
+            yield from self._file_pieces(file_no)
+            self._require_age()
+
+    def _file_pieces(self, file_no: int) -> Iterator[Piece]:
+        size = self._size(file_no)
+        try:
+            if size is None:
+                raise FileMissing(f"{self._name(file_no)} has gone")
+            file = self._disk.open(self._name(file_no))
+        except FileMissing:
+            self._gone(file_no)
+            return
+        with contextlib.closing(file):
+            yield from self._pieces_of(file, file_no, self._begin_of(file_no), size)
+
+    def _gone(self, file_no: int) -> None:
+        """A file is not there. Raises `PositionPurged` unless it was to be expected."""
+        self._require_age()
+        if self._is_in_log(file_no):
+            return
+        name = self._name(file_no)
+        if not self._wanted.no_lock:
+            raise PositionPurged(f"{name} has gone while it was backed up")
+        self._begin_behind(file_no)
+        self._notes.append(
+            f"{name} went away while the backup ran (--no-lock): the binlog begins behind it"
+        )
+
+    def _require_age(self) -> None:
+        if not self._wanted.skip_binlog and self._references.age != self._age:
+            raise BackupRefused(
+                "RESET MASTER was executed while the backup ran (--no-lock): make another one"
+            )
+
+    def finish(self) -> Manifest:
+        self._require_age()
+        return replace(
+            self._manifest, stage=WHOLE, first_file=self._first_copied(), notes=tuple(self._notes)
+        )
+
+    def close(self) -> None:
+        if self._pin is not None:
+            self._pin.release()
+            self._pin = None
+        self._log.close()
+
+
+class IbbBackup(StoreBackup):
     """Of one `.ibb` store.
 
     Args:
@@ -196,40 +366,38 @@ class IbbBackup:
         find_start: as of `EngineReader`.
     """
 
-    _wanted: BackupRequest
-    _disk: Disk
-    _lock: threading.Lock
-    _pages: PageStore
-    _writer: LogWriter
-    _durability: Durability
-    _flusher: Flusher
-    _snapshots: TableSnapshots
-    _references: References
-    _full: FullDisk
-    _facts: StateStore | None
-    _find_start: Callable[[SlavePosition], StartPoint]
-    _tables: TableStore
-    _keeper: RowKeeper | None
-
-    def __post_init__(self) -> None:
-        self._log = LogBackup(
-            self._disk, self._durability.redo, self._facts, self._tables, self._keeper
-        )
-        self._pin: Pin | None = None
-        self._age = 0
+    def __init__(
+        self,
+        wanted: BackupRequest,
+        disk: Disk,
+        lock: threading.Lock,
+        pages: PageStore,
+        writer: LogWriter,
+        durability: Durability,
+        flusher: Flusher,
+        snapshots: TableSnapshots,
+        references: References,
+        full: FullDisk,
+        facts: StateStore | None,
+        find_start: Callable[[SlavePosition], StartPoint],
+        tables: TableStore,
+        keeper: RowKeeper | None,
+    ) -> None:
+        log = LogBackup(disk, durability.redo, facts, tables, keeper)
+        super().__init__(wanted, disk, references, log, find_start)
+        self._lock: Final = lock
+        self._pages: Final = pages
+        self._writer: Final = writer
+        self._durability: Final = durability
+        self._flusher: Final = flusher
+        self._snapshots: Final = snapshots
+        self._full: Final = full
         self._stable = Position(0, 0)  # pages in front of it are in the files for good
         self._tail: FullPages
-        self._files: Sequence[int] = ()
-        self._since: BackupPlace | None = None
-        self._manifest: Manifest
-        self._notes: list[str] = []
         self._first = 0
 
     def begin(self) -> Manifest:
-        if not self._wanted.no_lock and not self._wanted.skip_binlog:
-            self._pin = self._references.hold_for_reader(HOLDER, self._pages.first_number)
-        self._age = self._references.wait_until_open()
-        self._since = self._begins_at()
+        self._hold()
         if self._full.error is None:
             with contextlib.suppress(NoRoom):  # nothing was done: there is more redo to copy
                 self._flusher.checkpoint(lambda: self._full.error is not None)
@@ -257,12 +425,10 @@ class IbbBackup:
         end: BackupPlace | None = None
         if not self._wanted.skip_binlog:
             there = self._pages.files.numbers() if checkpoint.end is not None else []
-            begin = 0 if self._since is None else self._since.file_no
-            self._files = [n for n in there if begin <= n <= stand.file_no]
+            self._files = self._from(n for n in there if n <= stand.file_no)
             self._first = there[0] if there else stand.file_no
             file_no, page_no = self._tail.key
             end = self._anchor(file_no, page_no * PAGE_SIZE)
-        sizes = self._log.sizes() | {file_name(n): self._size(n) or 0 for n in self._files}
         self._manifest = Manifest(
             "innodb",
             redo.uuid.hex(),
@@ -273,73 +439,44 @@ class IbbBackup:
             self._first,
             self._since,
             self._wanted.skip_binlog,
-            bytes_total=sum(sizes.values()),
+            bytes_total=sum(self._sizes().values()),
         )
         return self._manifest
 
+    def _name(self, file_no: int) -> str:
+        return file_name(file_no)
+
+    def _first_now(self) -> int:
+        return self._pages.first_number()
+
+    def _written(self) -> tuple[int, int]:
+        return self._writer.stand
+
     def _anchor(self, file_no: int, offset: int) -> BackupPlace:
-        """A place of the binlog as it is now. Raises `PositionPurged`."""
         header = self._pages.header(file_no)
         if header is None:
             raise PositionPurged(f"{file_name(file_no)} has gone")
         return BackupPlace(self._durability.redo.uuid.hex(), file_no, offset, header.start_lsn)
 
-    def _begins_at(self) -> BackupPlace | None:
-        """The place from which on an incremental backup has the binlog. Raises `BackupRefused`, `PositionPurged`."""
-        since = self._wanted.since
-        if self._wanted.since_gtid is not None:
-            return self._anchor(self._find_start(self._wanted.since_gtid).position.file_no, 0)
-        if since is None:
-            return None
-        try:
-            there = self._anchor(since.file_no, since.offset)
-        except PositionPurged:
-            raise BackupRefused(
-                f"{file_name(since.file_no)}, where the earlier backup ends, was purged since: make a full backup"
-            ) from None
-        if there != since or self._writer.stand < Position(since.file_no, since.offset):
-            raise BackupRefused(
-                "the earlier backup is not of this binlog: RESET MASTER came since, or it is another store. Make a "
-                "full backup"
-            )
-        return since
+    def _end_of_copy(self) -> tuple[int, int]:
+        file_no, page_no = self._tail.key
+        return file_no, (page_no + 1) * PAGE_SIZE
 
-    def pieces(self) -> Iterator[Piece]:
-        yield from self._log.pieces(skip_binlog=self._wanted.skip_binlog)
-        for file_no in self._files:
-            yield from self._file_pieces(file_no)
-            self._require_age()
+    def _first_copied(self) -> int:
+        return self._first
 
-    def _size(self, file_no: int) -> int | None:
-        """Bytes of a file that are copied; None if it has gone."""
-        begin = self._begin_of(file_no)
-        if file_no == self._tail.key[0]:
-            return (self._tail.key[1] + 1) * PAGE_SIZE - begin
-        try:
-            return self._disk.size(file_name(file_no)) - begin
-        except FileMissing:
-            return None
+    def _begin_behind(self, file_no: int) -> None:
+        self._first = max(self._first, file_no + 1)
 
-    def _begin_of(self, file_no: int) -> int:
-        since = self._since
-        return since.offset if since is not None and since.file_no == file_no else 0
+    def _is_in_log(self, file_no: int) -> bool:
+        return file_no > self._stable.file_no  # not made yet
 
-    def _file_pieces(self, file_no: int) -> Iterator[Piece]:
-        name, size = file_name(file_no), self._size(file_no)
-        begin = self._begin_of(file_no)
-        is_last = file_no == self._tail.key[0]
-        try:
-            if size is None:
-                raise FileMissing(f"{name} has gone")
-            file = self._disk.open(name)
-        except FileMissing:
-            self._gone(file_no)
-            return
-        with contextlib.closing(file):
-            end = begin + size - (PAGE_SIZE if is_last else 0)
-            for piece in in_pieces(file, name, size, begin=begin, end=end):
-                self._require_sound(file_no, begin, piece)
-                yield piece
+    def _pieces_of(self, file: File, file_no: int, begin: int, size: int) -> Iterator[Piece]:
+        name, is_last = file_name(file_no), file_no == self._tail.key[0]
+        end = begin + size - (PAGE_SIZE if is_last else 0)
+        for piece in in_pieces(file, name, size, begin=begin, end=end):
+            self._require_sound(file_no, begin, piece)
+            yield piece
         if is_last:
             yield Piece(name, size, end - begin, self._tail.data)
 
@@ -349,38 +486,7 @@ class IbbBackup:
             page = piece.data[at : at + PAGE_SIZE]
             place = Position(file_no, begin + piece.offset + at)
             if place < self._stable.page_start and not is_sound(page):
-                if self._references.age != self._age:
-                    self._require_age()
+                self._require_age()
                 raise CorruptBinlog(
                     *place, "the page has another checksum: nothing is backed up", page
                 )
-
-    def _gone(self, file_no: int) -> None:
-        """A file is not there. Raises `PositionPurged` unless it was to be expected."""
-        self._require_age()
-        if file_no > self._stable.file_no:
-            return  # not made yet: the redo has all of it
-        if not self._wanted.no_lock:
-            raise PositionPurged(f"{file_name(file_no)} has gone while it was backed up")
-        self._first = max(self._first, file_no + 1)
-        self._notes.append(
-            f"{file_name(file_no)} went away while the backup ran (--no-lock): the binlog begins behind it"
-        )
-
-    def _require_age(self) -> None:
-        if not self._wanted.skip_binlog and self._references.age != self._age:
-            raise BackupRefused(
-                "RESET MASTER was executed while the backup ran (--no-lock): make another one"
-            )
-
-    def finish(self) -> Manifest:
-        self._require_age()
-        return replace(
-            self._manifest, stage=WHOLE, first_file=self._first, notes=tuple(self._notes)
-        )
-
-    def close(self) -> None:
-        if self._pin is not None:
-            self._pin.release()
-            self._pin = None
-        self._log.close()
