@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 from binlog_storage.console.arguments import did_you_mean
 

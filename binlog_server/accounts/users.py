@@ -18,9 +18,10 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.state import StoreFacts
 
 from binlog_server.accounts.account import ANY_HOST, Credential, UserAccount

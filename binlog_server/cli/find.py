@@ -6,11 +6,11 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.target import seconds_of, utc_text
 from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.groups.group_facts import OPERATIONS, GroupFacts, is_about, read_facts

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 
 from binlog_server.connections.tcp_options import give_up_after

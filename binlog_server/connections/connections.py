@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from binlog_protocol.connection.commands import RegisterSlave
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.target import NamedTarget
 from binlog_protocol.errors import ServerError, UnknownThread
 from binlog_protocol.wire.results import Value

@@ -17,10 +17,10 @@ import logging
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.given_files import (
     PEM_BYTES_MAX,
     load_authorities,

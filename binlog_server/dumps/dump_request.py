@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from binlog_protocol.connection.commands import BinlogDump, BinlogDumpGtid
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.target import HistoryEnd, NamedTarget
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import EngineBinlogNeedsGtid, MasterFatalError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.classic_positions import OVERTAKEN, POSITIONS_PER_BYTE, position_of
 from binlog_protocol.dump.dump_position import check_position
 from binlog_protocol.errors import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.classic_positions import (
     OVERTAKEN,
     ends_behind,

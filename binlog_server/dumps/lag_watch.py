@@ -14,8 +14,8 @@ that it was given waits for it: what holds it up is this server then.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.engine import Position
 
 from binlog_server.accounts.replica_policy import ReplicaPolicy

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.classic_positions import (
     event_lengths,
     position_of,

@@ -20,12 +20,13 @@ This module is the schema, and who has ordered what. `dumps.fault_run` and `sess
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from binlog_protocol.connection.commands import CommandCode
 from binlog_protocol.connection.handshake import Capability
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 from binlog_protocol.gtid import U32_MAX, Gtid

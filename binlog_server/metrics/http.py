@@ -15,11 +15,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
 from aiohttp import web
+from binlog_protocol.dataclass import dataclass
 
 from binlog_server.connections.tls import TlsLayer, TlsServer
 from binlog_server.loop.crowd import Crowd

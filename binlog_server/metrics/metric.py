@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.durations import Durations
 
 from binlog_server.metrics.observed import Look

@@ -17,10 +17,10 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import RemoteError, ServerError
 
 log = logging.getLogger(__name__)

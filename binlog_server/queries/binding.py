@@ -9,10 +9,11 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any, Final, Protocol, runtime_checkable
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     AmbiguousColumn,
     CollationMismatch,

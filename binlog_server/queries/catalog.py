@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.sql_type import SqlType
 from binlog_protocol.wire.results import (

@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from binlog_protocol.dataclass import dataclass
 
 _BLANK: Final = r"[ \t\n\v\f\r]"
 _NAME: Final = r"(?:[\w$]++|`[^`]++`)"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import values
 from binlog_server.queries.terms import Budget

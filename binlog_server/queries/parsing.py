@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import types, values
 from binlog_server.queries.terms import Asker, Term, watched

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, RegexFailed, ServerError, StatementTimeout
 
 from binlog_server.queries.terms import Budget

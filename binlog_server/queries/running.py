@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import values
 from binlog_server.queries.order import long_texts, marked, ordered

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     AllowedPacketOverflowed,
     DivisionByZero,

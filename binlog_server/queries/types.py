@@ -6,10 +6,11 @@ The lengths and decimals are those of 11.8, found by what it sends: tests hold t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import collation_name

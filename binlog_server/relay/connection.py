@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from binlog_protocol.connection.replica import ER_SLAVE_FATAL_ERROR
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.wire.results import Value
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.engine import BinlogEngine
 
 from binlog_server.commits.room import AppendRoom

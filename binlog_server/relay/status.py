@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.wire.semi_sync import ReplicaPlace
 
 IDLE_S = 1.0  # nothing was stored for so long: what there is was stored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeVar
 
 from binlog_protocol.connection.commands import (
@@ -16,6 +16,7 @@ from binlog_protocol.connection.commands import (
 )
 from binlog_protocol.connection.handshake import MariadbCapability
 from binlog_protocol.connection.server import Reply, ServerConnection
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     EmptyQuery,
     NoOpenCursor,

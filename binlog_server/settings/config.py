@@ -20,10 +20,11 @@ from __future__ import annotations
 import ssl
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 from binlog_protocol.limits import (

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DataOverflow,
     ServerError,

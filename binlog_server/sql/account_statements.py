@@ -6,11 +6,12 @@ A change holds from the next login on, as in MariaDB; a replica's limits change 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from binlog_protocol.connection.auth import HASH_SIZE, NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotRevokeAll,
     CannotUser,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CollationMismatch,
     FormatInsideTransaction,

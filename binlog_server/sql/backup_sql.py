@@ -10,9 +10,9 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NoDatabaseSelected, NotSupportedYet, UnknownServerError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.gtid import SlavePosition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import CommandFailed, ProtocolError, ServerError
 from binlog_protocol.event_text.info import event_info, event_type_name
 from binlog_protocol.events.header import EventHeader, split_pieces

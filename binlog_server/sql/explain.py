@@ -6,9 +6,9 @@ Both read the store: they are called in a thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadGtidList, PurgeProhibited
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import SqlSyntaxError, UnknownColumn, WrongArguments
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import DECIMALS, Parameter

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import OptionPreventsStatement, UnknownServerError
 from binlog_protocol.wire.results import Column
 from binlog_storage.errors import StorageError

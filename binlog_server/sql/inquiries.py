@@ -12,10 +12,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DifferentColumns,
     EngineBinlogUnavailable,

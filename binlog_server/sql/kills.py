@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import KillDenied, QueryInterrupted, UnknownQueryId
 from lark import Token, Transformer
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NoRoomOnDisk, ServerError, UnknownServerError
 from binlog_protocol.wire.results import Column
 from lark import Token

@@ -8,10 +8,10 @@ the server's state, and gives a function that makes the rows in a thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DatabaseAccessDenied,
     NoDatabaseSelected,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     BinlogFileInUse,
     BinlogHasReaders,

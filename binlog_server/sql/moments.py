@@ -5,10 +5,11 @@ from __future__ import annotations
 import calendar
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import IncorrectMoment, ServerError, SqlSyntaxError, TimeOverflow
 from lark import Token, Transformer
 

@@ -5,9 +5,9 @@ What they do is not the grammar's: the session (`sessions.prepared`) executes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotPreparable, TooLongIdentifier
 from lark import Token, Transformer
 

@@ -7,11 +7,11 @@ written by tests/integration/test_recorded_variables.py, never by hand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ErrorKind, ServerError
 
 from binlog_server.settings.option_kinds import (

@@ -7,10 +7,11 @@ the other errors. `name` is the connection's; None is the session's default.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     BadSlaveUntil,
     MasterInfoRefused,

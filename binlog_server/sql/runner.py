@@ -7,11 +7,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.connection.server_states import ServerState
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError, StatementTimeout
 from binlog_protocol.gtid import Gtid
 from binlog_storage.engine import OpenBinlog

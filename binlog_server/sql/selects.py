@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.dump.target import seconds_of, utc_text
 from binlog_protocol.errors import (
     NotSupportedYet,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import WrongVariableValue
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,

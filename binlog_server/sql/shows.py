@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import UnknownXaFormat
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, FLAG_NOT_NULL, Column, Value

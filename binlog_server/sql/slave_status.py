@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NoMasterConnection
 from binlog_protocol.wire.results import Value
 

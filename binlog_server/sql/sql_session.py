@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, get_args
 
 from binlog_protocol.connection.commands import (
@@ -20,6 +20,7 @@ from binlog_protocol.connection.commands import (
     RegisterSlave,
     ShutdownCommand,
 )
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     LockOrActiveTransaction,
     NotSupportedYet,

@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     NotSupportedYet,
     ServerError,

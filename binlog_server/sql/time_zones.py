@@ -11,12 +11,12 @@ import importlib.util
 import re
 import zoneinfo
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import UnknownTimeZone
 
 from binlog_server.queries.values import datetime_text

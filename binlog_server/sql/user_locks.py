@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import LockDeadlock, NotSupportedYet, QueryInterrupted
 
 LOCKS_MAX: Final = 1000

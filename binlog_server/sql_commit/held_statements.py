@@ -14,10 +14,11 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotReopenTable,
     DatabaseAccessDenied,

@@ -26,10 +26,10 @@ import codecs
 import math
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     NotSupportedYet,
     SqlSyntaxError,

@@ -17,11 +17,12 @@ import contextlib
 import re
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DatabaseAccessDenied,
     GtidOutOfOrder,

@@ -32,10 +32,11 @@ transactions, nor these one without: the session would wait for itself. So a sta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import RowsOnlyTable, ServerError, UnsafeStatement
 from binlog_protocol.events.header import FLAG_THREAD_SPECIFIC
 from binlog_protocol.events.statement_context import (

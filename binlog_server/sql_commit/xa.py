@@ -10,10 +10,10 @@ changed nothing is not in the binlog: it is known here alone, up to the end of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DuplicateXid,
     InvalidXaArguments,

@@ -31,9 +31,10 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import UnknownServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.state import StoreFacts

@@ -12,10 +12,10 @@ import dataclasses
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import OptionPreventsStatement
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.statement_group import Origin

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.backup.prepare import prepare, require_preparable
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
@@ -94,6 +94,9 @@ class WantedStore:
     options: Callable[[str], ClassicOptions] = ClassicOptions
 
 
+_OF_ANY_KIND: Final = WantedStore()
+
+
 class StoreDirectory:
     """Opens a directory, or raises and leaves it as it was.
 
@@ -109,7 +112,7 @@ class StoreDirectory:
         self,
         path: Path,
         options: StoreOptions,
-        wanted: WantedStore = WantedStore(),
+        wanted: WantedStore = _OF_ANY_KIND,
         *,
         background: bool = True,
         patient: bool = False,

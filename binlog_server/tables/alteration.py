@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotDropAllColumns,
     CannotDropColumn,

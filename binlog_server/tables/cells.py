@@ -30,10 +30,11 @@ import re
 import uuid
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotCastInAssignment,
     CheckFailed,

@@ -13,9 +13,10 @@ AUTO_INCREMENT gave for a row that was not inserted goes to the next one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     AutoIncrementUsedUp,
     CheckFailed,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NamedTuple, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CollationMismatch,
     DuplicateConstraintName,

@@ -30,10 +30,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, ProtocolError
 from binlog_protocol.events.collation_names import collation_name
 from binlog_protocol.tables.definition import (

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.table_map import KeyPart
 from binlog_protocol.tables.definition import StoredKey

@@ -14,9 +14,10 @@ Where this is quick, it does to the byte what is done there: a test holds the tw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue, ServerError
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.rows import ChangeKind, Value, value_size

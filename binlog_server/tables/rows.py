@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import RecordHasChanged, TableChanged
 from binlog_storage.errors import UnknownTable
 from binlog_storage.tables.rows import CATALOG, TEMPORARY, table_key

@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_server.testing import rundir
 

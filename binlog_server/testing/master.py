@@ -13,11 +13,11 @@ import shutil
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.faults.faults import BadFault

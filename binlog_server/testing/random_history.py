@@ -15,9 +15,10 @@ from __future__ import annotations
 import random
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.column_type import BLOB_TYPES

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pymysql
 import pymysql.cursors
+from binlog_protocol.dataclass import dataclass
 from pymysql.constants import CLIENT
 
 from binlog_server.testing.waiting import POLL

@@ -9,10 +9,10 @@ addresses need no proof.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import Final, Self
 
 from binlog_protocol.connection.conversation import TlsPolicy, TlsProblem, TlsRefused, Verify
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.given_files import client_context, handshake_failure
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})

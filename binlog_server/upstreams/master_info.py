@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     HeartbeatOutOfRange,
     HeartbeatTooLong,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.given_files import read_given
 from cryptography.fernet import Fernet, InvalidToken

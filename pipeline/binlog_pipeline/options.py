@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path

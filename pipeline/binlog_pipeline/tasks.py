@@ -8,9 +8,9 @@ name of its own, and counts only once it is published by whoever called `map`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_storage.console.running import told
 from binlog_storage.errors import StorageError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange, TimeRange
 from numpy.typing import NDArray

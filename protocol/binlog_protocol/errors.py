@@ -21,8 +21,9 @@ Called with the values for its text, in their order, it makes the `ServerError`:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 _VALUE: Final = re.compile(r"{(\w+)}")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.groups import Integers
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.manifest import ArchiveManifest
 from binlog_storage.archive.merging import Merger

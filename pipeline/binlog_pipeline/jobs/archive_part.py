@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.archive.part_writer import write_part

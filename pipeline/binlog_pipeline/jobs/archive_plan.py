@@ -8,10 +8,10 @@ What purge has left of groups that began in files that have gone is passed over:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.manifest import ArchiveManifest, ArchivePart
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_pipeline.jobs.cutting import over_slices

@@ -10,10 +10,11 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, RowDecoder
 from binlog_protocol.sql.statements import TableName

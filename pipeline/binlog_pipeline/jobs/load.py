@@ -20,12 +20,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.connection.replica import UpstreamRefused
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of
 from binlog_protocol.events.column_type import ColumnType

@@ -22,11 +22,12 @@ as far as the settings want it. A new manifest is written beside the old one, sy
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.disk.durable_files import replace_file
 

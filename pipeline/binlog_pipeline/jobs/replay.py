@@ -7,10 +7,10 @@ gone on with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.files import ArchiveFiles
 from binlog_storage.archive.places import Where

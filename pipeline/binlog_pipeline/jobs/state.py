@@ -7,10 +7,10 @@ something was published last.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.console.progress import Progress

@@ -4,11 +4,12 @@ GTIDs are missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_pipeline.groups import Integers

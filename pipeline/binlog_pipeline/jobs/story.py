@@ -7,10 +7,11 @@ table, there is one chapter, and a statement that changes what rows are is told 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.table_map import KeyPart, TableColumn
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.header import HEADER_SIZE
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.gtid import Gtid

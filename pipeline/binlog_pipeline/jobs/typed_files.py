@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.row_columns import Changes
 from binlog_storage.disk.durable_files import sync_file

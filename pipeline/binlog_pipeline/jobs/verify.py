@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.jobs.cutting import over_slices

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.tasks import Item, Result, Workers, WorkFailed, attempt, outcome
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.collation_names import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import ColumnOptions
 

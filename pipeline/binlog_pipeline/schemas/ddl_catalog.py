@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName
 
 from binlog_pipeline.schemas.ddl_tables import TableLayout

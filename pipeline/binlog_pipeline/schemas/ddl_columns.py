@@ -6,9 +6,10 @@ Whatever is not known here ends the reading of the statement: nothing is guessed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
 from binlog_protocol.sql.tokens import Token, TokenKind
 from binlog_protocol.tables.ddl_types import (

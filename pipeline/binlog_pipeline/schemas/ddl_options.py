@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
 from binlog_protocol.tables.ddl_types import charset_of_collation, charset_of_name

@@ -8,9 +8,10 @@ names. A table that is versioned by WITH SYSTEM VERSIONING alone has row_start a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
 from binlog_protocol.tables.ddl_types import DdlType
 

@@ -13,10 +13,10 @@ it among the rows (`row_effects.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName, TokenReader
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.statements import ALL, TableName
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, split_events
 from binlog_protocol.events.table_map import TableMap

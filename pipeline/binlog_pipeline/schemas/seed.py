@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import BINARY_COLLATION
 from binlog_protocol.events.collation_names import charset_named, default_collation
 from binlog_protocol.events.table_map import KeyPart, TableColumn, TableMap

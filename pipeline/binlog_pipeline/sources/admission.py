@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.log.ranges import GtidRange
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.archive.archive import Archive, PlacedPart
 from binlog_storage.archive.manifest import ArchiveChunk, ArchivePart

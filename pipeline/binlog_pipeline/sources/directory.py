@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position

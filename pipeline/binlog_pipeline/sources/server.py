@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.ibb.chunk import Position

@@ -8,12 +8,13 @@ done nobody knows what to rows (`x`), nothing is known until the table is empty 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from binlog_protocol.dataclass import dataclass
 from numpy.typing import NDArray
 
 from binlog_pipeline.errors import BadOption, SourceError

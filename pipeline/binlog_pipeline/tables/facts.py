@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final, Self
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.errors import NonRowChange
 from binlog_pipeline.schemas.row_effects import SAME, TOLD

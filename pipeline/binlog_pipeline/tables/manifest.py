@@ -17,11 +17,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import sync_folder, synced_file
 

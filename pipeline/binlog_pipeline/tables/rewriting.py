@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns import ColumnOptions

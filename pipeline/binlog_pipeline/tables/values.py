@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue, ServerError
 from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of, encode_text
 from binlog_protocol.events.collation_names import default_collation

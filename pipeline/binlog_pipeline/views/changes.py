@@ -22,10 +22,11 @@ Rows come in the order of the log. The other layouts are in `changes_layouts.py`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.row_columns import RowDecoder, column_names
 from binlog_protocol.sql.statements import TableName
 

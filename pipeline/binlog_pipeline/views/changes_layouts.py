@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Integers

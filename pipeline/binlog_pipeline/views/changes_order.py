@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.row_columns import Changes
 from numpy.typing import NDArray
 

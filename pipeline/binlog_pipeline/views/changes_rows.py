@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.rows import ChangeKind
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import Changes

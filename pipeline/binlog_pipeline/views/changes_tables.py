@@ -11,11 +11,11 @@ database, and is logged as text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.row_columns import Changes, ColumnOptions, RowDecoder, column_names
 from binlog_protocol.sql.statements import ALL, TableName
 

@@ -15,10 +15,10 @@ A part of a directory goes from one record of the GTID state to the next, 2 MiB 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups

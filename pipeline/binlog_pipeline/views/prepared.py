@@ -7,10 +7,10 @@ has nothing but XA COMMIT or XA ROLLBACK and its XID; that may be in another sli
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.sql.statements import TableName
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import plain_begin
 from binlog_protocol.events.event_type import EventType

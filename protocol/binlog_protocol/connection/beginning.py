@@ -15,7 +15,6 @@ it raised. `answered` is the driver for callers that wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from binlog_protocol.connection.client import ClientConnection, ErrorReceived
@@ -28,6 +27,7 @@ from binlog_protocol.connection.conversation import (
     start_file_dump,
 )
 from binlog_protocol.connection.replica import ReplicaHandshake, UpstreamRefused
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     EngineBinlogNeedsGtid,
     MasterFatalError,

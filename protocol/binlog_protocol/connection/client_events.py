@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from binlog_protocol.connection.handshake import Greeting
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.groups.group_stream import EventReceived as EventReceived
 from binlog_protocol.groups.group_stream import StreamEnded as StreamEnded

@@ -42,11 +42,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
 from binlog_protocol.connection.handshake import Capability, LoginRequest
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     GtidListTooLong,
     MalformedPacket,

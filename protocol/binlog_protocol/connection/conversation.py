@@ -20,7 +20,6 @@ driver meets itself (a lost socket, a wait that was too long) ends the exchange 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar, cast
@@ -39,6 +38,7 @@ from binlog_protocol.connection.client import (
 from binlog_protocol.connection.commands import DumpFlag
 from binlog_protocol.connection.handshake import Capability
 from binlog_protocol.connection.replica import SLAVE_CAPABILITY, ReplicaHandshake
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 

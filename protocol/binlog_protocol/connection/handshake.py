@@ -29,11 +29,12 @@ have a meaning, and a client that knows them leaves bit 0 out of its login, too.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag
 from typing import Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD, SALT_SIZE
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadHandshake, ProtocolError
 from binlog_protocol.limits import CONNECT_ATTRIBUTES_MAX
 from binlog_protocol.values import Cursor, lenenc_bytes, nul_terminated

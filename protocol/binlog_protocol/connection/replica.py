@@ -10,7 +10,6 @@ point in going on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.connection.client import (
@@ -21,6 +20,7 @@ from binlog_protocol.connection.client import (
     ResultReceived,
 )
 from binlog_protocol.connection.commands import DumpFlag
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, UnknownSystemVariable
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import U32_MAX, SlavePosition

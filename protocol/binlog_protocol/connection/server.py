@@ -22,7 +22,6 @@ may be sent by `last_words()` before the socket is closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
@@ -47,6 +46,7 @@ from binlog_protocol.connection.server_states import (
     ServerState,
     ServerStep,
 )
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import PacketsOutOfOrder, PacketTooLarge, ProtocolError, ServerError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.limits import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.event_text.table_maps import UnreadableMap
 from binlog_protocol.events.compressed import COMPRESSED_TYPES
 from binlog_protocol.events.event_type import EventType

@@ -21,9 +21,9 @@ import codecs
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 
 BINARY_COLLATION: Final = 63

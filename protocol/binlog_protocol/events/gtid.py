@@ -20,10 +20,10 @@ bytes   field (offsets in the body; the server_id of the GTID is that of the eve
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_SUPPRESS_USE, HEADER_SIZE, build_event, parse_whole

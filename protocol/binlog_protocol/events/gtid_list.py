@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_ARTIFICIAL, HEADER_SIZE, build_event, parse_whole

@@ -14,9 +14,9 @@ MariaDB writes it when a change to a table without transactions cannot be logged
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole
 from binlog_protocol.values import Cursor

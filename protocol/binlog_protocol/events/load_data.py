@@ -13,9 +13,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole

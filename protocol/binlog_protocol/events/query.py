@@ -18,9 +18,9 @@ is the beginning); a group of a non-transactional table ends with the statement 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, build_event, parse_whole

@@ -6,9 +6,9 @@ anything of it is sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_ARTIFICIAL, HEADER_SIZE, build_event, parse_whole

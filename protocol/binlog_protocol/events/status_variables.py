@@ -26,10 +26,11 @@ As 10.11 and 11.8 write them. A code that is not known ends the list: its length
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.gtid import GtidExtraFlags
 from binlog_protocol.values import Cursor
 

@@ -14,9 +14,9 @@ bytes   field (offsets in the body)
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import XaId

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from itertools import chain
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart, uncompressed_slices
 from binlog_protocol.events.event_type import NAMES, EventType

@@ -15,10 +15,11 @@ with the same outcome; tests/protocol/groups/test_group_runs.py holds the two eq
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.vocabulary import C_TABLE
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.semi_sync import STILL, PositionStep

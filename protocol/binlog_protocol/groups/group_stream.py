@@ -22,9 +22,9 @@ Runs and parts are taken by C where it was built, straight from where the bytes 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import END_POSITION_OFFSET, TYPE_OFFSET

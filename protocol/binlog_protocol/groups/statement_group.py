@@ -11,9 +11,9 @@ The statement's bytes stay what they are; what they mean is in the status variab
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.gtid import BODY_SIZE_MIN, GtidEvent, GtidFlags
 from binlog_protocol.events.header import (

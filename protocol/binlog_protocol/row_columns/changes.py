@@ -6,13 +6,14 @@ Of one shape: one table as it is described at one time, one kind of change, the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.rows import ChangeKind, RowsEvent
 from binlog_protocol.events.table_map import TableMap

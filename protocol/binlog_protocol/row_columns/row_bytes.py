@@ -6,12 +6,12 @@ indexing it reads one word a place (4 ns on the machine of `benchmarks rows`, ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 
 Integers = NDArray[np.int64]

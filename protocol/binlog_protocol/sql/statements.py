@@ -5,10 +5,11 @@ Only names are looked for. What is not understood is said to be uncertain, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName, TokenReader
 from binlog_protocol.sql.tokens import tokens
 

@@ -9,9 +9,10 @@ are the bytes that collation_connection has for the text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import character_bytes_max
 from binlog_protocol.events.collation_names import charset_named
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from binlog_protocol import errors
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
     character_bytes_max,

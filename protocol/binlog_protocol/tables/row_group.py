@@ -16,10 +16,11 @@ A row event goes on while the table, the kind of change and the columns present 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.column_type import BLOB_TYPES, ColumnType
 from binlog_protocol.events.event_type import EventType

@@ -6,9 +6,9 @@ Both ways: the layout of values that a column of a type has, and which columns o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import BINARY_COLLATION, character_bytes_max, charset_of
 from binlog_protocol.events.column_type import INTEGER_SIZES, ColumnLayout, ColumnType
 from binlog_protocol.events.table_map import ColumnKind, Label, TableColumn

@@ -39,11 +39,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.numbers import digits_and_scale

@@ -19,9 +19,9 @@ Position and name are the replica's own count, which `ReplicaPlace` repeats (10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import strip_checksum
 from binlog_protocol.events.event_type import EventType

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.stored_group import is_start_marker
 
 from binlog_storage.archive.encryption import ArchiveKeys

@@ -26,9 +26,11 @@ import hmac
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import RawIOBase
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, Self
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.archive.errors import ArchiveDamaged
 from binlog_storage.archive.remembered_manifests import ManifestMemory

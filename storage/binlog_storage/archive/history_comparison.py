@@ -17,12 +17,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.group_chain import Block, block_number
 from binlog_protocol.groups.group_comparison import Likeness, compare, describe
 from binlog_protocol.groups.group_content import GroupContent, content_of

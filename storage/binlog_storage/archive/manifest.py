@@ -42,9 +42,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
 

@@ -12,8 +12,9 @@ compact protocol, these fields count; all others are passed over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 _HEADER_BYTES_MAX: Final = 16 << 10
 _PAGES_MAX: Final = 1 << 16

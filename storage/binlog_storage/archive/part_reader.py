@@ -8,11 +8,12 @@ groups is compared with the groups.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 import google_crc32c
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.ibb_rows import IbbRows

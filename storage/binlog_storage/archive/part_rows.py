@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.engine import LargeGroup

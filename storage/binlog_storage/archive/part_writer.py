@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,6 +13,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, Gtid
 from numpy.typing import NDArray
 

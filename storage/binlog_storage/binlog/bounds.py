@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.limits import (

@@ -12,7 +12,8 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.engine.references import Pin
 from binlog_storage.errors import StorageError

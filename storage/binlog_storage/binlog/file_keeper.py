@@ -7,7 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.full_disk import ROOM_RETRY_S, FullDisk
 from binlog_storage.binlog.late_writes import LateWrites

@@ -12,8 +12,9 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.disk.disk import OPEN_FILES_MAX, Disk, File

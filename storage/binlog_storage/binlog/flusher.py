@@ -26,9 +26,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.binlog.bounds import Bounds

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.ibb.oob import PIECE_BYTES_MAX
 from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2

@@ -23,8 +23,8 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.binlog.broken import keep_aside, put_aside

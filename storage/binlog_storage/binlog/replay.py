@@ -21,7 +21,9 @@ import contextlib
 import logging
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.broken import keep_aside, put_aside
 from binlog_storage.binlog.file_table import lengthen

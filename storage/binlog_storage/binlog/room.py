@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.flusher import Flusher

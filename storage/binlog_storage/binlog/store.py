@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
@@ -950,7 +951,7 @@ class IbbEngine:
             log.warning("%s: the last pages are in the redo log only, until the next start", error)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclass(eq=False)
 class PagesLog:
     """The redo log of pages and tables: see `SnapshotLog`."""
 
@@ -992,7 +993,7 @@ class PagesLog:
         self._flusher.worker.poke()  # now the binlog's part may be the lower one
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Known:
     """The results of searches in one age. A search that a RESET MASTER overtakes writes into that of its own age."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.worker import Worker
 from binlog_storage.disk.disk import Disk

@@ -15,9 +15,9 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.binlog.decision import Decision

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.gtid import BinlogState

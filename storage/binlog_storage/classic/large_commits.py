@@ -10,9 +10,9 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.classic.back_pressure import Turns

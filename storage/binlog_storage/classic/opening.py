@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.events.header import FLAG_IN_USE
 from binlog_protocol.groups.group_runs import GroupRun

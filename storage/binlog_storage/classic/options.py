@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 

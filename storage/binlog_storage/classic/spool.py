@@ -14,10 +14,11 @@ import struct
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import CHECKSUM_SIZE, laid_out
 from binlog_protocol.events.header import (

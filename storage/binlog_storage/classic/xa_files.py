@@ -22,10 +22,10 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.classic.encryption import Keys

@@ -11,9 +11,9 @@ XA transactions      names, order and bytes of those that wait
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 

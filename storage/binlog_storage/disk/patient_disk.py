@@ -19,8 +19,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, TooManyOpenFiles

@@ -17,9 +17,10 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, SlavePosition
 

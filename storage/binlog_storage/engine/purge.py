@@ -12,9 +12,10 @@ gaps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.engine.references import Holder, Pin
 

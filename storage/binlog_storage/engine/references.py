@@ -13,9 +13,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.errors import BinlogBegunAnew, BinlogInUse, BinlogInUseByTransaction
 

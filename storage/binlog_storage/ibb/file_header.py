@@ -22,9 +22,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import google_crc32c
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.page import PAGE_SIZE, PAGE_SIZE_LOG2, is_zero, seal

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid

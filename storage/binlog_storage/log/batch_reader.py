@@ -10,7 +10,8 @@ which knows everything, reads what is left. A test holds the ways equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,

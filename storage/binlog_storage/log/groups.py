@@ -11,9 +11,9 @@ work leaves it) ends the reading quietly and is told in `torn_tail`; everything 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription

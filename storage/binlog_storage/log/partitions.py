@@ -9,10 +9,11 @@ pages with GTID state records, which tell what was logged before without any of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.engine import GroupBatch

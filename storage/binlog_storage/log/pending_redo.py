@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import CorruptRedo, DiskError

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 TIME_SLACK_S = 3600

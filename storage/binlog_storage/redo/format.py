@@ -55,10 +55,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import google_crc32c
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import google_crc32c
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.disk.read_only_disk import ReadableFile
 from binlog_storage.errors import CorruptRedo

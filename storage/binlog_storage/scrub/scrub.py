@@ -20,10 +20,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.header import split_pieces
 from binlog_protocol.groups.group_check import GroupCheck

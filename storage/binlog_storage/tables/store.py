@@ -13,8 +13,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+
+from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.errors import (
     Deadlock,

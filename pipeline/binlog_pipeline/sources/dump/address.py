@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Final
 
 from binlog_protocol.connection.replica import READER_IDS
+from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.given_files import read_given_text
 
 from binlog_pipeline.errors import SourceError

@@ -19,10 +19,10 @@ blobs only where they changed. Version 2 (30..32, 169..171) is MySQL's; MariaDB 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Final, NamedTuple
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import EventType

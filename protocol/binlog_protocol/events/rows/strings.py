@@ -23,9 +23,9 @@ import struct
 import uuid
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue, ProtocolError
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,

@@ -23,9 +23,9 @@ TIMESTAMP (7)           4 bytes LE: seconds since 1970 in UTC
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from typing import Final
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue, ProtocolError
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.values import Cursor
