@@ -208,7 +208,9 @@ def refusal(request: Request, token: str) -> Response | None:
     """
     if request.has_certificate:
         return None
-    if token and hmac.compare_digest(_shown_token(request).encode(), token.encode()):
+    # Bytes that are no UTF-8 are surrogates in a header.
+    shown = _shown_token(request).encode("utf-8", "surrogatepass")
+    if token and hmac.compare_digest(shown, token.encode()):
         return None
     if _is_loopback(request.peer) and _is_local_name(request.headers.get("host", "")):
         return None
@@ -242,7 +244,11 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_local_name(host: str) -> bool:
-    name = host[: host.rfind(":")] if host.rfind(":") > host.rfind("]") else host
+    name, colon, port = host.rpartition(":")
+    if not colon or "]" in port:
+        name = host
+    elif not port.isdecimal():
+        return False
     return name.lower() == "localhost" or _is_loopback(name.strip("[]"))
 
 

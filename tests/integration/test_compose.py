@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ TABLE = "CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, not
 ROW = "INSERT INTO shop.orders VALUES (1, 'a')"
 READ = "SELECT note FROM shop.orders"
 END = "SELECT @@gtid_binlog_pos"
+ROWS = "import pyarrow.dataset as d; print(d.dataset('/lake/orders', format='parquet').to_table().to_pylist())"
 LOCAL = ("-h127.0.0.1", "-uroot", "--skip-ssl")
 
 
@@ -43,6 +45,22 @@ class Project:
         (container,) = _said(["docker", "ps", "--quiet", *asked]).split()
         return _said(["docker", "exec", container, *arguments])
 
+    def tried(self, service: str, *arguments: str) -> str | None:
+        """The same, or None if the program fails: what it looks for may not be there yet."""
+        try:
+            return self.exec(service, *arguments)
+        except AssertionError:
+            return None
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """What the services have logged, where the block fails: `down` takes it away."""
+        try:
+            yield
+        except BaseException:
+            print(self.run("logs", "--no-color", "--tail", "200"))
+            raise
+
     def checks(self) -> dict[str, list[str]]:
         """What asks for the health of each service."""
         found = {}
@@ -55,11 +73,7 @@ class Project:
 
     def is_healthy(self, service: str) -> bool:
         """What its check says now: Compose waits for those alone that others depend on."""
-        try:
-            self.exec(service, *self.checks()[service])
-        except AssertionError:
-            return False
-        return True
+        return self.tried(service, *self.checks()[service]) is not None
 
     def sql(self, service: str, *words: str) -> str:
         """What the program `mariadb` of a service prints."""
@@ -132,16 +146,11 @@ def test_spark_beside_the_relay(project: Callable[..., Project]) -> None:
     spark = project("spark", "compose.yaml", "compose.spark.yaml")
     spark.run("up", "-d", "upstream", "server", "spark")
     spark.sql("upstream", *LOCAL, "-e", f"{TABLE}; {ROW}")
-    program = (
-        "import sys, pathlib, pyarrow.dataset as d\n"
-        "found = [str(p) for p in pathlib.Path('/lake/orders').rglob('*.parquet')]\n"
-        "print(d.dataset(found).to_table().to_pylist() if found else '')\n"
-    )
-    until(
-        lambda: "'note': 'a'" in spark.exec("spark", "python3", "-c", program),
-        "the table as Parquet",
-        timeout=300,
-    )
+    find = ("find", "/lake/orders", "-name", "[!._]*.parquet", "-size", "+0")
+    with spark.explained():
+        until(lambda: spark.tried("spark", *find), "a file of the table", timeout=300)
+        rows = spark.exec("spark", "python3", "-c", ROWS)
+    assert "'note': 'a'" in rows
 
 
 def test_every_compose_file_is_run() -> None:

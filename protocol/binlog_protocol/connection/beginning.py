@@ -14,7 +14,7 @@ it raised. `answered` is the driver for callers that wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from binlog_protocol.connection.client import ClientConnection, ErrorReceived
@@ -44,6 +44,8 @@ from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 FoundT = TypeVar("FoundT")
 _NO_REPLICA: Final = 0
 """The server_id of who only looks: it ends nobody's dump."""
+DUMPS_MAX: Final = 10_000
+"""So many positions are tried at the most: some 400 servers that have logged and whose first files were purged."""
 
 
 class ServerQuestion(Protocol):
@@ -163,19 +165,49 @@ def beginning(server_id: Callable[[], int]) -> Search[SlavePosition]:
 
 def beginning_of_engine(state: BinlogState, server_id: Callable[[], int]) -> Search[SlavePosition]:
     """That of a server with its binlog in the engine, which has this binlog state."""
-    if (yield AcceptsQuestion(SlavePosition(), server_id())):
+    dumps = _Dumps(state, server_id)
+    if (yield from dumps.may_begin_at([])):
         return SlavePosition()
     found = []
     for domain_id in state.domains():
-        others = [gtid for gtid in state.position() if gtid.domain_id != domain_id]
-        first = yield from _first_of_domain(state, domain_id, others, server_id)
+        others = [gtid for gtid in dumps.ends if gtid.domain_id != domain_id]
+        first = yield from _first_of_domain(state, domain_id, others, dumps)
         if first is not None:
             found.append(first)
     return SlavePosition(found)
 
 
+class _Dumps:
+    """Tries where dumps of a server may begin, up to `DUMPS_MAX` times.
+
+    `ends`: the last GTID of each domain. The server says how many there are, and answers at its leisure: without a
+    limit it would keep who asks for ever.
+    """
+
+    def __init__(self, state: BinlogState, server_id: Callable[[], int]) -> None:
+        """Raises `UpstreamRefused` where the number of domains is over the limit already."""
+        self.ends: Final = list(state.position())
+        self._server_id: Final = server_id
+        self._left = DUMPS_MAX
+        if len(self.ends) > DUMPS_MAX:
+            raise self._too_many()
+
+    def may_begin_at(self, position: Iterable[Gtid]) -> Search[bool]:
+        """Whether the server accepts that position. Raises `UpstreamRefused` where too many were tried."""
+        if not self._left:
+            raise self._too_many()
+        self._left -= 1
+        return bool((yield AcceptsQuestion(SlavePosition(position), self._server_id())))
+
+    def _too_many(self) -> UpstreamRefused:
+        return UpstreamRefused(
+            f"its binlog state has {len(self.ends)} domains, and where its binlog begins is not found by {DUMPS_MAX} "
+            "connections; begin at a GTID (Spark: startingPosition or startGtid)"
+        )
+
+
 def _first_of_domain(
-    state: BinlogState, domain_id: int, others: list[Gtid], server_id: Callable[[], int]
+    state: BinlogState, domain_id: int, others: list[Gtid], dumps: _Dumps
 ) -> Search[Gtid | None]:
     """The last GTID of the domain that was purged; None if there is none.
 
@@ -183,12 +215,12 @@ def _first_of_domain(
     of the domain that was purged is accepted. So the lowest that is accepted is that, or the number behind a server's
     last that was purged, which is not higher.
     """
-    if (yield AcceptsQuestion(SlavePosition(others), server_id())):
+    if (yield from dumps.may_begin_at(others)):
         return None
     candidates = []
     for gtid in state.entries():
         if gtid.domain_id == domain_id:
-            candidates.append((yield from _lowest(gtid, others, server_id)))
+            candidates.append((yield from _lowest(gtid, others, dumps)))
     highest = max(gtid.seq_no for gtid in candidates)
     found = [gtid for gtid in candidates if gtid.seq_no == highest]
     if len(found) > 1:
@@ -199,11 +231,11 @@ def _first_of_domain(
     return found[0]
 
 
-def _lowest(high: Gtid, others: list[Gtid], server_id: Callable[[], int]) -> Search[Gtid]:
+def _lowest(high: Gtid, others: list[Gtid], dumps: _Dumps) -> Search[Gtid]:
     """The lowest number of the server that is accepted; `high` is, and so is what is above one that is."""
     low, end = 0, high.seq_no
     while end - low > 1:
         middle = high._replace(seq_no=(low + end) // 2)
-        is_accepted = yield AcceptsQuestion(SlavePosition([*others, middle]), server_id())
+        is_accepted = yield from dumps.may_begin_at([*others, middle])
         low, end = (low, middle.seq_no) if is_accepted else (middle.seq_no, end)
     return high._replace(seq_no=end)

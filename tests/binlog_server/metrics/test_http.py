@@ -122,6 +122,15 @@ async def test_answers() -> None:
         assert answer_of(await exchange(port, b"hello\r\n\r\n")).status == 400
 
 
+@pytest.mark.parametrize("body", [b"", b"Content-Length: 5\r\n"])
+async def test_who_waits_for_100_continue(body: bytes) -> None:
+    """The answer is final, and says that no body is wanted (RFC 9110, 10.1.1)."""
+    head = b"%s /ok HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" + body + b"\r\n"
+    async with listening() as port:
+        for method, status in ((b"GET", 200), (b"HEAD", 200), (b"POST", 405)):
+            assert answer_of(await exchange(port, head % method)).status == status
+
+
 async def test_byte_by_byte_and_with_more_behind_it() -> None:
     async with listening() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

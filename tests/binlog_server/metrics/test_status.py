@@ -233,6 +233,7 @@ BASIC = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
         ("", "127.0.0.1", {"host": "evil.example"}, 403),  # its name leads here
         ("", "127.0.0.1", {}, 403),
         ("", "127.0.0.1", {"host": "localhost.evil.example"}, 403),
+        ("", "127.0.0.1", {"host": "localhost:80@evil.example"}, 403),
         ("", "10.0.0.5", {"host": "x", "authorization": "Bearer "}, 403),  # none is no token
         ("", "10.0.0.5", {"host": "x", "authorization": "Basic Og=="}, 403),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": f"Bearer {TOKEN}"}, None),
@@ -241,6 +242,7 @@ BASIC = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer x"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Basic %%%"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer \xe9"}, 401),
+        (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer \udcff"}, 401),  # no UTF-8
         (TOKEN, "127.0.0.1", {"host": "localhost"}, None),
         (TOKEN, "", {"host": "localhost"}, 401),
     ],

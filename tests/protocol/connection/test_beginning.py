@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from binlog_protocol.connection import beginning as search
 from binlog_protocol.connection.beginning import (
     AcceptsQuestion,
     FirstListQuestion,
@@ -83,6 +84,22 @@ def test_whoever_has_written_to_a_domain(history: list[tuple[int, int]], kept: i
         assert any(str(gtid) in told for gtid in purged.position())
     else:
         assert found == purged.position()
+
+
+@pytest.mark.parametrize("domains", [3, 50])
+def test_a_server_with_endless_domains(domains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many positions are tried is not its choice."""
+    monkeypatch.setattr(search, "DUMPS_MAX", 40)
+    state = BinlogState(Gtid(domain, 1, 1 << 62) for domain in range(domains))
+    asked = []
+
+    def accepts(position: SlavePosition) -> bool:
+        asked.append(position)
+        return False
+
+    with pytest.raises(UpstreamRefused, match=f"{domains} domains, .* begin at a GTID"):
+        answered(beginning(server_id), engine_with(state, accepts))
+    assert len(asked) == (40 if domains == 3 else 0)
 
 
 def test_of_traditional_files() -> None:
