@@ -21,11 +21,17 @@ from typing import Any, Self
 
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.transaction import Transaction
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine.backup import BackupEngine
 
-from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.settings.config import Config
+from binlog_server.settings.engine_limits import TRADITIONAL
+from binlog_server.store.store_directory import StoreDirectory, WantedStore, prepare_backup
 from tests.kit import os_calls
 from tests.kit.cut_disk import power_off
-from tests.storage.groups import Group, gtid_event, history
+from tests.storage.backup.copying import copy
+from tests.storage.groups import Group, append_all, gtid_event, history
 
 LOG_BYTES = 512 << 10  # goes round several times
 OPTIONS = StoreOptions(
@@ -34,7 +40,15 @@ OPTIONS = StoreOptions(
     slave_connections_needed_for_purge=0,
     innodb_log_file_size=LOG_BYTES,
 )
+STORES = {
+    "ibb": WantedStore(),
+    "traditional": WantedStore(
+        TRADITIONAL, "binlog", lambda base: ClassicOptions(base, OPTIONS.max_binlog_size)
+    ),
+}
+COPY = "copy"
 GROUPS = 120
+BACKED_UP = 20  # groups before a backup
 SIZE_MAX = 200_000  # more than a file
 WAYS = ("before", "torn", "after")
 
@@ -46,6 +60,8 @@ class Order:
     at: number of the call, from 0 on; -1 for none.
     how: before the call, in the middle of it, after it; "cut": with the power of the disk, before it.
     only_open: nothing is written but what opening the store writes.
+    backup_of: a store of this format is filled; it ends in a backup of it, into the folder `COPY` beside it, while
+        groups come, or in the preparing of that. Calls are counted from the backup on.
     """
 
     directory: str
@@ -53,6 +69,7 @@ class Order:
     at: int = -1
     how: str = "before"
     only_open: bool = False
+    backup_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,11 +171,43 @@ class _End:
         return None
 
 
+def config_of(directory: Path) -> Config:
+    """That of a server of the store that a backup becomes."""
+    return Config(binlog_directory=directory, max_binlog_size=OPTIONS.max_binlog_size)
+
+
 def _run(order: Order, tell: Tell) -> None:
+    if order.backup_of:
+        _back_up(order, tell)
+        return
     os_calls.watch(_End(order, tell))
     store = StoreDirectory(Path(order.directory), OPTIONS)
     if not order.only_open:
         _work(store, random.Random(f"work {order.seed}"), groups_of(order.seed), tell)
+    store.close()
+
+
+def _back_up(order: Order, tell: Tell) -> None:
+    directory = Path(order.directory)
+    target = directory.with_name(COPY)
+    target.mkdir()
+    store = StoreDirectory(directory, OPTIONS, STORES[order.backup_of], background=False)
+    groups = [group for group in groups_of(order.seed) if group.gtid is not None]
+    append_all(store.engine, groups[:BACKED_UP])
+    store.engine.sync()
+    tell("group", BACKED_UP)
+    os_calls.watch(_End(order, tell))
+    more = iter(groups[BACKED_UP : 2 * BACKED_UP])
+
+    def between() -> None:
+        if (group := next(more, None)) is not None:
+            store.engine.append(*group)
+
+    assert isinstance(store.engine, BackupEngine)
+    copy(store.engine, OsDisk(target), between=between)
+    prepare_backup(
+        config_of(target), skip_binlog=False, incremental=None, progress=lambda what: None
+    )
     store.close()
 
 

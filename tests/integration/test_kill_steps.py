@@ -8,15 +8,29 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from binlog_protocol.gtid import BinlogState
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import COPYING, read_manifest
+from binlog_storage.errors import BackupRefused, NotAStore
 
-from binlog_server.store.store_directory import StoreDirectory
+from binlog_server.store.store_directory import StoreDirectory, prepare_backup
 from binlog_server.testing import rundir
-from tests.integration.killed_run import OPTIONS, WAYS, Outcome, Runs, groups_of
+from tests.integration.killed_run import (
+    BACKED_UP,
+    COPY,
+    OPTIONS,
+    STORES,
+    WAYS,
+    Outcome,
+    Runs,
+    config_of,
+    groups_of,
+)
 from tests.integration.store_findings import verified
 from tests.kit import mounts
 from tests.kit.cut_disk import CutDisk
@@ -145,3 +159,70 @@ def test_kill_while_recovering(runs: Runs, seed: int, place: Path, rng: random.R
         again = runs(directory, seed, only_open=True, at=rng.randrange(6), how=rng.choice(WAYS))
         assert again.status in (-signal.SIGKILL, 0), again
         check(directory, seed, outcome)
+
+
+# --- backups ---
+
+
+def check_backup(directory: Path, seed: int, store: str, outcome: Outcome) -> str:
+    """The store has what it had, and the copy is refused, or becomes a store. Returns the stage in which that was."""
+    groups = payloads(g for g in groups_of(seed) if g.gtid is not None)
+    here = StoreDirectory(directory, OPTIONS, STORES[store])
+    found = read_from(here.engine, here.engine.first_start().position)
+    here.close()
+    assert len(found) >= outcome.acknowledged
+    assert found == groups[: len(found)]
+    copied = directory.with_name(COPY)
+    manifest = read_manifest(ReadOnlyDisk(copied))
+    stage = "nothing" if manifest is None else manifest.stage
+    prepared = partial(
+        prepare_backup, config_of(copied), skip_binlog=False, incremental=None, progress=print
+    )
+    if stage in ("nothing", COPYING):
+        with pytest.raises((NotAStore, BackupRefused)):
+            prepared()
+    else:
+        prepared()
+        restored = StoreDirectory(copied, OPTIONS, STORES[store])
+        found = read_from(restored.engine, restored.engine.first_start().position)
+        restored.close()
+        assert found == groups[:BACKED_UP]
+    shutil.rmtree(directory)
+    shutil.rmtree(copied)
+    return stage
+
+
+def killed_backups(
+    runs: Runs, place: Path, seed: int, store: str, numbers: Iterable[int], rng: random.Random
+) -> set[str]:
+    """Each in one of the ways. Returns the stages in which the copies were."""
+    stages = set()
+    for number in numbers:
+        outcome = runs(place / "store", seed, at=number, how=rng.choice(WAYS), backup_of=store)
+        assert outcome.status in (-signal.SIGKILL, 0), outcome
+        stages.add(check_backup(place / "store", seed, store, outcome))
+    return stages
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_kill_during_a_backup_and_while_it_is_prepared(
+    runs: Runs, seed: int, place: Path, store: str, rng: random.Random
+) -> None:
+    outcome = runs(place / "store", seed, backup_of=store)
+    assert outcome.status == 0
+    assert check_backup(place / "store", seed, store, outcome) == "prepared"
+    killed_backups(runs, place, seed, store, rng.sample(range(outcome.calls), 4), rng)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", STORES)
+def test_kill_at_every_call_of_a_backup(
+    runs: Runs, seed: int, place: Path, store: str, rng: random.Random
+) -> None:
+    calls = runs(place / "store", seed, backup_of=store).calls
+    shutil.rmtree(place / "store")
+    shutil.rmtree(place / COPY)
+    print(f"{calls} calls")
+    stages = killed_backups(runs, place, seed, store, range(calls), rng)
+    assert stages >= {"nothing", "copying", "whole", "preparing"}
