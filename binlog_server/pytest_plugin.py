@@ -101,7 +101,7 @@ class MakeMariaDBReplica(Protocol):
 @pytest.fixture
 def make_binlog_master(_binlog_servers: list[Logged]) -> MakeBinlogMaster:
     """make_binlog_master(*, process=False, directory=None, **options) -> BinlogMaster, running until the test ends."""
-    from binlog_server.testing.running import new_master
+    from binlog_server.testing import new_master
 
     def make(
         *, process: bool = False, directory: Path | str | None = None, **options: Any

@@ -24,8 +24,6 @@ from binlog_protocol.connection.ed25519 import (
     parse_ed25519_text,
 )
 from binlog_protocol.dataclass import dataclass
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from binlog_server.accounts.privileges import effective
 from binlog_server.accounts.replica_policy import ReplicaPolicy
@@ -82,6 +80,10 @@ class Credential:
             return native_password_verify(challenge, response, self.stored_bytes)
         if len(response) != SIGNATURE_SIZE:
             return False
+        # Loaded at the first such login: most servers have no account of this kind.
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
         try:
             Ed25519PublicKey.from_public_bytes(self.stored_bytes).verify(response, challenge)
         except InvalidSignature:

@@ -338,6 +338,8 @@ class _Serving:
             serves = not self._stop.is_set()
             if serves:
                 await server.start(intake, sockets)
+                if server.tls is not None:
+                    await asyncio.to_thread(server.tls.prepare)
                 spare_what_stays()
         except BaseException:
             server.directory.close()

@@ -15,12 +15,12 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.given_files import (
     PEM_BYTES_MAX,
     load_authorities,
@@ -28,7 +28,6 @@ from binlog_storage.disk.given_files import (
     read_given_text,
 )
 
-from binlog_server.connections.certificate import use_self_signed, validity
 from binlog_server.loop.turn import Turn
 from binlog_server.settings.config import TLS_VERSIONS
 
@@ -43,19 +42,23 @@ NO_TLS = bytes(64)
 _LAYER = "binlog_server_tls_layer"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsServer:
-    """The TLS context of a server.
-
-    `fingerprint` is the SHA-256 of the certificate in DER; `begins` and `expires` are when it becomes valid, and when
-    it ends, in seconds since 1970.
-    """
+class _Certified(NamedTuple):
+    """A context that can serve, and what is to know of its certificate: see `TlsServer`."""
 
     context: ssl.SSLContext
     fingerprint: bytes
-    self_signed: bool
     begins: float
     expires: float
+
+
+class TlsServer:
+    """The TLS context of a server. A self-signed certificate is made when somebody asks for it."""
+
+    def __init__(self, certify: Callable[[], _Certified], *, self_signed: bool) -> None:
+        self._certify = certify
+        self._certified: _Certified | None = None
+        self._making = threading.Lock()  # one certificate, whatever thread asks first
+        self.self_signed = self_signed
 
     @classmethod
     def make(
@@ -70,20 +73,61 @@ class TlsServer:
         context.minimum_version, context.maximum_version = min(allowed), max(allowed)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0  # clients do not resume sessions: a replica stays for weeks
-        if cert:
-            load_chain(context, cert, key)
-            pem = read_given_text(cert, PEM_BYTES_MAX)
-            end = pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
-            pem = pem[
-                pem.index(ssl.PEM_HEADER) : end
-            ]  # the first certificate is the server's; the others are its issuers'
-        else:
-            pem = use_self_signed(context).decode("ascii")
         if ca:
             load_authorities(context, ca)
             context.verify_mode = ssl.CERT_OPTIONAL  # an account may REQUIRE X509
-        der = ssl.PEM_cert_to_DER_cert(pem)
-        return cls(context, sha256(der).digest(), not cert, *validity(der))
+        if not cert:
+            return cls(lambda: _self_signed(context), self_signed=True)
+        load_chain(context, cert, key)
+        pem = read_given_text(cert, PEM_BYTES_MAX)
+        end = pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
+        # The first certificate is the server's; the others are its issuers'.
+        certified = _certified(context, pem[pem.index(ssl.PEM_HEADER) : end])
+        return cls(lambda: certified, self_signed=False)
+
+    def _found(self) -> _Certified:
+        with self._making:
+            if self._certified is None:
+                self._certified = self._certify()
+            return self._certified
+
+    def prepare(self) -> None:
+        """Make it now, in a thread, so that no client waits for it."""
+        self._found()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._found().context
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of the certificate in DER."""
+        return self._found().fingerprint
+
+    @property
+    def begins(self) -> float:
+        """When the certificate becomes valid, in seconds since 1970."""
+        return self._found().begins
+
+    @property
+    def expires(self) -> float:
+        """When it ends, in seconds since 1970."""
+        return self._found().expires
+
+
+def _self_signed(context: ssl.SSLContext) -> _Certified:
+    # Loaded here: it takes longer than to make one, and many servers are never asked.
+    from binlog_server.connections.certificate import use_self_signed
+
+    return _certified(context, use_self_signed(context).decode("ascii"))
+
+
+def _certified(context: ssl.SSLContext, pem: str) -> _Certified:
+    """Raises `ValueError`."""
+    from binlog_server.connections.certificate import validity  # as above
+
+    der = ssl.PEM_cert_to_DER_cert(pem)
+    return _Certified(context, sha256(der).digest(), *validity(der))
 
 
 class Above(Protocol):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from binlog_server.testing.master import BinlogMaster
-from binlog_server.testing.master_process import MasterProcess
 from binlog_server.testing.served import Served
 
 
@@ -39,8 +38,12 @@ def new_master(
     *, process: bool = False, directory: Path | str | None = None, **options: Any
 ) -> BinlogMaster:
     """A master that is not started yet; see `running_master`."""
-    kind = MasterProcess if process else InProcessMaster
-    return kind(directory=directory, **options)
+    if not process:
+        return InProcessMaster(directory=directory, **options)
+    # Processes and their pipes are loaded where there is one.
+    from binlog_server.testing.master_process import MasterProcess
+
+    return MasterProcess(directory=directory, **options)
 
 
 @contextlib.contextmanager

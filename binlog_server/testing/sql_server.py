@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-import pymysql
-import pymysql.cursors
 from binlog_protocol.dataclass import dataclass
-from pymysql.constants import CLIENT
 
 from binlog_server.testing.waiting import POLL
 
@@ -58,6 +55,9 @@ class SqlServer:
     @contextlib.contextmanager
     def connect(self, **options: Any) -> Iterator[Any]:
         """A pymysql connection, rows as dictionaries. `options`: those of `pymysql.connect`."""
+        # Loaded with the first one: a master whose client is the test's own needs none.
+        import pymysql.cursors
+
         defaults = {
             "host": self.host,
             "port": self.port,
@@ -80,6 +80,8 @@ class SqlServer:
 
     def sql(self, text: str, *values: Any) -> list[Row]:
         """The rows of the last of one or several statements, with `;` between them; `%s` stand for the values."""
+        from pymysql.constants import CLIENT  # as above
+
         with (
             self.connect(client_flag=CLIENT.MULTI_STATEMENTS) as connection,
             connection.cursor() as cursor,
@@ -104,6 +106,8 @@ class SqlServer:
     def wait(self, sql: str, ok: Callable[[list[Row]], Any], timeout: float = 30.0) -> list[Row]:
         """Repeat a query until `ok` likes its rows. A table that is not there yet, or a server that does not answer
         yet, is waited for as well. Raises `TimeoutError`."""
+        import pymysql  # as above
+
         deadline = time.monotonic() + timeout
         while True:
             rows: list[Row] | str

@@ -11,13 +11,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.given_files import read_given
-from cryptography.fernet import Fernet, InvalidToken
 
 from binlog_server.loop.apart import apart
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
 
 KEY_NAME = (
     "binlog-server.key"  # in the store's directory, unless master_info_key_file says otherwise
@@ -96,6 +99,8 @@ class KeyFile:
         """The password from the store's state. Raises `PasswordUnavailable` for another key, or none."""
         if "sealed" not in kept:
             return Password(file=kept.get("file", ""), env=kept.get("env", ""))
+        from cryptography.fernet import InvalidToken
+
         try:
             return Password(self._cipher().decrypt(kept["sealed"].encode()).decode())
         except InvalidToken:
@@ -105,6 +110,9 @@ class KeyFile:
             ) from None
 
     def _cipher(self, *, make: bool = False) -> Fernet:
+        # Loaded here and in `open`: a server without upstreams, or with their passwords elsewhere, needs none of it.
+        from cryptography.fernet import Fernet
+
         try:
             if make and not self._path.exists():
                 # Whole or not at all: what is encrypted by it must not be lost.

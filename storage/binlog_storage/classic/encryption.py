@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import CHECKSUM_SIZE, append_checksum
@@ -33,12 +33,14 @@ from binlog_protocol.events.header import (
     EventHeader,
     build_event,
 )
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, GivenFile
 from binlog_storage.disk.disk import File
 from binlog_storage.disk.key_file import SYSTEM_KEY
 from binlog_storage.errors import NoBinlogKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 ALGORITHMS: Final = ("aes_cbc", "aes_ctr")
 _SCHEME: Final = 1
@@ -75,15 +77,41 @@ def _xor(one: bytes, other: bytes) -> bytes:
     return (int.from_bytes(one[:size]) ^ int.from_bytes(other[:size])).to_bytes(size)
 
 
+class _Aes:
+    """AES with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        # Loaded with the first key: most servers have none.
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._algorithm, self._cipher, self._modes = algorithms.AES(key), Cipher, modes
+
+    def cbc(self, iv: bytes, data: bytes) -> bytes:
+        """Whole blocks, encrypted."""
+        return self._cipher(self._algorithm, self._modes.CBC(iv)).encryptor().update(data)
+
+    def ctr(self, counter: int, data: bytes | bytearray | memoryview, skip: int = 0) -> bytes:
+        """Encrypted or in clear, from `skip` bytes behind the block of that number on."""
+        number = (counter % (1 << 128)).to_bytes(_BLOCK)
+        cipher = self._cipher(self._algorithm, self._modes.CTR(number)).encryptor()
+        if skip:
+            cipher.update(bytes(skip))
+        return cipher.update(data)
+
+    def ecb(self) -> tuple[CipherContext, CipherContext]:
+        """What encrypts blocks, and what decrypts them."""
+        cipher = self._cipher(self._algorithm, self._modes.ECB())
+        return cipher.encryptor(), cipher.decryptor()
+
+
 class EventCipher:
     """Encrypts and decrypts the events of one file. One owner."""
 
     def __init__(self, key: bytes, nonce: bytes, algorithm: str) -> None:
-        self._key = algorithms.AES(key)
+        self._aes = _Aes(key)
         self._nonce = nonce
         self._counts = algorithm == "aes_ctr"
-        self._encrypts = Cipher(self._key, modes.ECB()).encryptor()
-        self._decrypts = Cipher(self._key, modes.ECB()).decryptor()
+        self._encrypts, self._decrypts = self._aes.ecb()
 
     def iv(self, begin: int) -> bytes:
         """Of the event that begins at an offset of the file."""
@@ -102,10 +130,10 @@ class EventCipher:
     def _sealed(self, event: bytes, iv: bytes) -> bytes:
         plain = event[_FROM:LENGTH_OFFSET] + event[:_FROM] + event[_AFTER_LENGTH:]
         if self._counts:
-            data = Cipher(self._key, modes.CTR(iv)).encryptor().update(plain)
+            data = self._aes.ctr(int.from_bytes(iv), plain)
         else:
             whole = len(plain) & -_BLOCK
-            data = Cipher(self._key, modes.CBC(iv)).encryptor().update(plain[:whole])
+            data = self._aes.cbc(iv, plain[:whole])
             if whole < len(plain):
                 data += _xor(plain[whole:], self._encrypts.update(iv))
         displaced = slice(LENGTH_OFFSET - _FROM, _AFTER_LENGTH - _FROM)
@@ -136,8 +164,7 @@ class EventCipher:
         return found
 
     def _counted(self, piece: _Piece) -> bytes:
-        counter = (int.from_bytes(piece.iv) + piece.first) % (1 << 128)
-        return Cipher(self._key, modes.CTR(counter.to_bytes(_BLOCK))).encryptor().update(piece.data)
+        return self._aes.ctr(int.from_bytes(piece.iv) + piece.first, piece.data)
 
 
 class EncryptionStart(NamedTuple):
@@ -419,17 +446,14 @@ class CountedBytes:
 
     def __init__(self, file: Bytes, key: bytes, nonce: bytes) -> None:
         self._bytes = file
-        self._key = algorithms.AES(key)
+        self._aes = _Aes(key)
         self._nonce = int.from_bytes(nonce)
         self.size = file.size
         self.close = file.close
 
     def turned(self, data: bytes | bytearray | memoryview, offset: int) -> bytes:
         """What is in clear of what is encrypted, and the other way round."""
-        counter = (self._nonce + offset // _BLOCK) % (1 << 128)
-        cipher = Cipher(self._key, modes.CTR(counter.to_bytes(_BLOCK))).encryptor()
-        cipher.update(bytes(offset % _BLOCK))
-        return cipher.update(data)
+        return self._aes.ctr(self._nonce + offset // _BLOCK, data, offset % _BLOCK)
 
     def pread(self, size: int, offset: int) -> bytes:
         """See `Bytes`."""

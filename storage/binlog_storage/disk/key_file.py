@@ -14,9 +14,6 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.padding import PKCS7
-
 from binlog_storage.disk.given_files import read_given
 from binlog_storage.errors import NoBinlogKey
 
@@ -70,6 +67,10 @@ def _password(filekey: str) -> bytes:
 
 
 def _decrypted(data: bytes, password: bytes, filename: str) -> bytes:
+    # Loaded where such a file is read: a start without encryption needs none of it.
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.padding import PKCS7
+
     begin = len(_SALTED) + _SALT_BYTES
     salt = data[len(_SALTED) : begin]
     derived = part = b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from binlog_protocol.wire.results import parse_error, parse_ok
 from binlog_server.app.app import Server
 from binlog_server.connections.certificate import self_signed
 from binlog_server.connections.channel import WRITE_BUFFER_BYTES
+from binlog_server.connections.tls import TlsServer
 from binlog_server.settings.config import Config, ConfigError
 from tests.binlog_server.lab import (
     PASSWORD,
@@ -45,6 +47,15 @@ async def test_request_and_hello_in_one_segment(lab: Lab) -> None:
     assert (await client.log_in())[:1] == b"\0"
     assert await client.query("SELECT 1") == [["1"]]
     client.close()
+
+
+def test_one_self_signed_certificate_whoever_asks_first() -> None:
+    server = TlsServer.make()
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(lambda _: (server.fingerprint, server.expires), range(4)))
+    assert len(found) == 1
+    assert server.self_signed
+    assert TlsServer.make().fingerprint != server.fingerprint
 
 
 async def test_status_of_the_session(lab: Lab) -> None:

@@ -1,0 +1,65 @@
+"""What the first master of a process loads: imports are nearly all of the time that it takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+LIBRARIES: Final = {"google_crc32c", "interegular", "lark", "regex", "uvloop"}
+"""Of others. What is not among them is loaded where it is used: cryptography with the first TLS, pymysql with `sql`."""
+NEVER: Final = {
+    "binlog_server.cli",
+    "binlog_server.connections.certificate",
+    "binlog_server.metrics.http",
+    "binlog_server.metrics.metric",
+    "binlog_server.testing.master_process",
+    "binlog_server.testing.mariadb",
+    "binlog_server.testing.random_history",
+    "binlog_storage.console.output",
+    "binlog_storage.verify",
+    "email",
+    "multiprocessing",
+}
+MODULES: Final = 760
+"""A start loads 726."""
+PROGRAM: Final = """
+import json, sys
+from binlog_server.testing import running_master
+with running_master():
+    print(json.dumps({name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}))
+"""
+
+
+def superfluous(loaded: Mapping[str, str]) -> list[str]:
+    """Modules by name that no start needs. `loaded`: the file of each."""
+    found = []
+    for name, file in loaded.items():
+        library = name.partition(".")[0]
+        is_asked_for = not library.startswith("_")  # those of .pth files are not
+        if (
+            "site-packages" in Path(file).parts and is_asked_for and library not in LIBRARIES
+        ) or name in NEVER:
+            found.append(name)
+    return sorted(found)
+
+
+def named(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"/venv/lib/site-packages/{name}.py" for name in names}
+
+
+def test_a_start_loads_what_it_needs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    loaded: dict[str, str] = json.loads(done.stdout)
+    assert superfluous(loaded) == []
+    assert len(loaded) < MODULES
+
+
+def test_what_is_superfluous_is_seen() -> None:
+    assert superfluous(named(["lark.lexer", "cryptography.x509"])) == ["cryptography.x509"]
+    assert superfluous({"email": "/lib/python3/email/__init__.py"}) == ["email"]
