@@ -79,6 +79,7 @@ from binlog_server.queries.terms import (
     Asker,
     Term,
     constant,
+    dated,
     watched,
     watched_moment,
     watched_test,
@@ -1022,6 +1023,7 @@ class _Binder:
         if other.kind.is_time:
             if term.kind.form is ValueForm.INT and term.constant not in (UNKNOWN, None):
                 term = constant(types.text(_NUMBER_CHARS), str(term.constant))
+            term = dated(term, other.kind, self._session)
             return watched_moment(term, self._session, other.kind.form)
         if not other.kind.is_number:
             return term
@@ -1326,7 +1328,9 @@ class _Binder:
             else self._term(amount, scope, place)
         )
         return called(
-            moments.shifted_by(at.kind, count.kind, name, sign), [at, count], self._session
+            moments.shifted_by(at.kind, count.kind, name, sign, self._session),
+            [at, count],
+            self._session,
         )
 
     def _negative(self, node: Any, scope: Names, place: str) -> Term:
@@ -1481,6 +1485,7 @@ class _Binder:
         results.append(otherwise)
         operands.require_union([result.kind for result in results], "case")
         kind = types.common([result.kind for result in results])
+        results = [dated(result, kind, self._session) for result in results]
         kind = kind.nullable(base is not None and base.kind.may_be_null)
 
         def value() -> Any:
@@ -1700,6 +1705,7 @@ def cast(term: Term, target: Any, session: Asker, sizes: list[int] | None = None
         raise _refused(f"CAST(... AS {name})")
     kind, convert = found(term.kind, sizes)
     operands.require_cast(term.kind, kind)
+    term = dated(term, kind, session)
     if kind.unsigned and isinstance(term.constant, str) and term.constant.isdecimal():
         kind = types.integer(min(_BIGINT_DIGITS, len(term.constant)), unsigned=True)
     source = term.kind

@@ -32,6 +32,7 @@ from binlog_protocol.errors import (
     JsonTooDeep,
     NotSupportedYet,
     ServerError,
+    TruncatedValue,
     UnknownRoutine,
     WrongArguments,
     WrongFunctionValue,
@@ -52,6 +53,8 @@ from binlog_server.queries.terms import (
     MustWait,
     Term,
     constant,
+    dated,
+    dating,
     watched_moment,
     watched_test,
 )
@@ -447,6 +450,7 @@ def _if(terms: Sequence[Term], session: Asker) -> Term:
     condition, yes, no = terms
     condition = watched_test(condition, session)
     kind = types.common([yes.kind, no.kind])
+    yes, no = dated(yes, kind, session), dated(no, kind, session)
 
     def value() -> Any:
         found = condition.value()
@@ -480,6 +484,7 @@ def _of_text(what: str) -> Make:
 def _coalesce(terms: Sequence[Term], session: Asker) -> Term:
     kinds = [term.kind for term in terms]
     kind = types.common(kinds, may_be_null=all(k.may_be_null for k in kinds))
+    terms = [dated(term, kind, session) for term in terms]
 
     def value() -> Any:
         for term in terms:
@@ -493,13 +498,18 @@ def _coalesce(terms: Sequence[Term], session: Asker) -> Term:
 
 def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     left, right = terms
-    left_key, right_key = values.comparable(left.kind, right.kind)
+    right_term = dated(right, left.kind, session)
+    date = dating(left.kind, right.kind, session)
+    left_kind = left.kind if date is None else types.moment(ValueForm.DATETIME, left.kind.decimals)
+    left_key, right_key = values.comparable(left_kind, right_term.kind)
 
     def value() -> Any:
-        found, other = left.value(), right.value()
-        if found is not None and other is not None and left_key(found) == right_key(other):
-            return None
-        return found
+        found, other = left.value(), right_term.value()
+        if found is None or other is None:
+            return found
+        return (
+            None if left_key(found if date is None else date(found)) == right_key(other) else found
+        )
 
     return Term(left.kind.nullable(), value)
 
@@ -543,14 +553,11 @@ def _extreme_moment(terms: Sequence[Term], session: Asker, choose: Callable[[Any
     if form is not ValueForm.DATE and any(map(_is_free_text, terms)):
         kind = replace(kind, length=_FREE_LENGTHS[form])
     beside = ValueForm.TIME if form is ValueForm.TIME else ValueForm.DATETIME
-    told = [watched_moment(term, session, beside) for term in terms]
-    today = f"{values.date_text(session.local(session.now))} "
+    told = [dated(watched_moment(term, session, beside), kind, session) for term in terms]
 
     def read(value: Any, source: Type) -> Any:
         if form is ValueForm.TIME:
             return values.as_span(value, source)
-        if source.form is ValueForm.TIME:
-            return values.moment_parts(today + value)
         return values.as_parts(value, source)
 
     def value() -> Any:
@@ -1397,15 +1404,22 @@ def _unix_timestamp(terms: Sequence[Term], session: Asker) -> Term:
     if decimals:
         kind = replace(kind, length=18 + decimals)
 
-    def run(at: datetime) -> int | Decimal:
+    def run(at: datetime) -> int | Decimal | None:
         try:
             seconds = session.seconds(at.replace(microsecond=0))
         except (ValueError, OverflowError):
-            return 0
+            return None
+        if not 0 <= seconds < _UNIX_END:
+            return None
         exact = Decimal(int(max(0, seconds))) + Decimal(at.microsecond).scaleb(-6)
         return values.cut(exact, decimals) if decimals else int(exact)
 
     return called(Plain("m", lambda kinds: kind, run, gives_null=True), terms, session)
+
+
+_UNIX_END: Final = 1 << 32
+"""Seconds since 1970 that a TIMESTAMP does not have any longer."""
+_SHOWN_CHARS: Final = 128
 
 
 def _from_unixtime(terms: Sequence[Term], session: Asker) -> Term:
@@ -1415,7 +1429,11 @@ def _from_unixtime(terms: Sequence[Term], session: Asker) -> Term:
         decimals = 6
 
     def moment_of(exact: Decimal) -> datetime | None:
-        if not 0 <= exact < 1 << 32:
+        if not 0 <= exact < _UNIX_END:
+            if exact >= _UNIX_END:
+                is_exact = source.form is not ValueForm.DOUBLE
+                shown = f"{exact:f}" if is_exact else values.as_text(float(exact), source)
+                session.warn(TruncatedValue("unixtime", shown[:_SHOWN_CHARS]))
             return None
         return session.local(int(exact)) + timedelta(microseconds=int(exact % 1 * 1_000_000))
 
@@ -1433,6 +1451,20 @@ def _from_unixtime(terms: Sequence[Term], session: Asker) -> Term:
         return replace(types.moment(ValueForm.DATETIME, decimals), code=ColumnType.TIMESTAMP)
 
     return called(Plain("et?", kind, run, gives_null=True), terms, session)
+
+
+def _sec_to_time(terms: Sequence[Term], session: Asker) -> Term:
+    source = terms[0].kind
+
+    def run(seconds: float) -> str:
+        if abs(seconds) >= values.TIME_END.total_seconds():
+            kind = types.DOUBLE if seconds % 1 else source
+            shown = values.as_text(seconds if seconds % 1 else int(seconds), kind)
+            session.warn(TruncatedValue("seconds", shown[:_SHOWN_CHARS]))
+        return values.time_text(timedelta(seconds=int(max(min(seconds, 4e6), -4e6))))
+
+    kind = types.moment(ValueForm.TIME)
+    return called(Plain("d", lambda kinds: kind, run, gives_null=True), terms, session)
 
 
 def _convert_tz(terms: Sequence[Term], session: Asker) -> Term:
@@ -1475,14 +1507,30 @@ def _of_clock(kind: Type, part: Callable[[timedelta], Any]) -> Plain:
 def _timediff(terms: Sequence[Term], session: Asker) -> Term:
     decimals = max(term.kind.decimals if term.kind.is_time else 0 for term in terms)
     kind = types.moment(ValueForm.TIME, decimals)
-    are_moments = ValueForm.DATETIME in {term.kind.form for term in terms}
-    run = Plain(
-        "mm" if are_moments else "cc",
-        lambda kinds: kind,
-        lambda end, begin: values.time_text(end - begin, decimals),
-        gives_null=True,
-    )
-    return called(run, terms, session)
+    sources = [term.kind for term in terms]
+
+    def form_of(value: Any, source: Type) -> ValueForm:
+        if source.is_time:
+            return source.form
+        text = values.as_text(value, source)
+        has_date = text[4:5] == "-" and len(text) > _DATE_CHARS
+        return ValueForm.DATETIME if has_date else ValueForm.TIME
+
+    def difference(*given: Any) -> str | None:
+        forms = {*map(form_of, given, sources)}
+        read: Any = values.as_span if forms == {ValueForm.TIME} else values.as_moment
+        end, begin = map(read, given, sources)
+        if end is None or begin is None or len(forms) > 1:
+            return None
+        found: timedelta = end - begin
+        if abs(found) >= values.TIME_END:
+            hours, rest = divmod(int(abs(found).total_seconds()), 3600)
+            sign = "-" if found < timedelta() else ""
+            shown = f"{sign}{hours}:{rest // 60:02d}:{rest % 60:02d}"
+            session.warn(TruncatedValue("time", shown))
+        return values.time_text(found, decimals)
+
+    return called(Plain("xx", lambda kinds: kind, difference, gives_null=True), terms, session)
 
 
 def _days(value: datetime) -> int:
@@ -1689,12 +1737,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
     "SECOND": _of_clock(types.small(3), lambda span: int(span.total_seconds()) % 60),
     "MICROSECOND": _of_clock(types.small(7), lambda span: span.microseconds),
     "TIME_TO_SEC": _of_clock(types.small(10), lambda span: int(span.total_seconds())),
-    "SEC_TO_TIME": Plain(
-        "d",
-        lambda kinds: types.moment(ValueForm.TIME),
-        lambda seconds: values.time_text(timedelta(seconds=int(max(min(seconds, 4e6), -4e6)))),
-        gives_null=True,
-    ),
     "DATEDIFF": Plain(
         "mm",
         lambda kinds: types.integer(7),
@@ -1807,6 +1849,7 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "UTC_TIME": (0, 1, _now(ValueForm.TIME, _clock, utc=True)),
     "UNIX_TIMESTAMP": (0, 1, _unix_timestamp),
     "FROM_UNIXTIME": (1, 2, _from_unixtime),
+    "SEC_TO_TIME": (1, 1, _sec_to_time),
     "TIME": (1, 1, _time),
     "TIMESTAMP": (1, 2, _timestamp),
     "ADDTIME": (2, 2, _shifted_by_time(1)),

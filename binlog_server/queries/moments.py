@@ -7,10 +7,13 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from binlog_protocol.errors import TimeOverflow
 
 from binlog_server.queries import types, values
 from binlog_server.queries.plain import Plain
+from binlog_server.queries.terms import Asker
 from binlog_server.queries.types import Type, ValueForm
 
 MONTHS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -24,6 +27,7 @@ SECONDS: Final = {
 }
 UNITS: Final = frozenset(MONTHS) | frozenset(SECONDS)
 _DAY_UNITS: Final = frozenset({"DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
+_OF_DATES_ALONE: Final = frozenset({"WEEK", *MONTHS})  # a TIME is not moved by these
 _SECONDS_MAX: Final = Decimal(86400 * 366 * 10_000)
 
 
@@ -103,17 +107,38 @@ _MARKS: Final[dict[str, Callable[[datetime], str]]] = {
 }
 
 
-def shifted_by(source: Type, amount: Type, unit: str, sign: int) -> Plain:
-    """`source + INTERVAL amount unit`; minus with a `sign` of -1. NULL for what is no time, and out of range."""
+def shifted_by(source: Type, amount: Type, unit: str, sign: int, session: Asker) -> Plain:
+    """`source + INTERVAL amount unit`; minus with a `sign` of -1. NULL for what is no time, and out of range, which is
+    a warning."""
     kind = _shifted_kind(source, amount, unit)
 
+    def time_moved(value: str, count: Decimal) -> str | None:
+        span = values.time_in(value)
+        if span is None:
+            return None
+        moved = None if unit in _OF_DATES_ALONE else _moved(span, count * sign, unit)
+        if moved is None or abs(moved) >= values.TIME_END:
+            raise OverflowError
+        return values.time_text(moved, kind.decimals)
+
     def run(value: Any, count: Decimal) -> str | None:
+        if source.form is ValueForm.TIME:
+            try:
+                return time_moved(value, count)
+            except (ValueError, OverflowError):
+                session.warn(TimeOverflow("time"))
+                return None
         at = values.as_moment(value, source)
         if at is None:
             return None
         try:
-            moved = _moved(at, count * sign, unit)
+            if unit in MONTHS:
+                whole = int(values.rounded(count * sign, 0))
+                moved = months_later(at, max(-200_000, min(whole, 200_000)) * MONTHS[unit])
+            else:
+                moved = _moved(at, count * sign, unit)
         except (ValueError, OverflowError):
+            session.warn(TimeOverflow("datetime"))
             return None
         is_text = kind.form is ValueForm.TEXT
         is_short = is_text and len(values.as_text(value, source)) <= 10 and unit in _DAY_UNITS
@@ -130,15 +155,17 @@ def _shifted_kind(source: Type, amount: Type, unit: str) -> Type:
         decimals = min(6, amount.decimals) if amount.form is ValueForm.DECIMAL else 0
     if source.form is ValueForm.DATE and unit in _DAY_UNITS:
         return types.moment(ValueForm.DATE)
+    if source.form is ValueForm.TIME and unit not in _OF_DATES_ALONE:
+        return types.moment(ValueForm.TIME, max(source.decimals, decimals))
     if source.is_time:
         return types.moment(ValueForm.DATETIME, max(source.decimals, decimals))
     return types.text(26 if decimals else 19)
 
 
-def _moved(at: datetime, amount: Decimal, unit: str) -> datetime:
-    if unit in MONTHS:
-        whole = int(values.rounded(amount, 0))
-        return months_later(at, max(-200_000, min(whole, 200_000)) * MONTHS[unit])
+_At = TypeVar("_At", datetime, timedelta)
+
+
+def _moved(at: _At, amount: Decimal, unit: str) -> _At:
     if unit not in ("SECOND", "MICROSECOND"):
         amount = values.rounded(amount, 0)
     seconds = amount * SECONDS[unit]

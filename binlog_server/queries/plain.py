@@ -9,7 +9,7 @@ from typing import Any, Final
 from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import types, values
-from binlog_server.queries.terms import Asker, Term, watched
+from binlog_server.queries.terms import Asker, Term, dated, watched
 from binlog_server.queries.types import Type, ValueForm
 
 _CONVERT: Final[Mapping[str, Callable[[Any, Type], Any]]] = {
@@ -25,6 +25,7 @@ _CONVERT: Final[Mapping[str, Callable[[Any, Type], Any]]] = {
     "x": lambda value, kind: value,
 }
 _NUMBERS: Final = {"i": "INTEGER", "n": "DOUBLE", "d": "DOUBLE", "e": "DECIMAL"}
+_MOMENT: Final = types.moment(ValueForm.DATETIME)
 Types = Sequence[Type]
 
 
@@ -62,7 +63,10 @@ class Plain:
 
 
 def watched_as(letter: str, term: Term, session: Asker) -> Term:
-    """An argument of that letter, with a warning where it is cut by its conversion."""
+    """An argument of that letter, with a warning where it is cut by its conversion; a TIME of today, where a date is
+    wanted."""
+    if letter == "m":
+        return dated(term, _MOMENT, session)
     return watched(term, session, _NUMBERS[letter]) if letter in _NUMBERS else term
 
 
@@ -73,9 +77,11 @@ def called(plain: Plain, terms: Sequence[Term], session: Asker) -> Term:
     kind = replace(
         kind, may_be_null=kind.may_be_null or plain.gives_null or types.any_null(kinds), column=None
     )
+    letters = plain.letters(len(terms))
+    terms = [watched_as(letter, term, session) for term, letter in zip(terms, letters, strict=True)]
     getters = [
-        (watched_as(letter, term, session).value, _CONVERT[letter], term.kind)
-        for term, letter in zip(terms, plain.letters(len(terms)), strict=True)
+        (term.value, _CONVERT[letter], term.kind)
+        for term, letter in zip(terms, letters, strict=True)
     ]
     run, size, budget = plain.call, plain.size, session.budget
     is_octets = kind.form is ValueForm.BYTES

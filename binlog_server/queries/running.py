@@ -10,7 +10,7 @@ from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import values
 from binlog_server.queries.order import long_texts, marked, ordered
-from binlog_server.queries.terms import Asker, Term, constant
+from binlog_server.queries.terms import Asker, Term, constant, dating
 from binlog_server.queries.types import NULL, Type
 
 if TYPE_CHECKING:
@@ -356,11 +356,12 @@ class UnionPlan:
             own.form is target.form and own.decimals == target.decimals for own, target in kinds
         ):
             return list(plan.run())
+        dates = [dating(own, target, self.session) for own, target in kinds]
         return [
             tuple(
                 [
-                    values.converted(value, own, target)
-                    for value, (own, target) in zip(row, kinds, strict=True)
+                    values.converted(value if date is None else date(value), own, target)
+                    for value, (own, target), date in zip(row, kinds, dates, strict=True)
                 ]
             )
             for row in plan.run()

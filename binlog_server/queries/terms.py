@@ -24,7 +24,7 @@ from binlog_protocol.errors import (
 )
 
 from binlog_server.queries import values
-from binlog_server.queries.types import LABEL, Type, ValueForm
+from binlog_server.queries.types import LABEL, Type, ValueForm, moment
 
 TEXT_CHARS_MAX: Final = 1 << 20
 """Characters of one value, at most."""
@@ -349,6 +349,27 @@ def watched_moment(term: Term, session: Asker, beside: ValueForm) -> Term:
         return term
     is_right = values.is_time if beside is ValueForm.TIME else values.is_moment
     return _told(term, session, beside.name.lower(), is_right)
+
+
+def dated(term: Term, beside: Type, session: Asker) -> Term:
+    """The term in the place of a date: a TIME is that time of today."""
+    convert = dating(term.kind, beside, session)
+    if convert is None:
+        return term
+    kind = moment(ValueForm.DATETIME, term.kind.decimals).nullable(term.kind.may_be_null)
+    return Term(kind, lambda: convert(term.value()))
+
+
+def dating(kind: Type, beside: Type, session: Asker) -> Callable[[Any], Any] | None:
+    """What makes values of `dated`; None where nothing is to be made."""
+    if kind.form is not ValueForm.TIME or beside.form not in (ValueForm.DATE, ValueForm.DATETIME):
+        return None
+
+    def convert(value: Any) -> Any:
+        at = None if value is None else values.time_on(value, session.local_now())
+        return None if at is None else values.datetime_text(at, kind.decimals)
+
+    return convert
 
 
 def _told(term: Term, session: Asker, kind: str, is_right: Callable[[str], bool]) -> Term:

@@ -110,6 +110,8 @@ _TIME: Final = re.compile(
 )
 _TIME_DIGITS: Final = re.compile(r"(-)?(\d{1,7})(?:\.(\d*))?(?!\d)", re.ASCII)
 _TIME_MAX: Final = timedelta(hours=838, minutes=59, seconds=59)
+TIME_END: Final = timedelta(hours=839)
+"""What no TIME has any longer."""
 I64_MIN, I64_MAX, U64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
@@ -290,6 +292,9 @@ def converted(value: Any, kind: Type, target: Type) -> Any:
     if value is None or kind.form is target.form:
         if target.form is ValueForm.DECIMAL and value is not None:
             return rounded(value, target.decimals)
+        if target.is_time and value is not None and kind.decimals < target.decimals:
+            point = "" if kind.decimals else "."
+            return value + point + "0" * (target.decimals - kind.decimals)
         return value
     match target.form:
         case ValueForm.TEXT:
@@ -546,8 +551,19 @@ def _time_of(kind: Type, form: ValueForm) -> Key:
 # --- times ---
 
 
+def time_on(value: str, day: datetime) -> datetime | None:
+    """A TIME as date and time, counted from the beginning of a day; None for what is none."""
+    span = time_in(value)
+    try:
+        return (
+            None if span is None else day.replace(hour=0, minute=0, second=0, microsecond=0) + span
+        )
+    except OverflowError:
+        return None
+
+
 def as_moment(value: Any, kind: Type) -> datetime | None:
-    """A value as date and time; None for what is none."""
+    """A value as date and time; None for what is none, and for a TIME: see `terms.dated`."""
     return None if kind.form is ValueForm.TIME else datetime_in(as_text(value, kind))
 
 

@@ -460,7 +460,6 @@ class Conversation:
                 self.sql.reset()
                 self.prepared.clear()
                 self.transaction.reset()
-                write(machine.send_ok())
             case SetOption(option):
                 if option > 1:
                     raise UnknownCommandError()

@@ -133,5 +133,5 @@ def _base_of(moment: Moment, clock: Clock) -> datetime | None:
 def not_a_time(moment: Moment, clock: Clock) -> ServerError:
     """The warning about a moment that `seconds_of` gives None for: its text is no time, or its shift leads too far."""
     if _base_of(moment, clock) is not None:
-        return TimeOverflow()
+        return TimeOverflow("datetime")
     return IncorrectMoment("datetime", str(moment.base)[:64])

@@ -317,6 +317,7 @@ class SessionTransaction:
         )
         self._prepared_rows: PreparedRows | None = None  # the same, once it is asked for
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
+        self._undoing: list[asyncio.Future[None]] = []  # see `_until_undone`
         self.held = 0
         """Bytes of a change of rows that is being read or computed, about."""
         self._interruption: asyncio.Future[None] | None = None  # while it waits for room
@@ -622,7 +623,7 @@ class SessionTransaction:
             self.refresh()
             self._xa.require_none()
         if self._sql.is_to_commit and self._open is not None:
-            self._run(self._commit())
+            self._run(self._with_its_undo(self._commit()))
             return True
         if self._sql.is_to_commit:
             self._ended()
@@ -634,10 +635,11 @@ class SessionTransaction:
         False if there is nothing to commit: the transaction is over, and `go_on` is not called. Raises `ServerError`.
         """
         self._xa.require_none()
-        if self._open is None or not (self._open.changes or self._open.keeps):
+        opened = self._open
+        if opened is None or not (opened.changes or opened.keeps or opened.may_have_locks):
             self._rollback()
             return False
-        self._run(self._commit(go_on=go_on))
+        self._run(self._with_its_undo(self._commit(go_on=go_on)))
         return True
 
     def use(self, name: bytes) -> None:
@@ -688,11 +690,17 @@ class SessionTransaction:
         self._unlock()
 
     def reset(self) -> None:
-        """COM_RESET_CONNECTION: roll back the open transaction, and take the session's variables as they are now."""
+        """COM_RESET_CONNECTION: roll back the open transaction, take the session's variables as they are now, and
+        answer OK."""
+        self._run(self._reset())
+
+    def _reset(self) -> Steps:
         self._xa.leave()
         self._rollback()
         self._unlock()
         self.refresh()
+        yield from self._until_undone()
+        self._client.committed(0)
 
     # --- its state ---
 
@@ -806,20 +814,49 @@ class SessionTransaction:
         self._sql.is_to_commit = False
         self._tell()
 
-    def _rollback(self, *, chain: bool = False) -> asyncio.Future[None] | None:
+    def _rollback(self, *, chain: bool = False) -> None:
         """Forget the open transaction. `chain`: begin another with the same access mode.
 
-        Rows are undone in a thread; the result is what waits for that.
+        Rows are undone in a thread: `_until_undone` waits for that.
         """
         read_only = chain and self._reads_only
         if not chain:
             self._xa.undone()
         if self._around is not None:
-            self._around.roll_back(self._threads)
+            self._roll_back(self._around)
             self._around = None
-        undone = None if self._open is None else self._open.roll_back(self._threads)
+        if self._open is not None:
+            self._roll_back(self._open)
         self._ended(begun=chain, read_only=read_only)
-        return undone
+
+    def _roll_back(self, opened: OpenTransaction) -> None:
+        undone = opened.roll_back(self._threads)
+        if undone is not None:
+            self._undoing.append(undone)
+
+    def _until_undone(self) -> Generator[asyncio.Future[Any] | None, None, None]:
+        """Until what was rolled back is undone. Waited for in front of the answer: behind that its locks are free, and
+        its temporary space. Raises `StorageError`."""
+        undoing, self._undoing = self._undoing, []
+        for undone in undoing:
+            if not undone.done():
+                yield undone
+        for undone in undoing:
+            undone.result()
+
+    def _with_its_undo(self, steps: Steps) -> Steps:
+        """The steps of a statement; if it fails, its error comes behind what that has rolled back, unless there is no
+        room for that."""
+        try:
+            yield from steps
+        except (ServerError, StorageError) as error:
+            if isinstance(error, StorageError):
+                self._rollback()
+            if self._engine.has_room:
+                with contextlib.suppress(StorageError):
+                    yield from self._until_undone()
+            self._undoing.clear()
+            raise
 
     def _prepare(self) -> None:
         """Let the next statement go the quick way, if the state allows it."""
@@ -935,7 +972,7 @@ class SessionTransaction:
             yield gate
         tables.at_work += 1
         try:
-            yield from self._steps_of(statement, readings)
+            yield from self._with_its_undo(self._steps_of(statement, readings))
         finally:
             tables.at_work -= 1
 
@@ -979,10 +1016,8 @@ class SessionTransaction:
             self._xa.require_none()
             chain, leaves = self._completion(statement)
             self._warn_of_what_stays()
-            undone = self._rollback(chain=chain)
-            if undone is not None:
-                yield undone
-                undone.result()
+            self._rollback(chain=chain)
+            yield from self._until_undone()
             self._client.committed(0, leaves=leaves)
         elif kind is Kind.XA:
             yield from self._global(statement)
@@ -1094,13 +1129,10 @@ class SessionTransaction:
             yield from self._commit(answer=answer)
 
     def _undo_rows(self, before: Mark | None, error: ServerError) -> Steps:
-        """Undo a statement that has failed; the transaction, where that ends it. Waited for in front of the answer:
-        behind it locks and temporary space are free."""
+        """Undo a statement that has failed; the transaction, where that ends it."""
         if before is None or error.kind in (LockDeadlock, RecordHasChanged):
             is_begun = self._begun and error.kind not in (LockDeadlock, RecordHasChanged)
-            undone = self._rollback(chain=is_begun)
-            if undone is not None:
-                yield undone
+            self._rollback(chain=is_begun)
         elif self._open is not None:
             opened = self._open
             yield from self._in_rows_thread(lambda: opened.undo(before))
@@ -1133,9 +1165,8 @@ class SessionTransaction:
                 direct.events.rollback()
                 yield from self._in_rows_thread(direct.commit_rows)
             else:
-                undone = direct.roll_back(self._threads)
-                if undone is not None:
-                    yield undone
+                self._roll_back(direct)
+                yield from self._until_undone()
         finally:
             if self._open is direct:  # else all is rolled back: the client has gone
                 self._open, self._around = around, None
@@ -1183,7 +1214,7 @@ class SessionTransaction:
             turn = direct.events.turn()
             self._sql.last_gtid = yield from self._in_turn(turn, commit, direct.rows)
         except ServerError:
-            direct.roll_back(self._threads)
+            self._roll_back(direct)
             raise
         finally:
             self._forget(ONCE_PER_GROUP)
@@ -1473,9 +1504,8 @@ class SessionTransaction:
         elif job.asker is not None:
             keep_of_question(self._sql, job.asker)
         if not job.text:
-            undone = self._rollback()
-            if undone is not None:
-                yield undone
+            self._rollback()
+            yield from self._until_undone()
             self._answer_behind(last, answer)
             return
         yield from self._until_room()
@@ -1589,7 +1619,7 @@ class SessionTransaction:
         except BaseException:
             if selected.table is not None:
                 self._tables.drop_temporary(selected.table)
-            own.roll_back(self._threads)
+            self._roll_back(own)
             raise
         finally:
             selected.close()
@@ -1767,6 +1797,7 @@ class SessionTransaction:
         except ServerError as error:
             if self._sql.last_gtid is last:
                 raise
+            yield from self._until_undone()
             self._answer_when_committed(Answer(), go_on=partial(self._client.refused, error))
 
     def _answer_behind(self, last: Gtid | None, answer: Answer) -> None:
@@ -1874,8 +1905,9 @@ class SessionTransaction:
         branch.has_direct = opened is not None and opened.has_direct
         if opened is None or not opened.changes:
             if opened is not None:
-                opened.roll_back(self._threads)
+                self._roll_back(opened)
                 self._open = None
+                yield from self._until_undone()
             branch.state, branch.is_empty = XaState.PREPARED, True
             self._client.committed(0)
             return
@@ -1949,10 +1981,8 @@ class SessionTransaction:
                 yield from self._commit()
                 return
             self._warn_of_what_stays()
-            undone = self._rollback()
-            if undone is not None:
-                yield undone
-                undone.result()
+            self._rollback()
+            yield from self._until_undone()
         elif branch.is_empty:
             if branch.has_direct and not commit:
                 self._sql.warn(IncompleteRollback())
@@ -2171,6 +2201,7 @@ class SessionTransaction:
             if self._open is not None and self._open.keeps:
                 yield from self._in_rows_thread(self._open.commit_rows)
             self._rollback()
+            yield from self._until_undone()
             return False
         yield from self._until_room()
         rows = self._open.rows
@@ -2336,6 +2367,11 @@ class OpenTransaction:
         self.keeps = self.leaves_rows = self.leaves_tables = False
         self._savepoints: dict[bytes, Mark] = {}
 
+    @property
+    def may_have_locks(self) -> bool:
+        """Whether a statement of it has worked on rows."""
+        return self.rows is not None and self.rows.is_used
+
     def mark(self) -> Mark:
         """A place to come back to."""
         in_rows = 0 if self.rows is None or not self.rows.is_used else self.rows.trx.savepoint()
@@ -2351,7 +2387,7 @@ class OpenTransaction:
     def roll_back(self, threads: Callable[[], RowThreads]) -> asyncio.Future[None] | None:
         """Forget all of it. Rows are undone in a thread, behind what runs there: the result waits for that."""
         rows = self.rows
-        if rows is None or not rows.is_used:
+        if rows is None or not self.may_have_locks:
             self.events.rollback()
             if rows is not None:
                 rows.roll_back()

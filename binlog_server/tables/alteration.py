@@ -575,18 +575,17 @@ class _AlterReader(DefinitionReader):
         if word == "COMMENT":
             self._clauses.append(f"COMMENT={quoted_text(after.comment)}")
         if (after.charset, after.collation) != (before.charset, before.collation):
-            collation = known_collation(after.of(self._old.collation))
-            self._clauses.append(charset_text(collation))
+            self._clauses.append(charset_text(after.of(self._old.collation)))
 
     def _convert(self) -> None:
         options = SaidOptions()
         while self.text_option(options):
             pass
-        collation = known_collation(options.of(self._old.collation))
+        collation = options.of(self._old.collation)
         self._options.charset, self._options.collation = None, collation
         for one in self._columns:
             if one.source is not None and one.column.type.is_text:
-                one.column = _converted(one.column, collation)
+                one.column = _converted(one.column, known_collation(collation))
         self._clauses.append(
             f"CONVERT TO CHARACTER SET {charset_of(collation)} COLLATE {collation_name(collation)}"
         )
@@ -621,7 +620,7 @@ class _AlterReader(DefinitionReader):
         table = made_table(
             self._name,
             parts,
-            known_collation(self._options.of(old.collation)),
+            self._options.of(old.collation),
             self._options.comment,
             old.engine,
         )

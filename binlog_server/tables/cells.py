@@ -547,10 +547,8 @@ class Cells:
 
     def _today_at(self, text: str) -> str:
         """A TIME as the moment that a DATE or DATETIME gets for it."""
-        span = values.time_in(text)
-        if span is None:
-            return text
-        return values.datetime_text(_midnight(self.session.local_now()) + span, 6)
+        at = values.time_on(text, self.session.local_now())
+        return text if at is None else values.datetime_text(at, 6)
 
     def _moment(self, name: str, parts: values.Moment, digits: int) -> tuple[Value, bool]:
         """The value of a column for these numbers, and whether it may be one in the session's sql_mode.
@@ -592,10 +590,6 @@ class Cells:
         if not 0 < seconds < _EPOCH_END:
             return None, False
         return datetime.datetime.fromtimestamp(seconds, _UTC).replace(microsecond=micro), True
-
-
-def _midnight(moment: datetime.datetime) -> datetime.datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 _SPECIAL: Final[dict[str, Callable[[Cells, StoredColumn, Any, Type, int], Value]]] = {

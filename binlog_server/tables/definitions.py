@@ -311,7 +311,7 @@ class DefinitionReader(TokenReader):
             self.accept("DEFAULT")
             if not self.text_option(options):
                 raise NotSupportedYet(f"CREATE DATABASE with {self.shown()}")
-        return Database(name, known_collation(options.of(DEFAULT_COLLATION))), if_not_exists
+        return Database(name, options.of(DEFAULT_COLLATION)), if_not_exists
 
     def text_option(self, options: SaidOptions) -> bool:
         """CHARACTER SET or COLLATE, if it is next."""
@@ -387,7 +387,7 @@ class DefinitionReader(TokenReader):
             self.skip_one()
         options = self._table_options()
         modifiers, query = self._query()
-        collation = known_collation(options.of(of_database))
+        collation = options.of(of_database)
         parts = Parts()
         if is_listed:
             self.at = begin

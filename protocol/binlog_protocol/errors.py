@@ -670,7 +670,7 @@ DisplayWidthOutOfRange = ErrorKind(
 # ER_XAER_DUPID
 DuplicateXid = ErrorKind(1440, "XAER_DUPID: The XID already exists", "XAE08")
 # ER_DATETIME_FUNCTION_OVERFLOW: a warning
-TimeOverflow = ErrorKind(1441, "Datetime function: datetime field overflow", "22008")
+TimeOverflow = ErrorKind(1441, "Datetime function: {kind} field overflow", "22008")
 # ER_MAX_PREPARED_STMT_COUNT_REACHED
 TooManyPreparedStatements = ErrorKind(
     1461,

@@ -475,7 +475,7 @@ class History:
         assert talk.change is not None
         answer = talk.task.result()
         first = answer.insert_id or self.model.free
-        return self.model.simulated(talk.session, talk.change, first), answer
+        return self.model.simulated(talk.session, talk.change, first, answer.errno), answer
 
     def _refused(self, talk: Talk) -> str | None:
         """Tell the model of an answer; or why it is none that may come now."""

@@ -344,8 +344,20 @@ class Model:
                 _put(rows, key, row)
         return rows
 
-    def simulated(self, session: Session, change: Change, first: int) -> Outcome:
-        """What the statement does now. `first`: of the numbers that AUTO_INCREMENT gives it."""
+    def simulated(self, session: Session, change: Change, first: int, errno: int = 0) -> Outcome:
+        """What the statement does now. `first`: of the numbers that AUTO_INCREMENT gives it; an answer with `errno`
+        does not tell it, so it may also be one that meets a row of the same statement."""
+        found = self._simulated(session, change, first)
+        if errno and not found.errno and isinstance(change, Insert) and change.source:
+            for row in sorted(self.rows_for(session, change.source[0]).values()):
+                number = row.id + change.source[2]
+                if number >= self.given:
+                    other = self._simulated(session, change, number)
+                    if other.errno == errno:
+                        return other
+        return found
+
+    def _simulated(self, session: Session, change: Change, first: int) -> Outcome:
         if isinstance(change, Define):
             return self._defined(change)
         form = self.forms.get(change.table)
@@ -488,9 +500,10 @@ class Model:
             self.commit(session)
 
     def _over_direct(self, session: Session, outcome: Outcome | None) -> None:
-        """What it did is there, also up to an error."""
+        """What it did is there, also up to an error. One that left rows as they were opens the transaction, too."""
         if outcome is not None and outcome.done:
             self._apply(outcome.done)
+        if outcome is not None and (outcome.done or outcome.affected):
             session.opened = session.opened or session.keeps
         for held in (session.may, session.locked):
             for place in [p for p in held if p.table == self.forms[DIRECT].number]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from binlog_protocol.connection.commands import ResetConnection
 
+from binlog_server.sql_commit.held_statements import RowSide
 from tests.binlog_server.lab import Lab, until
 from tests.binlog_server.tables.scene import lab_with
 from tests.binlog_server.tables.test_sessions import USERS, errno, groups, rows, session, waiting
@@ -159,3 +162,44 @@ async def test_no_lock_is_left_out(lab: Lab, text: str) -> None:
         assert await errno(other, "SELECT id FROM jobs FOR UPDATE NOWAIT") == 1205
     else:
         assert number == 1235
+
+
+@pytest.mark.parametrize(
+    ("before", "ends"),
+    [
+        (True, b"\x03COMMIT"),
+        (True, b"\x03ROLLBACK"),
+        (True, b"\x03BEGIN"),
+        (True, b"\x03SET autocommit=1"),
+        (True, b"\x03FLUSH LOGS"),  # a commit stands in front of it
+        (True, ResetConnection().build()),
+        (False, b"\x03ALTER TABLE jobs ADD UNIQUE KEY state (state)"),  # 1062
+    ],
+)
+async def test_locks_are_free_when_the_answer_comes(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, ends: bytes, *, before: bool
+) -> None:
+    """They are let go in a thread: a NOWAIT of another session behind the answer of COMMIT met them once."""
+    one, other = await session(lab), await session(lab)
+    if before:
+        await one.query("SET autocommit=0")
+        await rows(one, "SELECT id FROM jobs WHERE id = 1 FOR UPDATE")
+    entered, go_on = threading.Event(), threading.Event()
+    roll_back = RowSide.roll_back
+
+    def held(side: RowSide) -> None:
+        if not entered.is_set():
+            entered.set()
+            go_on.wait()
+        roll_back(side)
+
+    monkeypatch.setattr(RowSide, "roll_back", held)
+    answer = asyncio.create_task(one.ask(ends))
+    try:
+        await until(entered.is_set)
+        assert await errno(other, "SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT") == 1205
+        assert not answer.done()
+    finally:
+        go_on.set()
+    await answer
+    assert await errno(other, "SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT") == 0
