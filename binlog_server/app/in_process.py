@@ -36,10 +36,12 @@ def prepared_server(
     options: Mapping[str, Any],
     before_start: Callable[[Server], object] = lambda server: None,
     sockets: Sequence[socket.socket] = (),
+    keeps_marks: bool = False,
 ) -> Iterator[Server]:
     """See `running_server`. `before_start` is called on the loop, when nobody can connect yet.
 
     sockets: listen at these.
+    keeps_marks: see `StoreDirectory.of`.
     """
     config = load(
         None,
@@ -48,7 +50,7 @@ def prepared_server(
     started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        store = StoreDirectory.of(config, background=False, to_serve=True)
+        store = StoreDirectory.of(config, background=False, to_serve=True, keeps_marks=keeps_marks)
         try:
             server = Server(config, store)
             store.start()  # not before the server has set its holds on files

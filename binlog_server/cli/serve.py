@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -248,10 +247,10 @@ class _Serving:
 
     def _mark(self) -> StoreMark:
         """In a thread."""
-        server, folder = self._server, Path(tempfile.mkdtemp(prefix="binlog-server-mark-"))
+        server = self._server
         engine = server.engine
         assert isinstance(engine, BackupEngine), "all engines are"
-        return StoreMark.make(engine, server.backups, server.config, folder)
+        return StoreMark.make(engine, server.backups, server.config)
 
     def _go_back(self, one: OrderedFault) -> None:
         if self._marked is None:
@@ -302,10 +301,14 @@ class _Serving:
     ) -> Successor | None:
         """Until it is told to end. Returns the process that waits for the store, if that is why."""
         self.at("opening the store")
-        directory = StoreDirectory.of(
-            config, background=False, patient=not config.innodb_read_only, to_serve=True
-        )
         before, self._marked = self._server if self._marked is not None else None, None
+        directory = StoreDirectory.of(
+            config,
+            background=False,
+            patient=not config.innodb_read_only,
+            to_serve=True,
+            keeps_marks=before is not None,
+        )
         self._back.clear()
         try:
             self._server = server = Server(config, directory, self._read)

@@ -23,13 +23,14 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.backup.target import BackupTarget
 from binlog_storage.convert.stores import store_source
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.sparse_copy import copy_sparse
 from binlog_storage.engine.backup import BackupEngine, BackupRequest
 from binlog_storage.ibb.file_names import LOCK_NAME
 from binlog_storage.intake.source import FileStart
 
 from binlog_server.settings.config import Config
 from binlog_server.store.backups import Backups
-from binlog_server.store.replacement import replace_store
+from binlog_server.store.replacement import new_mark, remove_mark, replace_store
 from binlog_server.store.store_directory import StoreDirectory, gone_on_in, prepare_backup
 
 _STATEMENT: Final = b"DO 0 /* another history */"
@@ -37,25 +38,20 @@ _STATEMENT: Final = b"DO 0 /* another history */"
 
 @dataclass(frozen=True, slots=True)
 class StoreMark:
-    """A store as it was, in a directory of its own."""
+    """A store as it was, in a folder of the store's own directory."""
 
     folder: Path
 
     @classmethod
-    def make(
-        cls, engine: BackupEngine, backups: Backups, config: Config, folder: Path
-    ) -> StoreMark:
+    def make(cls, engine: BackupEngine, backups: Backups, config: Config) -> StoreMark:
         """Commits go on meanwhile: of those that nobody waits for the last may be missing. To be called in a thread.
 
-        Args:
-            config: that of the server.
-            folder: an empty one.
-
-        Raises `ServerError`, `StorageError`, `OSError`.
+        `config`: that of the server. Raises `ServerError`, `StorageError`, `OSError`.
         """
+        if config.innodb_read_only:
+            raise OptionPreventsStatement("--innodb-read-only")
+        folder = new_mark(config.binlog_directory)
         try:
-            if config.innodb_read_only:
-                raise OptionPreventsStatement("--innodb-read-only")
             with backups.running(), contextlib.closing(engine.backup(BackupRequest())) as backup:
                 target = BackupTarget(OsDisk(folder), str(folder))
                 with contextlib.closing(target):
@@ -70,7 +66,7 @@ class StoreMark:
                 progress=lambda what: None,
             )
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_mark(folder)
             raise
         return cls(folder)
 
@@ -83,7 +79,7 @@ class StoreMark:
         lost = self._lost(config, path) if differs else []
 
         def make(folder: Path) -> None:
-            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True, copy_function=copy_sparse)
             if lost:
                 store = StoreDirectory.of(_in(config, folder))
                 try:
@@ -104,7 +100,7 @@ class StoreMark:
 
     def discard(self) -> None:
         """There is no way back to it any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_mark(self.folder)
 
 
 def _in(config: Config, folder: Path) -> Config:

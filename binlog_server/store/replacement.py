@@ -12,8 +12,10 @@ replaced are the lock, and what is no store's: the key of passwords, and files t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,8 @@ from binlog_server.upstreams.password import KEY_NAME
 REPLACING: Final = "binlog-server.replacing"
 REPLACED: Final = "binlog-server.replaced"
 MOVING: Final = "binlog-server.moving"
+MARKS: Final = "binlog-server.marks"
+"""Copies of the store of now, made by faults that go back to one (`marks`): they go with the process or the store."""
 _LIST: Final = "binlog-server.replaces"
 """In the folder: the names of the old store, one a line. Half of a store does not tell what else is of it."""
 _OUR_PREFIX: Final = "binlog-server."
@@ -75,6 +79,30 @@ def finish(path: Path) -> None:
         sync_folder(path)
 
 
+def new_mark(path: Path) -> Path:
+    """An empty folder for a copy of the store in this directory. Raises `OSError`."""
+    marks = path / MARKS
+    while True:
+        marks.mkdir(mode=0o700, exist_ok=True)
+        try:
+            return Path(tempfile.mkdtemp(dir=marks))
+        except FileNotFoundError:  # the last of the others has just gone
+            continue
+
+
+def remove_mark(mark: Path) -> None:
+    """It goes, as far as that is possible."""
+    shutil.rmtree(mark, ignore_errors=True)
+    with contextlib.suppress(OSError):  # there are others
+        mark.parent.rmdir()
+
+
+def remove_marks(path: Path) -> None:
+    """All that a process has left which was killed. The caller holds the lock. Raises `OSError`."""
+    if (path / MARKS).is_dir():
+        shutil.rmtree(path / MARKS)
+
+
 def is_half_done(names: Sequence[str]) -> bool:
     """Whether a directory with these names has no whole store before `finish`."""
     return REPLACED in names or MOVING in names
@@ -82,7 +110,7 @@ def is_half_done(names: Sequence[str]) -> bool:
 
 def _names_of_store(path: Path) -> list[str]:
     names = [entry.name for entry in path.iterdir()]
-    kept = (LOCK_NAME, KEY_NAME, REPLACING)
+    kept = (LOCK_NAME, KEY_NAME, REPLACING, MARKS)
     binlogs = bases(names)
     return [
         name

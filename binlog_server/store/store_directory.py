@@ -44,7 +44,15 @@ from binlog_storage.tables.sqlite_rows import SQLITE_NAME, SqliteRows
 
 from binlog_server.settings.config import LOG_BIN, Config, ConfigError
 from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
-from binlog_server.store.replacement import MOVING, REPLACED, REPLACING, finish, is_half_done
+from binlog_server.store.replacement import (
+    MARKS,
+    MOVING,
+    REPLACED,
+    REPLACING,
+    finish,
+    is_half_done,
+    remove_marks,
+)
 from binlog_server.upstreams.password import KEY_NAME
 
 log = logging.getLogger(__name__)
@@ -74,7 +82,7 @@ CONVERTING_NAME = "binlog-server.converting"
 MOVED_NAME = "binlog-server.moved"
 _IGNORED = _OURS | {
     *(LOCK_NAME, CONVERTING_NAME, MOVED_NAME, BACKUP_NAME, f"{BACKUP_NAME}.new"),
-    *(REPLACING, REPLACED, MOVING),
+    *(REPLACING, REPLACED, MOVING, MARKS),
     *(ARCHIVES_NAME, f"{ARCHIVES_NAME}.new"),
     "lost+found",
 }
@@ -162,10 +170,12 @@ class StoreDirectory:
         patient: bool = False,
         converting: bool = False,
         to_serve: bool = False,
+        keeps_marks: bool = False,
     ) -> Self:
         """That of a server with this configuration; the one in which it has gone on, if it has.
 
         to_serve: with `innodb_read_only` as it lies; who does anything else with it would change it.
+        keeps_marks: those in it are of this process; otherwise one that was killed has left them.
         """
         if config.innodb_read_only and not to_serve:
             raise ConfigError("innodb_read_only: this would write the store, leave it out")
@@ -196,6 +206,9 @@ class StoreDirectory:
         )
         if moved != path and not config.innodb_read_only:
             directory.converted()  # it was killed in between
+        if to_serve and not keeps_marks and not config.innodb_read_only:
+            with mapped("remove", moved / MARKS):
+                remove_marks(moved)
         return directory
 
     def _begin_converting(self, there: set[str]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.disk.sparse_copy import copy_sparse
 
 from binlog_server.faults.faults import BadFault
 from binlog_server.testing import ports, rundir
@@ -170,7 +171,7 @@ class BinlogMaster(MasterClient, ABC):
         """A copy of its store as it is, for `go_back`. It restarts for that: its connections end."""
         self.stop()
         copy = rundir.new_dir("mark") / "store"
-        shutil.copytree(self.directory, copy)
+        shutil.copytree(self.directory, copy, copy_function=copy_sparse)
         self.start()
         return copy
 
@@ -179,7 +180,7 @@ class BinlogMaster(MasterClient, ABC):
         server took over that never had it. What is logged now has GTIDs that were given away before."""
         self.stop()
         shutil.rmtree(self.directory)
-        shutil.copytree(mark, self.directory)
+        shutil.copytree(mark, self.directory, copy_function=copy_sparse)
         return self.start()
 
     def discard(self) -> None:

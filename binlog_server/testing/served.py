@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.tables.definition import KeyKind, StoredTable
 from binlog_protocol.tables.row_format import RowFormat
 from binlog_protocol.tables.row_group import LoggedTable, RowLogging, RowStatement, TableChange
+from binlog_storage.disk.sparse_copy import copy_sparse
 from binlog_storage.engine.backup import BackupEngine
 from binlog_storage.ibb.file_header import number_in
 from binlog_storage.ibb.file_names import file_name
@@ -129,14 +129,20 @@ class Served:
                 server.faults.take_over(before)
 
         return self._running.enter_context(
-            prepared_server(self._directory, self._options, give_faults, sockets)
+            prepared_server(
+                self._directory,
+                self._options,
+                give_faults,
+                sockets,
+                keeps_marks=before is not None,
+            )
         )
 
     def _mark(self) -> StoreMark:
         server = self._server
         engine = server.engine
         assert isinstance(engine, BackupEngine), "all engines are"
-        return StoreMark.make(engine, server.backups, server.config, rundir.new_dir("mark"))
+        return StoreMark.make(engine, server.backups, server.config)
 
     def _go_back(self, one: OrderedFault) -> None:
         """On the loop of the server."""
@@ -428,7 +434,7 @@ def _readable(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         with path.open("rb") as file:
             number = number_in(file.read(PAGE_SIZE))
-        shutil.copyfile(path, folder / file_name(number))
+        copy_sparse(path, folder / file_name(number))
     return [folder]
 
 
