@@ -126,7 +126,7 @@ def _add_prepare(commands: argparse._SubParsersAction[Any]) -> None:
         help="make a store of a backup",
         description="Make a store of a backup: the redo log is applied, and what lies behind its point is cut off.",
     )
-    parser.add_argument("directory", type=path_argument, metavar="DIR")
+    parser.add_argument("directory", type=path_argument, metavar="DIR", help="the backup")
     parser.add_argument(
         "--incremental-dir", type=path_argument, metavar="DIR", help="put this later one onto it"
     )

@@ -48,7 +48,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name in ("first", "second"):
-        parser.add_argument(name, type=history_argument, metavar="STORE")
+        parser.add_argument(
+            name,
+            type=history_argument,
+            metavar="STORE",
+            help="a store, files, an archive, a server: see below",
+        )
     parser.add_argument("--exact", action="store_true", help="other bytes are a difference")
     add_json(parser)
     parser.add_argument(

@@ -61,8 +61,15 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", type=path_argument, metavar="SOURCE")
-    parser.add_argument("target", type=path_argument, metavar="TARGET")
+    parser.add_argument(
+        "source", type=path_argument, metavar="SOURCE", help="the store that is read"
+    )
+    parser.add_argument(
+        "target",
+        type=path_argument,
+        metavar="TARGET",
+        help="the store of the other format: made, or gone on with",
+    )
     parser.add_argument(
         "--log-bin", metavar="NAME", help="base name of the traditional files that are made"
     )

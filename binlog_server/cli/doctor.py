@@ -55,7 +55,9 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         help="look at configuration, disk, ports, certificate and upstreams; explain an error",
         description="Look at all that a server needs. Changes nothing; a server may run meanwhile.",
     )
-    parser.add_argument("--config", type=path_argument, metavar="FILE.toml")
+    parser.add_argument(
+        "--config", type=path_argument, metavar="FILE.toml", help="options of the server"
+    )
     parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
     parser.add_argument(
         "--error", metavar="TEXT", help="of a replica or of the log: its cause, and what to do"

@@ -74,7 +74,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("paths", nargs="+", type=history_argument, metavar="STORE")
+    add("paths", nargs="+", type=history_argument, metavar="STORE", help="where to look: see below")
     add("--at", metavar="TIME", help="the first group of then or later, as the log has them")
     add("--gtid", metavar="GTID", help="the group with this GTID")
     add("--table", metavar="[DB.]TABLE", help="groups about this table")

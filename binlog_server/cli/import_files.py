@@ -53,7 +53,13 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_store_options(parser)
     parser.add_argument("--index", type=path_argument, metavar="FILE", help="the index of a binlog")
-    parser.add_argument("paths", nargs="*", type=archive_argument, metavar="FILES|DIR|URL")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=archive_argument,
+        metavar="FILES|DIR|URL",
+        help="binlog files, a folder of them, or an archive",
+    )
     add_dry_run(parser)
     add_json(parser)
     parser.set_defaults(run=run)

@@ -19,7 +19,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "monitoring", help="print alert rules for Prometheus, or a dashboard for Grafana"
     )
-    parser.add_argument("what", choices=list(_MADE))
+    parser.add_argument("what", choices=list(_MADE), help="which of both")
     add_json(parser, "the rules, too, as JSON: Prometheus takes them so")
     parser.set_defaults(run=run)
 

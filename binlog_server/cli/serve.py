@@ -66,7 +66,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("serve", help="serve a binlog store to replicas")
     parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
     parser.add_argument("--listen", metavar="HOST:PORT", help="default 127.0.0.1:3306")
-    parser.add_argument("--upstream", metavar="mariadb://USER:PASSWORD@HOST:PORT")
+    parser.add_argument(
+        "--upstream",
+        metavar="mariadb://USER:PASSWORD@HOST:PORT",
+        help="the master that is followed",
+    )
     parser.add_argument(
         "--archive",
         type=archive_argument,
@@ -85,10 +89,30 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="FILE.toml",
         help="options; those of variables BINLOG_SERVER_... go before, those of this line before both",
     )
-    parser.add_argument("--server-id", dest="server_id", type=int)
-    parser.add_argument("--log-level", dest="log_level", choices=["DEBUG", "INFO", "WARNING"])
-    parser.add_argument("--log-format", dest="log_format", choices=logs.FORMATS)
-    parser.add_argument("--metrics-listen", dest="metrics_listen", metavar="HOST:PORT")
+    parser.add_argument(
+        "--server-id",
+        dest="server_id",
+        type=int,
+        help="unlike all others of the topology (default 1)",
+    )
+    parser.add_argument(
+        "--log-level",
+        dest="log_level",
+        choices=["DEBUG", "INFO", "WARNING"],
+        help="the least that is logged (default INFO)",
+    )
+    parser.add_argument(
+        "--log-format",
+        dest="log_format",
+        choices=logs.FORMATS,
+        help="a line of text or a JSON object for each fact (default text)",
+    )
+    parser.add_argument(
+        "--metrics-listen",
+        dest="metrics_listen",
+        metavar="HOST:PORT",
+        help="for metrics, health and the status page (default: none)",
+    )
     parser.add_argument(
         "--check-config",
         action="store_true",

@@ -51,7 +51,10 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
                 "what was granted before",
             )
             action.add_argument(
-                "--plugin", choices=[NATIVE_PASSWORD, ED25519], default=NATIVE_PASSWORD
+                "--plugin",
+                choices=[NATIVE_PASSWORD, ED25519],
+                default=NATIVE_PASSWORD,
+                help="how it proves its password (default mysql_native_password)",
             )
             action.add_argument(
                 "--require",
@@ -61,7 +64,9 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
             )
         if name in ("add", "set"):
             _add_replica_options(action)
-        action.add_argument("--directory", required=True, type=path_argument, metavar="DIR")
+        action.add_argument(
+            "--directory", required=True, type=path_argument, metavar="DIR", help="the store"
+        )
         add_key_options(action)
         if name != "list":
             add_dry_run(action)
@@ -75,7 +80,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def _add_replica_options(action: argparse.ArgumentParser) -> None:
     group = action.add_argument_group("how its replicas are served (docs/replicas.md)")
     styles = [style.value for style in StreamStyle]
-    group.add_argument("--stream-style", choices=styles)
+    group.add_argument(
+        "--stream-style",
+        choices=styles,
+        help="by GTID (engine), or by files and positions as well (classic)",
+    )
     group.add_argument("--server-version", help="that its sessions are told by VERSION()")
     for option, text in (
         ("--max-bytes-per-second", "rate of the stream of each replica; 0 for no limit"),

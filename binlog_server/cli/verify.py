@@ -30,7 +30,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=path_argument, metavar="DIR")
+    parser.add_argument("directory", type=path_argument, metavar="DIR", help="the store")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -14,6 +14,7 @@ from html import escape
 from typing import Any, Final
 
 from binlog_server.metrics.history import PLOTS, Plot
+from binlog_server.metrics.status import LATE_S
 
 _WIDTH, _HEIGHT = 320, 80  # of a plot
 _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
@@ -35,6 +36,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; }
 td { overflow-wrap: break-word; min-width: 3.5rem; max-width: 40rem; }
+.whole { white-space: nowrap; }
 .good { color: var(--good); } .late { color: var(--late); } .bad { color: var(--bad); font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: .8rem; }
 figure { margin: 0; border: 1px solid var(--line); border-radius: .4rem; padding: .5rem; }
@@ -48,6 +50,7 @@ ul { padding-left: 1.2rem; margin: .3rem 0; }
   td:empty { display: none; }
   td::before { content: attr(data-title); flex: 0 0 7rem; opacity: .7; }
   td > * { min-width: 0; overflow-wrap: anywhere; }
+  .whole { white-space: normal; }
 }
 """
 
@@ -170,6 +173,24 @@ def _held(row: Mapping[str, Any]) -> str:
     return held and f"<span>{held}</span>"
 
 
+def _whole(name: str) -> Cell:
+    """A name or a GTID position: lines do not end at the hyphens in it."""
+
+    def cell(row: Mapping[str, Any]) -> str:
+        parts = (f'<span class="whole">{escape(part)}</span>' for part in row[name].split(","))
+        return f"<span>{','.join(parts)}</span>"
+
+    return lambda row: cell(row) if row[name] else ""
+
+
+def _state_of_replica(row: Mapping[str, Any]) -> str:
+    late = row["seconds_unacknowledged"] or 0
+    if late < LATE_S:
+        return _by_health("state")(row)
+    text = f"has not acknowledged what is {_duration(int(late))} old"
+    return f'<span class="{row["health"]}">{text}</span>'
+
+
 Columns = Sequence[tuple[str, Cell, bool]]
 """Title, cell, and whether it is a number."""
 _UPSTREAMS: Final[Columns] = (
@@ -185,14 +206,14 @@ _REPLICAS: Final[Columns] = (
     ("server_id", _text("server_id"), True),
     ("Account", _text("account"), False),
     ("Address", _text("address"), False),
-    ("State", _by_health("state"), False),
+    ("State", _state_of_replica, False),
     ("Behind", _number("seconds_behind", _duration), True),
     ("Bytes", _number("bytes_behind", _size), True),
-    ("Sent", _text("sent"), False),
-    ("Acknowledged", _text("acknowledged"), False),
+    ("Sent", _whole("sent"), False),
+    ("Acknowledged", _whole("acknowledged"), False),
 )
 _FILES: Final[Columns] = (
-    ("Name", _text("name"), False),
+    ("Name", _whole("name"), False),
     ("Size", _number("bytes", _size), True),
     ("Last write", _number("last_write", _when), False),
     ("To go", lambda row: "yes" if row["wanted"] else "", False),
@@ -200,13 +221,13 @@ _FILES: Final[Columns] = (
 )
 _LEASES: Final[Columns] = (
     ("Name", _text("name"), False),
-    ("Position", _text("position"), False),
+    ("Position", _whole("position"), False),
     ("Holds", _number("bytes", _size), True),
     ("Until", _number("until", _when), False),
 )
 _ARCHIVES: Final[Columns] = (
     ("Archive", _by_health("where"), False),
-    ("Position", _text("position"), False),
+    ("Position", _whole("position"), False),
     ("Parts", _text("parts"), True),
     ("Groups", _number("groups", _short), True),
     ("Size", _number("bytes", _size), True),

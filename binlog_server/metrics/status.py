@@ -17,12 +17,13 @@ from binlog_storage.engine import EngineReader
 from binlog_storage.engine.purge import FileFate
 from binlog_storage.errors import StorageError
 
-from binlog_server.dumps.replica_rows import ReplicaRows
+from binlog_server.dumps.replica_rows import ReplicaRows, age_ms
 from binlog_server.metrics.health import what_is_missing
 from binlog_server.metrics.observed import Look, Observed
 from binlog_server.metrics.store_metrics import free_bytes
 from binlog_server.process.logs import RecentLines
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.semi_sync.master import NOWHERE
 from binlog_server.store.leases import Lease, slot_name, slot_of
 
 LATE_S, BAD_S = 5.0, 30.0
@@ -47,8 +48,12 @@ REPLICA: Final[Shape] = {
     "address": OR_NONE,
     "sent": {**OR_NONE, "description": "GTID position"},
     "acknowledged": {**OR_NONE, "description": "GTID position, with semi-sync"},
-    "bytes_behind": NUMBER_OR_NONE,
-    "seconds_behind": NUMBER_OR_NONE,
+    "bytes_behind": {**NUMBER_OR_NONE, "description": "not sent"},
+    "seconds_behind": {**NUMBER_OR_NONE, "description": "age of the first group not sent"},
+    "seconds_unacknowledged": {
+        **NUMBER_OR_NONE,
+        "description": "age of the first group not acknowledged; null without semi-sync",
+    },
 }
 UPSTREAM: Final[Shape] = {
     "health": _HEALTH,
@@ -152,6 +157,8 @@ class Glance:
         self._server = server
         connections = list(server.connections)
         self._accounts = {c.id: c.account for c in connections}
+        self._acknowledged = {c.id: c.acknowledged for c in connections}
+        self._end = server.engine.durable_end
         self._replicas = ReplicaRows(server.engine, connections)
         self._missing = what_is_missing(server)
         self._upstreams = [_upstream(status) for status in server.upstreams]
@@ -224,8 +231,9 @@ class Glance:
     def _replica(self, row: Sequence[Any]) -> dict[str, Any]:
         number, server_id, address, _, sent, _, acknowledged, behind, behind_ms, state = row
         seconds = None if behind_ms is None else behind_ms / 1000
+        late = self._unacknowledged(number)
         return {
-            "health": _health(seconds),
+            "health": _health(max(seconds or 0.0, late) if late else seconds),
             "state": state,
             "connection": number,
             "server_id": server_id,
@@ -235,7 +243,16 @@ class Glance:
             "acknowledged": acknowledged,
             "bytes_behind": behind,
             "seconds_behind": seconds,
+            "seconds_unacknowledged": late,
         }
+
+    def _unacknowledged(self, connection: int) -> float | None:
+        """What the sockets of a replica that stands still take, megabytes, was sent; it has not got it."""
+        place = self._acknowledged[connection]
+        if place is None or place == NOWHERE:
+            return None
+        age = age_ms(self._server.engine, place) if place < self._end else 0
+        return None if age is None else age / 1000
 
 
 def _away(slot: Lease, position: str) -> dict[str, Any]:
@@ -251,6 +268,7 @@ def _away(slot: Lease, position: str) -> dict[str, Any]:
         "acknowledged": None,
         "bytes_behind": None,
         "seconds_behind": None,
+        "seconds_unacknowledged": None,
     }
 
 

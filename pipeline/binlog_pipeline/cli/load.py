@@ -33,7 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys", metavar="COLUMN,...", help="of one table: instead of the primary key"
     )
-    parser.add_argument("--sink", choices=("parquet", "delta"), default="parquet")
+    parser.add_argument(
+        "--sink",
+        choices=("parquet", "delta"),
+        default="parquet",
+        help="files of the target (default parquet)",
+    )
     parser.add_argument(
         "--workers", type=count_argument, default=2, metavar="N", help="connections (default 2)"
     )

@@ -25,7 +25,9 @@ _SUFFIXES: Final = (".py", ".pyi", ".typed", ".lark")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=path_argument, metavar="FILE.zip")
+    parser.add_argument(
+        "target", type=path_argument, metavar="FILE.zip", help="written over what is there"
+    )
     add_json(parser)
 
 

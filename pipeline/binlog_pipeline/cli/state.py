@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
     )
-    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="which table")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
     parser.add_argument(
         "--sink",

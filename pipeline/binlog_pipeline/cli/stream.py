@@ -21,11 +21,23 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, "--from")
-    parser.add_argument("--to", type=path_argument, required=True, metavar="TARGET", dest="target")
+    parser.add_argument(
+        "--to",
+        type=path_argument,
+        required=True,
+        metavar="TARGET",
+        dest="target",
+        help="directory, made if need be",
+    )
     parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
     parser.add_argument("--tables", metavar="GLOB,...", help="several as JSON, for --sink changes")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
-    parser.add_argument("--sink", choices=("parquet", "delta", "changes"), default="parquet")
+    parser.add_argument(
+        "--sink",
+        choices=("parquet", "delta", "changes"),
+        default="parquet",
+        help="the table as Parquet or Delta, or its changes (default parquet)",
+    )
     parser.add_argument(
         "--checkpoint", type=path_argument, required=True, metavar="DIR", help="Spark's own notes"
     )
@@ -35,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-bytes-per-trigger", default="64m", metavar="SIZE", help="default 64m"
     )
     parser.add_argument(
-        "--schema-evolution", choices=("restart", "fail", "ignore"), default="restart"
+        "--schema-evolution",
+        choices=("restart", "fail", "ignore"),
+        default="restart",
+        help="which ALTER TABLE ends it: one behind which names of columns may be wrong, any, none (default restart)",
     )
     add_json(parser, "one JSON object, when it ends")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="default: this machine")

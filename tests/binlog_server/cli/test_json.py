@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from binlog_pipeline import cli as of_pipeline
 
 from binlog_server.app.in_process import running_server
 from binlog_server.cli import MODULES, demo, parser
@@ -87,6 +89,27 @@ def test_every_command_has_json() -> None:
     for name, command in commands.items():
         if name != "user":
             assert "--json" in command.format_help(), name
+
+
+def silent(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    """Commands, arguments and options that do not say what they are for."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            told = {choice.dest for choice in action._choices_actions if choice.help}
+            for inner, command in action.choices.items():
+                yield from () if inner in told else [f"{name} {inner}"]
+                yield from silent(command, f"{name} {inner}")
+        elif not action.help:
+            yield f"{name} {' '.join(action.option_strings) or action.dest}"
+
+
+def test_all_say_what_they_are_for() -> None:
+    """In --help, in manual pages, and in completion."""
+    both = {"binlog-server": parser()[0], "binlog-spark": of_pipeline.parser()[0]}
+    assert [told for name, one in both.items() for told in silent(one, name)] == []
+    planted = argparse.ArgumentParser()
+    planted.add_argument("--nothing")
+    assert list(silent(planted, "x")) == ["x --nothing"]
 
 
 def test_of_a_store(store: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

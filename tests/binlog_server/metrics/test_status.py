@@ -24,6 +24,7 @@ from binlog_server.metrics.observed import Look
 from binlog_server.metrics.page import _short, middle, page
 from binlog_server.metrics.status import BAD, GOOD, LATE
 from binlog_server.relay.status import UpstreamStatus
+from binlog_server.semi_sync.master import NOWHERE
 from tests.binlog_server.lab import USER, Lab, until, within
 
 from .scrape import Answer, answer_of, exchange, metrics
@@ -132,6 +133,25 @@ async def test_a_replica_and_where_it_is(lab: Lab) -> None:
     assert (row["health"], row["connection"], row["sent"]) == (BAD, None, "0-1-2")
     text = (await ask(lab, "/")).body.decode()
     assert '<span class="bad">not connected; its slot keeps its files</span>' in text
+
+
+async def test_a_replica_that_stands_still(lab: Lab) -> None:
+    """Its sockets take megabytes, so that all was sent to it: with semi-sync it is red all the same."""
+    lab.publish("0-1-1")
+    middle = lab.engine.durable_end
+    lab.publish("0-1-2")
+    await lab.replica("0-1-1")
+    await until(lambda: all(c.sent == lab.engine.durable_end for c in lab.server.connections))
+    (connection,) = lab.server.connections.dumps_of(100)
+    (row,) = (await told(lab, "/api/status"))["replicas"]
+    assert (row["health"], row["seconds_unacknowledged"]) == (GOOD, None)
+    for place, health in ((lab.engine.durable_end, GOOD), (NOWHERE, GOOD), (middle, BAD)):
+        connection.acknowledged = place  # without semi-sync nobody else writes this
+        (row,) = (await told(lab, "/api/status"))["replicas"]
+        assert (row["health"], row["seconds_behind"]) == (health, 0), place
+    assert row["seconds_unacknowledged"] > 1e6, "the groups are of 2023"
+    shown = (await ask(lab, "/")).body.decode()
+    assert re.search(r'"bad">has not acknowledged what is \d+ d \d+ h old<', shown)
 
 
 async def test_upstreams(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
