@@ -201,7 +201,10 @@ def test_a_package_for_debian(tmp_path: Path) -> None:
     assert (home / "bin/binlog-server").read_text().startswith("#!/opt/binlog-server/bin/python")
     program = "from binlog_server.cli import main; main(['ls', '--help'])"
     told = subprocess.run(
-        [str(home / "bin/python"), "-I", "-c", program], capture_output=True, text=True, check=False
+        [str(home / "bin/python"), "-I", "-B", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "list the files of a" in told.stdout.lower(), told.stderr
     control = tmp_path / "control"

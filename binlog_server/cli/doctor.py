@@ -18,13 +18,15 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.console.running import EXIT_FAILED, complain, unreachable
-from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.local_path import no_directory, path_argument
+from binlog_storage.errors import DiskError, NotAStore
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
 from binlog_server.cli.troubles import about
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError, parse_listen
+from binlog_server.store.store_directory import has_no_store
 from binlog_server.upstreams.client_tls import TlsFailed
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import PasswordUnavailable
@@ -59,6 +61,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         "--config", type=path_argument, metavar="FILE.toml", help="options of the server"
     )
     parser.add_argument("--directory", dest="binlog_directory", help="the binlog store")
+    for name in ("--listen", "--metrics-listen"):
+        parser.add_argument(name, metavar="HOST:PORT", help="as it will be given to serve")
     parser.add_argument(
         "--error", metavar="TEXT", help="of a replica or of the log: its cause, and what to do"
     )
@@ -70,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 where something is wrong. Raises `ConfigError`."""
     if arguments.error is not None:
         return _explain(arguments.error, as_json=arguments.json)
-    overrides = {"binlog_directory": arguments.binlog_directory}
+    given = ("binlog_directory", "listen", "metrics_listen")
+    overrides = {name: getattr(arguments, name) for name in given}
     config = configuration.load(arguments.config, overrides, os.environ)
     found = [*_of_the_machine(config), *asyncio.run(_of_the_upstreams(config))]
     for one in found:
@@ -136,10 +141,14 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
     there = next(folder for folder in (directory, *directory.absolute().parents) if folder.exists())
     what = str(directory)
     if not there.is_dir():
-        yield Diagnosis(ERROR, what, f"{there} is no directory")
+        yield Diagnosis(ERROR, what, no_directory(there))
         return
     if not os.access(there, os.W_OK | os.X_OK):
         yield Diagnosis(ERROR, what, f"{there} cannot be written by this user")
+    try:
+        has_no_store(directory)
+    except (NotAStore, DiskError) as error:
+        yield Diagnosis(ERROR, what, str(error))
     found = os.statvfs(there)
     free, needed = found.f_bavail * found.f_frsize, 2 * config.max_binlog_size
     text = f"{free >> 20} MiB are free, two files have {needed >> 20} MiB"

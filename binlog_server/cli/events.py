@@ -62,13 +62,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "paths",
-        nargs="+",
-        type=path_argument,
-        metavar="FILES|DIR",
-        help="binlog files of either format, or a store",
-    )
+    what = "binlog files of either format, or a store"
+    add("paths", nargs="+", type=path_argument, metavar="FILES|DIR", help=what)
     add("--start-position", metavar="GTIDS", help="show what comes after these GTIDs")
     add("--stop-position", metavar="GTIDS", help="show up to and with these GTIDs")
     add(

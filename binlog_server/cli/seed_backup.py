@@ -19,6 +19,7 @@ from typing import Final
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.given_files import read_given
+from binlog_storage.disk.local_path import no_directory
 
 from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
 
@@ -38,8 +39,7 @@ def backup_position(directory: Path) -> tuple[SlavePosition, str]:
             names.append(path.name)
             take(read_given(path, _INFO_BYTES_MAX).decode("utf-8", "replace"), found)
     if not directory.is_dir():
-        why = f"{directory} is no directory" if directory.exists() else f"there is no {directory}"
-        raise NoPosition(why)
+        raise NoPosition(no_directory(directory))
     if not names:
         expected = " or ".join(f"{prefix}_binlog_info" for prefix in _PREFIXES)
         raise NoPosition(

@@ -14,7 +14,7 @@ from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
 from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json, show_table
-from binlog_storage.disk.local_path import path_argument
+from binlog_storage.disk.local_path import no_directory, path_argument
 from binlog_storage.disk.state import StoreFacts
 from binlog_storage.errors import NotAStore
 
@@ -104,7 +104,7 @@ def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     if arguments.action != "add" and not arguments.directory.is_dir():
-        raise NotAStore(f"there is no {arguments.directory}")
+        raise NotAStore(no_directory(arguments.directory))
     with contextlib.ExitStack() as stack:
         directory = arguments.directory
         looks = arguments.action == "list" or arguments.dry_run

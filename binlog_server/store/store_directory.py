@@ -22,6 +22,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.durable_files import replace_file, sync_folder
+from binlog_storage.disk.local_path import no_directory
 from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -460,7 +461,7 @@ def prepare_backup(
     """
     path = config.binlog_directory
     if not path.is_dir():
-        raise NotAStore(f"there is no {path}")
+        raise NotAStore(no_directory(path))
     later = None if incremental is None else ReadOnlyDisk(incremental)
     if dry_run:
         return require_preparable(
@@ -493,7 +494,7 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
     if path.is_dir():
         _require_ours(path, (entry.name for entry in path.iterdir()))
     elif path.exists():
-        raise NotAStore(f"{path} is not a directory")
+        raise NotAStore(no_directory(path))
     below = OsDisk(path)
     below.lock(LOCK_NAME)
     try:

@@ -15,6 +15,7 @@ from typing import Final
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.disk.local_path import no_directory
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, no_files
@@ -224,9 +225,10 @@ class DirectorySource:
 
     def published(self) -> Published | None:
         """Raises `SourceError`, `DiskError`."""
-        if not Path(self.path).is_dir():
-            raise SourceError(f"{self.path} is no directory, or this machine cannot see it")
-        disk = ReadOnlyDisk(Path(self.path))
+        path = Path(self.path)
+        if not path.is_dir():
+            raise SourceError(f"{no_directory(path)}, or this machine cannot see it")
+        disk = ReadOnlyDisk(path)
         published = read_published(disk)
         if published is None and REDO_NAME in disk.names():
             raise SourceError(

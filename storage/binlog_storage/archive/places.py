@@ -26,7 +26,7 @@ from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArc
 from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
 from binlog_storage.disk.disk import mapped
 from binlog_storage.disk.given_files import open_given
-from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.disk.local_path import NotLocal, local_path, no_directory
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import FileMissing
 
@@ -148,7 +148,7 @@ def open_place(where: Where, keys: ArchiveKeys | None = None) -> Place:
         return ObjectPlace(open_objects(str(where)), keys)
     directory = local_path(where)
     if not directory.is_dir():
-        raise NotAnArchive(f"{directory} is no directory, or this machine cannot see it")
+        raise NotAnArchive(f"{no_directory(directory)}, or this machine cannot see it")
     return DiskPlace(ReadOnlyDisk(directory), str(directory), keys)
 
 

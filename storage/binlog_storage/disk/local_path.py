@@ -42,6 +42,11 @@ def local_path(path: str | PathLike[str]) -> Path:
     )
 
 
+def no_directory(path: Path) -> str:
+    """What to say of a path where a directory is wanted, and is none."""
+    return f"{path} is no directory" if path.exists() else f"there is no {path}"
+
+
 def path_argument(text: str) -> Path:
     """`local_path` as a type for argparse."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from binlog_storage.disk.disk import OPEN_FILES_MAX, OsFile, Unread, mapped, open_regular
-from binlog_storage.disk.local_path import local_path
+from binlog_storage.disk.local_path import local_path, no_directory
 from binlog_storage.errors import DiskError
 from binlog_storage.ibb.file_names import file_name
 
@@ -47,12 +47,8 @@ class ReadOnlyDisk:
             with mapped("list", self._directory):
                 return os.listdir(self._directory)  # noqa: PTH208 - names, not paths
         except DiskError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise DiskError(f"there is no {self._directory}") from None
-            if isinstance(error.__cause__, NotADirectoryError):
-                raise DiskError(
-                    f"{self._directory} is no directory: give that of the store"
-                ) from None
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                raise DiskError(no_directory(self._directory)) from None
             raise
 
     def size(self, name: str) -> int:

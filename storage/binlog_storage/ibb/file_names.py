@@ -33,7 +33,7 @@ def no_files(names: Iterable[str]) -> str:
     """What to say of a directory with these names that has no `.ibb` file."""
     index = next((name for name in sorted(names) if name.endswith(".index")), None)
     if index is None:
-        return "holds no binlog-NNNNNN.ibb"
+        return "has neither .ibb files nor the index of a traditional binlog"
     return (
         f"holds no binlog-NNNNNN.ibb, but traditional binlog files, which {index} names: `binlog-server events` shows "
         "them, `binlog-server convert` makes an .ibb store of them, and a server over them is read as any server"

@@ -88,6 +88,16 @@ def test_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Look at host and port" in out
 
 
+def test_a_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`serve` would refuse it."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/ibdata1").touch()
+    assert main(["doctor", "--directory", str(tmp_path / "store"), "--listen", "127.0.0.1:0"]) == 1
+    out = capsys.readouterr().out
+    assert "is not a binlog store: it holds 'ibdata1'" in out
+    assert "listen: 127.0.0.1:0 is free" in out
+
+
 def test_an_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["doctor", "--error", "Got fatal error 1236: 'The slave was dropped: it lags'"]) == 0

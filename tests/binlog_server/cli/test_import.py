@@ -107,7 +107,7 @@ def test_what_is_refused_changes_nothing(store: Path, config: Path, tmp_path: Pa
         ((), 2, "give either binlog files"),
         ((paths[0], "--index", paths[0]), 2, "give either binlog files"),
         ((tmp_path / "none",), 1, f"there is no {tmp_path}/none"),
-        ((tmp_path / "files",), 1, "holds no binlog-NNNNNN.ibb"),
+        ((tmp_path / "files",), 1, "has neither .ibb files nor the index of a traditional binlog"),
         ((tmp_path / "files", paths[0]), 1, "is a directory: give it alone"),
         ((ibb,), 1, f"is an .ibb file: give its directory {tmp_path}"),
         ((config,), 1, "is no binlog file"),

@@ -168,7 +168,7 @@ def test_command(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     assert run("verify", nothing).code == 1
-    assert "holds no binlog" in run("verify", nothing).err
+    assert "has neither .ibb files nor" in run("verify", nothing).err
     assert run("verify", tmp_path / "not there").code == 1
     assert not (tmp_path / "not there").exists()
 

@@ -99,7 +99,7 @@ def test_second_open_is_refused(tmp_path: Path) -> None:
 def test_file_in_place_of_a_directory(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
-    with pytest.raises(NotAStore, match="is not a directory"):
+    with pytest.raises(NotAStore, match="is no directory"):
         opened(path)
     with pytest.raises(StorageError):
         open_state(path)

@@ -279,12 +279,12 @@ def test_nothing_is_left(store: Path) -> None:
     parts = DirectorySource(str(store)).slices(Wanted(), 1 << 30)
     for path in store.iterdir():
         path.unlink()
-    with pytest.raises(SourceError, match="holds no"):
+    with pytest.raises(SourceError, match=r"has neither \.ibb files nor"):
         DirectorySource(str(store)).slices(Wanted(), 1)
     with pytest.raises(SourceError, match=r"binlog-000000\.ibb"):
         list(parts[0].read())
     store.rmdir()
-    with pytest.raises(SourceError, match="is no directory"):
+    with pytest.raises(SourceError, match=r"there is no .*, or this machine cannot see it"):
         DirectorySource(str(store)).latest()
 
 
