@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import JOBS, ROOT, House
+from tests.house import JOBS, House, product
 
 FUNCTION_LINES_MAX = 70
 
 
 def test_no_function_is_longer_than_a_page() -> None:
-    assert [one for one in House(ROOT).functions if one[0] > FUNCTION_LINES_MAX] == []
+    assert [one for one in product().functions if one[0] > FUNCTION_LINES_MAX] == []
 
 
 def test_one_class_name_is_one_class() -> None:
-    assert House(ROOT).ambiguous_classes == {}
+    assert product().ambiguous_classes == {}
 
 
 PLACES = {
@@ -30,7 +30,7 @@ PLACES = {
 
 @pytest.mark.parametrize("job", JOBS)
 def test_one_job_has_one_place(job: str) -> None:
-    places = [name.rpartition(".")[2] for name in House(ROOT).places[job]]
+    places = [name.rpartition(".")[2] for name in product().places[job]]
     if job in PLACES:
         assert sorted(places) == PLACES[job]
     else:

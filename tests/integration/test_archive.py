@@ -68,7 +68,7 @@ def is_purged_to(server: BinlogServer, name: str) -> bool:
     return files(server)[0] == name
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_archive_purge_and_serve(
     make_upstream: MakeMariaDB,
     make_replica: MakeMariaDB,

@@ -22,7 +22,7 @@ from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 PAGE = 16384
 

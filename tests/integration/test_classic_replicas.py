@@ -13,7 +13,7 @@ from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 USERS = {"old": {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}}
 OPTIONS = "MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.1"

@@ -12,7 +12,7 @@ from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 USERS = {"old": {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}}
 OPTIONS = "MASTER_SSL=0, MASTER_HEARTBEAT_PERIOD=0.1, MASTER_CONNECT_RETRY=1"

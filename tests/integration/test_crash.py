@@ -13,7 +13,7 @@ from tests.integration import store_files
 from tests.integration.load import assert_equal, load
 from tests.kit.fixtures import MakeMariaDB, MakeProxy, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 STRICT = ("--log-bin=replica-bin", "--log-slave-updates=1", "--gtid-strict-mode=1")
 """A replica that stops (1950) at a group that comes twice, and shows what it got in its binlog."""

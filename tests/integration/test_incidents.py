@@ -36,7 +36,7 @@ def lose_changes(upstream: MariaDB) -> None:
     assert error.value.args[0] == 1705
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_the_relay_stops_where_a_replica_does_and_goes_on_when_told(
     backend: object,
     make_upstream: MakeMariaDB,

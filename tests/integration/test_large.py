@@ -8,7 +8,7 @@ from tests.integration.load import assert_equal
 from tests.integration.raw_client import all_events
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 MIB = 1 << 20
 WIRE_PACKET = 0xFFFFFF

@@ -9,7 +9,7 @@ from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 DBA = {"dba": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
 
 

@@ -23,7 +23,7 @@ from tests.integration.test_restart import NO_GTID_INDEX
 from tests.integration.test_statements import FORMATS, ddl, dml
 from tests.kit.fixtures import MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 GTID, FORMAT_DESCRIPTION = 162, 15
 OF_FILES = {3, 4, FORMAT_DESCRIPTION, 27, 161, 163, 164}

@@ -23,7 +23,7 @@ from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 NOON = 1_763_636_400  # 2025-11-20 11:00:00 UTC
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_time_machine(
     backend: object, binlog_server: MakeBinlogServer, make_replica: MakeMariaDB
 ) -> None:

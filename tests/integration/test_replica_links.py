@@ -14,7 +14,7 @@ from tests.integration.test_crash import STRICT
 from tests.integration.test_replica_options import HEARTBEATS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 
 def heartbeats(replica: MariaDB) -> int:

@@ -8,7 +8,7 @@ import pytest
 from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 ROOT = {"root": {"password": "pw", "grants": ["BINLOG REPLAY"]}, "repl": "secret"}
 

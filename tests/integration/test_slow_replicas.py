@@ -18,7 +18,7 @@ from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import ONE_HEAP, BinlogServer
 
-pytestmark = pytest.mark.each_version
+pytestmark = pytest.mark.any_version
 
 MB = 1 << 20
 ROOT = {"password": "root-password", "grants": ["ALL PRIVILEGES"]}

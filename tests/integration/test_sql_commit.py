@@ -144,7 +144,7 @@ def content(server: MariaDB) -> list[Any]:
     return [server.q(sql) for sql in asked]
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_history(backend: object, master: BinlogServer, make_replica: MakeMariaDB) -> None:
     """The same statements, run by a MariaDB of the same version itself."""
     replica = make_replica().follow(master)
@@ -162,7 +162,7 @@ def test_history(backend: object, master: BinlogServer, make_replica: MakeMariaD
         assert mine == theirs
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_large_transactions(
     backend: object, master: BinlogServer, make_replica: MakeMariaDB
 ) -> None:
@@ -252,7 +252,7 @@ def test_relay_with_a_domain_of_its_own(
     assert replica.q("SELECT COUNT(*) n FROM d.t") == [{"n": 3}]
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_numbers_of_collations(backend: object, make_replica: MakeMariaDB) -> None:
     rows = make_replica().q(
         "SELECT DISTINCT id, full_collation_name n FROM information_schema.collation_character_set_applicability"

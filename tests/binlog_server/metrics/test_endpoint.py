@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import socket
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -276,12 +278,15 @@ async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch, client:
             return files()
 
         monkeypatch.setattr(lab.engine, "files", slow)
-        asking = asyncio.ensure_future(
-            exchange(lab.server.metrics_port, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-        )
+        answer, asking = await asyncio.open_connection("127.0.0.1", lab.server.metrics_port)
+        asking.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.to_thread(reading.wait, 10)
-        if client == "has gone":
-            asking.cancel()
+        if (
+            client == "has gone"
+        ):  # and does not wait for the answer, as one does that has closed its side only
+            reset = struct.pack("ii", 1, 0)
+            asking.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            asking.transport.abort()
             listener = lab.server._endpoint
             assert listener is not None
             await until(lambda: not listener._listener._open)
@@ -290,7 +295,8 @@ async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch, client:
         assert not stopping.done()
         go_on.set()
         await within(stopping)
-        await asyncio.gather(asking, return_exceptions=True)
+        assert await within(answer.read()) == b""
+        asking.close()
 
 
 # --- health ---

@@ -672,7 +672,7 @@ def as_user(user: str, made: Made) -> Callable[[Sender], None]:
     return send
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize(("user", "made"), DOORS)
 @pytest.mark.timeout(120)
 def test_no_command_holds_the_loop(user: str, made: Made) -> None:
@@ -705,7 +705,7 @@ OF_TABLES: Final[Mapping[str, Made]] = {
 }
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", OF_TABLES)
 @pytest.mark.timeout(120)
 def test_no_statement_about_tables_here_holds_the_loop(name: str) -> None:
@@ -767,7 +767,7 @@ SHOWS_DOMAINS: Final = {
 }
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", SHOWS_DOMAINS)
 @pytest.mark.timeout(120)
 def test_no_statement_holds_the_loop_where_there_are_many_domains(name: str) -> None:
@@ -787,7 +787,7 @@ LARGE: Final = [
 ]
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize(("user", "made"), LARGE)
 @pytest.mark.timeout(120)
 def test_no_command_takes_much_memory(user: str, made: Made) -> None:
@@ -1215,7 +1215,7 @@ def upstream_elsewhere(
         yield port
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.timeout(120)
 def test_no_upstream_holds_the_loop(name: str) -> None:

@@ -76,7 +76,7 @@ def kept_from_log(upstream: MariaDB, table: str, target: Path, **more: str) -> l
     return rows_of(target)
 
 
-@pytest.mark.each_version
+@pytest.mark.any_version
 def test_values_are_those_of_row_events(backend: Backend, shop: MariaDB, tmp_path: Path) -> None:
     """Every column type with its extremes, with each choice of what values become."""
     names = []

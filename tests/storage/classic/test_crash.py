@@ -396,7 +396,7 @@ def check_all(scene: Scene, limits: Limits, rng: random.Random) -> int:
     return count
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts(name: str, rng: random.Random) -> None:
     count = check_all(play(SCRIPTS[name]), FEW, rng)
@@ -467,6 +467,7 @@ def random_history(rng: random.Random, steps: int) -> Callable[[Scene], None]:
     return script
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("number", range(3))
 def test_random(number: int, rng: random.Random) -> None:
     rng.seed(f"{rng.random()} {number}")

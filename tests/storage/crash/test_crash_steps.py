@@ -279,14 +279,14 @@ def crash_everywhere(rng: random.Random, way: str, count: int, *kinds: str) -> N
             raise AssertionError(f"{about}: {error}") from error
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(2))
 def test_crash_at_every_operation(way: str, number: int, rng: random.Random) -> None:
     crash_everywhere(rng, way, 45)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "kinds",

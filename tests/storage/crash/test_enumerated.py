@@ -17,7 +17,7 @@ from tests.storage.crash.player import Step
 from tests.storage.crash.scripts import BULK_SCRIPTS, SCRIPTS, random_steps
 from tests.storage.crash.variants import Limits
 
-# All together: some 4,000 in a normal run, of a third of the histories; more than 100,000 in a slow one.
+# All together: some 2,500 in a normal run, of a sixth of the scripts; more than 100,000 in a slow one.
 STATES = 540
 STATES_SLOW = 4000
 RANDOM = 4
@@ -42,7 +42,7 @@ def explore(
     return checker.tally
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script(name: str, rng: random.Random) -> None:
     assert explore(name, SCRIPTS[name], rng, STATES).states >= STATES
@@ -54,7 +54,7 @@ def test_bulk(name: str, rng: random.Random) -> None:
     assert explore(name, BULK_SCRIPTS[name], rng, STATES, BULK_OPTIONS).states >= STATES
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("number", range(RANDOM))
 def test_random(number: int, rng: random.Random) -> None:
     steps = random_steps(rng, 50)

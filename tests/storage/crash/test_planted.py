@@ -40,7 +40,7 @@ def first_violation(plant: Plant, rng: random.Random) -> str | None:
     return None
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_is_found(plant: Plant, rng: random.Random) -> None:
     found = first_violation(plant, rng)

@@ -92,6 +92,7 @@ def in_batches(pages: PlainPages, start: Position, limit: Position) -> list[byte
     return groups
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_batches_hold_what_single_records_do(
@@ -129,6 +130,7 @@ def test_batches_end_where_windows_do() -> None:
     assert read_batch(pages, later.position, writer.end).end == first
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_found_as_by_single_records(seed: int) -> None:
     """Whatever a page holds: the same groups in front of it, and an error for an error."""
