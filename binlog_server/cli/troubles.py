@@ -57,8 +57,10 @@ TROUBLES: Final = (
     Trouble(
         r"SSL is required, but the server does not support it",
         '2026 "SSL is required, but the server does not support it"',
-        "The server runs with `ssl = false`, and replicas of 11.4 and newer ask for TLS by themselves.",
-        "Take `ssl = false` away, or say `MASTER_SSL=0` on the replica.",
+        "The server has no TLS: ours with `ssl = false`, or a MariaDB without a certificate (10.11 has none by "
+        "itself). Replicas of 11.4 and newer, our relay and our commands ask for it by themselves.",
+        "Give the server a certificate; or say `MASTER_SSL=0` on a replica, `ssl = false` in `[upstream]`, or "
+        "`--skip-ssl-verify-server-cert` to a command.",
     ),
     Trouble(
         r"self.signed certificate|certificate verify failed",

@@ -18,7 +18,10 @@ from binlog_storage.disk.given_files import client_context, handshake_failure
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _REASONS: Final = {
-    TlsProblem.NOT_OFFERED: "SSL is required, but the server does not support it",
+    TlsProblem.NOT_OFFERED: (
+        "SSL is required, but the server does not support it; MASTER_SSL=0 does without, and of a command "
+        "--skip-ssl-verify-server-cert"
+    ),
     TlsProblem.NO_PROOF: (
         "certificate verify failed: without MASTER_SSL_CA the server must prove its certificate by the password, "
         "as MariaDB 11.4 and newer do for accounts with one; give MASTER_SSL_CA, or MASTER_SSL_VERIFY_SERVER_CERT=0"

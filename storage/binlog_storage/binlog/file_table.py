@@ -213,10 +213,11 @@ class FileTable:
         self._note_room(file_no, room)
 
     def _note_room(self, file_no: int, room: int) -> None:
-        self._room = {
-            number: there for number, there in self._room.items() if number >= file_no - 1
-        }
-        self._room[file_no] = room
+        with self._lock:
+            newest = {
+                number: there for number, there in self._room.items() if number >= file_no - 1
+            }
+            self._room = {**newest, file_no: room}
 
     def reserve(self, file_no: int, begin: int, end: int) -> None:
         """Have room on the disk for the bytes from `begin` to `end` of a file, and for some behind, before they are
@@ -224,12 +225,11 @@ class FileTable:
 
         Raises `NoRoom`, after which it can be tried again; `DiskError`.
         """
-        there = self._room.get(file_no)
-        if there is not None and end <= there:
+        # One that was made before this start, or by a copy, may have holes anywhere behind that place.
+        there = self._room.get(file_no, begin)
+        if end <= there:
             return
         size = self.size(file_no) or 0
-        if there is None:  # made before this start, or by a copy
-            there = size if size <= ROOM_FIRST else begin
         room = min(size, max(end, there + max(there, ROOM_FIRST)))
         if room > there:
             self._full.require_time()
@@ -295,9 +295,9 @@ class FileTable:
             self.forget(file_no)
         with self._lock:
             self._purged_below = 0
+            self._room = {}
         with self._making:
             self._made_ahead.clear()
-            self._room.clear()
         self._full.passed()
 
     def close(self) -> None:

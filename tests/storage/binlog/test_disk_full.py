@@ -117,6 +117,22 @@ def test_others_go_on_while_the_flusher_waits() -> None:
     opens_with(disk, options, groups)
 
 
+def refusals(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the full disk refuses from now on."""
+    refused: list[str] = []
+    met = disk.take_room
+
+    def take_room(action: str, more: int) -> None:
+        try:
+            met(action, more)
+        except DiskFull:
+            refused.append(action)
+            raise
+
+    monkeypatch.setattr(disk, "take_room", take_room)
+    return refused
+
+
 def test_the_writer_waits_for_room_within_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large file of a new store gets room as it is filled; no page is begun for which there is none."""
     monkeypatch.setattr(file_table, "ROOM_FIRST", 4 * PAGE_SIZE)
@@ -131,17 +147,7 @@ def test_the_writer_waits_for_room_within_a_file(monkeypatch: pytest.MonkeyPatch
         waited.append(disk.used())
         disk.capacity += 6 * PAGE_SIZE
 
-    refused: list[str] = []
-    met = disk.take_room
-
-    def take_room(action: str, more: int) -> None:
-        try:
-            met(action, more)
-        except DiskFull:
-            refused.append(action)
-            raise
-
-    monkeypatch.setattr(disk, "take_room", take_room)
+    refused = refusals(disk, monkeypatch)
     monkeypatch.setattr(engine._full, "_instead", wait)
     groups = simple(100, size=5000)  # half a file
     for part in range(0, 100, 10):
@@ -192,6 +198,43 @@ def test_a_file_that_was_there_has_room_again_before_it_is_written(tmp_path: Pat
     assert blocks * 512 // PAGE_SIZE == ROOM_FIRST // PAGE_SIZE
     files.close()
     disk.close()
+
+
+def test_a_small_file_that_a_copy_has_left_with_holes_has_room_before_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last file of a backup that was copied sparsely: a write into its holes could meet a full disk half way."""
+    disk = MemoryDisk()
+    options = small(16)
+    engine = IbbEngine(disk, options)
+    groups = simple(60, size=5000)
+    append_all(engine, groups[:10])
+    engine.sync()
+    engine.close()
+    copied = MemoryDisk()
+    for name, data in disk.contents().items():
+        file = copied.open(name, create=True)
+        written = data.rstrip(b"\0") if name != REDO_NAME else data
+        file.pwrite(written, 0)
+        file.truncate(len(data))
+        file.fdatasync()
+        file.close()
+    copied.fsync_dir()
+    assert copied.used() < disk.used()
+    refused = refusals(copied, monkeypatch)
+    copied.capacity = copied.used() + PAGE_SIZE
+    engine = IbbEngine(copied, options)
+
+    def wait(_: float) -> None:
+        copied.capacity = 1 << 40
+
+    engine._full._instead = wait
+    for part in range(10, 60, 5):
+        append_all(engine, groups[part : part + 5])
+        engine.checkpoint()
+    assert set(refused) == {"allocate"}
+    assert read_all(engine) == payloads(groups)
+    engine.close()
 
 
 def test_closing_ends_the_waiting() -> None:
