@@ -293,8 +293,6 @@ class Server:
         await self._listen(sockets)
         if config.purges_by_itself:
             self._warn_of_limits()
-        if config.binlog_faults:
-            log.warning("binlog_faults: accounts with BINLOG FAULT may make this server misbehave")
         if not self.users.all():
             log.warning(
                 "there are no users, so nobody can log in: add one with `binlog-server user add NAME "

@@ -364,6 +364,10 @@ class _Serving:
                 server.history_changed()
             serves = not self._stop.is_set()
             if serves:
+                if config.binlog_faults:
+                    log.warning(
+                        "binlog_faults: accounts with BINLOG FAULT may make this server misbehave"
+                    )
                 await server.start(intake, sockets)
                 if server.tls is not None:
                     await asyncio.to_thread(server.tls.prepare)

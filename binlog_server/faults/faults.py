@@ -234,8 +234,8 @@ class FaultOrder:
         if self.gtid:
             try:
                 Gtid.parse(self.gtid)
-            except (ServerError, ValueError) as error:
-                raise BadFault(f"gtid: {error}") from None
+            except (ServerError, ValueError):
+                raise BadFault(f"gtid: {self.gtid!r} is none, such as '0-1-5'") from None
         if self.on not in ("", _FORMAT, *STEPS):
             raise BadFault(f"on: {self.on!r} is none of {', '.join((*STEPS, _FORMAT))}")
         if self.command and self.command not in COMMANDS:

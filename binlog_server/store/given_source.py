@@ -15,6 +15,7 @@ from binlog_storage.classic.file_list import in_order, of_index
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.errors import NotAStore
+from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.intake.ibb_files import IbbFiles
 from binlog_storage.intake.source import IntakeSource
 from binlog_storage.log.groups import IBB_MAGIC
@@ -45,7 +46,16 @@ def source_of(
             raise NotAStore(f"{path} is a directory: give it alone, or give files")
         if is_ibb(path):
             raise NotAStore(f"{path} is an .ibb file: give its directory {path.parent}")
+        if _is_made_ahead(path):
+            raise NotAStore(
+                f"{path} has nothing in it: an .ibb file that was made ahead. Give those in front of it"
+            )
     return ClassicBinlog(in_order(paths), keys)
+
+
+def _is_made_ahead(path: Path) -> bool:
+    with open_given(path) as file:
+        return file.read(PAGE_SIZE) == bytes(PAGE_SIZE)
 
 
 def is_ibb(path: Path) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from binlog_protocol.dataclass import dataclass
+from binlog_protocol.errors import BadValue
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.sparse_copy import copy_sparse
 
@@ -120,7 +121,15 @@ class MasterClient(SqlServer):
                 for one in self.connections
             )
 
-        until(is_sent, f"{position} sent to server_id {replica}", timeout)
+        try:
+            until(is_sent, f"{position} sent to server_id {replica}", timeout)
+        except TimeoutError as error:
+            there = {
+                one.server_id: one.sent_gtid
+                for one in self.connections
+                if one.server_id is not None
+            }
+            raise TimeoutError(f"{error}; connected and sent: {there or 'nobody'}") from None
 
 
 def _reaches(sent: str | None, wanted: SlavePosition) -> bool:
@@ -290,6 +299,8 @@ class BinlogMaster(MasterClient, ABC):
 
         Raises `BadValue`.
         """
+        if not isinstance(seed, int):
+            raise BadValue(f"{seed!r} is no whole number", "seed")
         # Generating takes a tenth of all that a first master imports.
         from binlog_server.testing.random_history import random_history
 

@@ -17,6 +17,7 @@ from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.groups.statement_group import Origin
 from binlog_protocol.gtid import Gtid
+from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.intake import DoesNotContinue
 
@@ -323,3 +324,22 @@ def test_the_examples_of_the_page(
 ) -> None:
     monkeypatch.chdir(captured.parent)
     assert ExampleTests(request).run(example) == ("def test_" in example)
+
+
+def test_mistakes_are_told_in_words(shared: BinlogMaster, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=r"seed: 'x' is no whole number"):
+        shared.random("x")  # type: ignore[arg-type]
+    with pytest.raises(BadFault, match=r"gtid: '0-1' is none, such as '0-1-5'"):
+        shared.fault("cut", gtid="0-1")
+    with pytest.raises(TimeoutError, match=r"sent to server_id 5: .*connected and sent: nobody"):
+        shared.wait_for(5, "0-1-1", timeout=0)
+    (tmp_path / "ahead.ibb").write_bytes(bytes(1 << 16))
+    with pytest.raises(
+        NotAStore, match=r"ahead\.ibb has nothing in it: an .ibb file that was made ahead"
+    ):
+        shared.load(tmp_path / "ahead.ibb")
+
+
+def test_a_master_of_a_test_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with running_master():
+        assert not [one for one in caplog.records if one.levelname == "WARNING"]
