@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from binlog_protocol.errors import UnknownServerError
 from binlog_protocol.events.checksum import CHECKSUM_SIZE, append_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
@@ -45,6 +46,14 @@ _OUTSIDE_GROUPS: Final = frozenset(
 _ENDS: Final = ("cut", "error", "duplicate_server_id", "break_tls", *GOES_BACK)
 """Behind these nothing comes."""
 _OF_ACKS: Final = ("lose_ack", "delay_ack")
+HELD_BYTES_MAX: Final = 16 << 20
+"""Of a group that is sent once more, or later: it waits in memory."""
+_TOO_LARGE: Final = FaultOrder(
+    "error",
+    event=1,
+    errno=UnknownServerError.errno,
+    message=f"a fault holds no group of more than {HELD_BYTES_MAX} bytes",
+)
 
 Step = bytes | FaultOrder
 """Packets to send, or what happens behind them."""
@@ -85,6 +94,7 @@ class FaultRun:
         self._again: list[bytes] | None = None  # payloads of the group that is repeated
         self._later: list[bytes] | None = None  # of the group that is sent behind the next one
         self._is_later = False  # that group is under way
+        self._held = 0  # bytes of both
         self._acks_wanted = 0
         self._ack_faults: list[OrderedFault] = []  # for the next acknowledgement that is asked for
         self.at_acks: dict[int, list[OrderedFault]] = {}
@@ -220,11 +230,20 @@ class FaultRun:
 
     def _send(self, payload: bytes) -> Iterator[Step]:
         if self._is_later and self._later is not None:
-            self._later.append(payload)
+            yield from self._hold(self._later, payload)
         elif not self._left_out:
             yield from self._frame(payload)
             if self._again is not None:
-                self._again.append(payload)
+                yield from self._hold(self._again, payload)
+
+    def _hold(self, held: list[bytes], payload: bytes) -> Iterator[Step]:
+        """One that has no room ends the stream: it would not be what was ordered."""
+        self._held += len(payload)
+        if self._held > HELD_BYTES_MAX:
+            held.clear()
+            yield _TOO_LARGE
+        else:
+            held.append(payload)
 
     def _wants_ack(self, payload: bytes) -> bool:
         return self._status == STATUS and payload[FLAG_OFFSET] == ACK_WANTED
@@ -271,5 +290,7 @@ class FaultRun:
             self._is_later = False
         elif self._later is not None:
             again, self._later = [*again, *self._later], None
+        if not self._is_later and self._later is None:
+            self._held = 0
         for payload in again:
             yield from self._frame(payload)

@@ -30,6 +30,7 @@ from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace, parse_event
 from binlog_storage.engine import Position
 
+from binlog_server.dumps import fault_run
 from binlog_server.dumps.fault_run import FaultRun, Step
 from binlog_server.faults.faults import FaultOrder, Faults
 from tests.binlog_server.lab import Lab, Replica, transaction, until
@@ -492,3 +493,19 @@ async def test_an_acknowledgement_of_a_stream_that_runs_is_lost() -> None:
         assert one.acknowledged == first
         await one.take("0-1-3")
         await until(lambda: one.acknowledged == lab.engine.durable_end)
+
+
+@pytest.mark.parametrize("do", ["repeat", "reorder"])
+def test_a_group_that_has_no_room_ends_the_stream(do: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(len(event) + 1 for event in GROUPS[1])
+    fault = {"do": do, "gtid": "0-1-2"}
+    monkeypatch.setattr(fault_run, "HELD_BYTES_MAX", size)
+    steps, _ = run(fault)
+    assert len(read(steps)) >= len(EVENTS)
+    monkeypatch.setattr(fault_run, "HELD_BYTES_MAX", size - 1)
+    steps, _ = run(fault)
+    *packets_before, end = steps
+    assert isinstance(end, FaultOrder)
+    assert "holds no group" in str(end.error)
+    assert read(packets_before)[: len(HEAD) + len(GROUPS[0])] == [*HEAD, *GROUPS[0]]
+    assert len(read(packets_before)) < len(EVENTS)
