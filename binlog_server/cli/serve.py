@@ -302,7 +302,7 @@ class _Serving:
         server, one = self._server, self._marked
         assert one is not None, "it goes back"
         assert isinstance(one.mark, StoreMark), "such a fault has one"
-        log.warning("fault %s: the store is again what it was", one.name)
+        log.warning("fault %s: the store goes back to what it was", one.name)
         with self._signals.in_time():
             await server.stop(self.at)
         differs = one.fault.do == "another_history"

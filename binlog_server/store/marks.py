@@ -79,7 +79,11 @@ class StoreMark:
         lost = self._lost(config, path) if differs else []
 
         def make(folder: Path) -> None:
-            shutil.copytree(self.folder, folder, dirs_exist_ok=True, copy_function=copy_sparse)
+            try:
+                shutil.copytree(self.folder, folder, dirs_exist_ok=True, copy_function=copy_sparse)
+            except shutil.Error as error:  # it goes on to the end, and has a list
+                (_, target, why), *_ = error.args[0]
+                raise OSError(f"cannot write {target}: {why}") from None
             if lost:
                 store = StoreDirectory.of(_in(config, folder))
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -49,6 +50,7 @@ from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
 from binlog_server.testing.replay import Pace, RunningReplay
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Values = Mapping[str, Any]
 """Values of a row by the names of its columns."""
@@ -162,8 +164,13 @@ class Served:
             assert isinstance(one.mark, StoreMark), "such a fault has one"
             one.mark.restore(before.config, differs=one.fault.do == "another_history")
             self._server = self._begun(before.faults, sockets)
-        except BaseException as error:  # noqa: BLE001 - raised by the next call
-            self._lost = error
+        except BaseException as error:
+            self._lost = error  # raised by the next call
+            for waiting in sockets:  # nobody answers who waits there
+                waiting.close()
+            if one.mark is not None:
+                one.mark.discard()
+            log.exception("the store could not go back, and this master has ended")
         finally:
             self._changed()
 

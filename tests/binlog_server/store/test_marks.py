@@ -39,6 +39,19 @@ def test_the_way_back_leaves_holes_as_they_are(config: Config) -> None:
     assert mark.folder.is_dir()  # it may be met again
 
 
+def test_an_error_of_the_disk_is_told_in_words(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: str, target: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    mark = _mark(config.binlog_directory)
+    monkeypatch.setattr("binlog_server.store.marks.copy_sparse", full)
+    with pytest.raises(OSError, match=r"^cannot write \S+binlog-000000.ibb: .*No space left"):
+        mark.restore(config, differs=False)
+    StoreDirectory.of(config).close()  # the old one
+
+
 def test_the_last_mark_takes_its_folder_with_it(config: Config) -> None:
     path = config.binlog_directory
     one, other = _mark(path), _mark(path)

@@ -8,6 +8,8 @@ import pymysql
 import pytest
 
 from binlog_server.faults.faults import BadFault, Faults
+from binlog_server.store.marks import StoreMark
+from binlog_server.store.replacement import MARKS
 from binlog_server.testing.master import BinlogMaster
 from binlog_server.testing.running import new_master, running_master
 from binlog_server.testing.waiting import until
@@ -51,6 +53,29 @@ def test_by_sql_and_the_other_faults_stay(engine: str) -> None:
 def _marks(master: BinlogMaster) -> list[Path]:
     faults = master._served.server.faults  # type: ignore[attr-defined]
     return [one.mark.folder for one in faults.ordered() if one.mark is not None]
+
+
+def test_a_way_back_that_fails_ends_the_master_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who connects then is refused, and does not wait for nobody."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with running_master(directory=tmp_path / "store") as master:
+        filled(master)
+        master.sql("CREATE BINLOG FAULT back DO lose_tail STATEMENT='SELECT ''now'")
+        monkeypatch.setattr(StoreMark, "restore", full)
+        meets(master)
+        with pytest.raises(OSError, match="No space"):
+            master.fault("cut", event=1)
+        with pytest.raises(pymysql.OperationalError, match="refused"):
+            master.sql("SELECT 1")
+        master.stop()
+        assert not (tmp_path / "store" / MARKS).exists()
+        monkeypatch.undo()
+        assert master.start().gtid_binlog_pos == "0-1-3"
 
 
 @pytest.mark.parametrize(
