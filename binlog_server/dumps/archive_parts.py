@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 3  # the library has tries of its own
 _RETRY_S: Final = 2.0
+_FULL_RETRY_S: Final = 60.0  # while the disk is full, at most
 _AT_ONCE: Final = 4
 _UNUSED_MAX: Final = 64  # descriptors
 _FRAME_BYTES: Final = 32 << 20
@@ -160,17 +161,27 @@ class ArchiveParts:
             del self._fetches[key]
 
     async def _fetch(self, fetch: _Fetch, archive: Archive) -> None:
-        for tries_left in reversed(range(_TRIES)):
+        tries, pause_s, was_full = 0, _RETRY_S, False
+        while True:
             try:
                 async with self._turn:
                     opened = partial(self._open, fetch, archive)
                     fetch.reader, fetch.number = await _asked(fetch, opened)
             except StorageError as error:
                 self.failed += 1
-                if not tries_left or not isinstance(error, ArchiveUnreachable | DiskFull):
-                    raise
-                if isinstance(error, DiskFull):  # others write there, too
+                if isinstance(error, DiskFull):  # others write there, too: it may take a while
                     self._drop_unused()
+                    if not was_full:
+                        log.warning(
+                            "%(error)s. Replicas wait until there is room", {"error": error}
+                        )
+                    was_full = True
+                    await self.pause(pause_s)
+                    pause_s = min(2 * pause_s, _FULL_RETRY_S)
+                    continue
+                tries += 1
+                if tries == _TRIES or not isinstance(error, ArchiveUnreachable):
+                    raise
                 log.warning("%(error)s. It is tried again", {"error": error})
                 await self.pause(_RETRY_S)
             else:

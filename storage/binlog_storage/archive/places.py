@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import tempfile
 from collections.abc import Callable
@@ -118,6 +119,9 @@ class ObjectPlace:
         with here:
             file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - the caller's
         try:
+            if size:
+                with here:  # a full disk is met before anything is fetched
+                    os.posix_fallocate(file.fileno(), 0, size)
             left = size + 1  # one more than there should be is found out by who knows the size
             for piece in found.pieces:
                 if given_up():
@@ -128,7 +132,7 @@ class ObjectPlace:
                 if left <= 0:
                     break
             with here:
-                file.flush()
+                file.truncate()  # to what has come; it flushes, too
             file.seek(0)
         except BaseException:
             with contextlib.suppress(OSError):  # what is in its buffer has no room
