@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import json
 import os
 import sys
@@ -21,7 +20,7 @@ from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json, gtid_position
+from binlog_storage.console.arguments import add_json, gtid_position, utc_seconds
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -288,8 +287,8 @@ class GroupSelection:
         """Read the options. Raises `ValueError` or `ServerError` for a bad value."""
         self.position = _position(arguments.start_position)
         self._until = _position(arguments.stop_position)
-        self._start_time = _timestamp(arguments.start_datetime)
-        self._stop_time = _timestamp(arguments.stop_datetime)
+        self._start_time = _time(arguments.start_datetime)
+        self._stop_time = _time(arguments.stop_datetime)
         self._domains = frozenset(arguments.domain)
         self._servers = frozenset(arguments.server_id)
         self._reached: BinlogState | None = None
@@ -337,12 +336,5 @@ def _position(text: str | None) -> SlavePosition | None:
     return None if text is None else gtid_position(text)
 
 
-def _timestamp(text: str | None) -> float | None:
-    """A time as seconds since 1970; it is in UTC unless it has a zone. Raises `ValueError`."""
-    if text is None:
-        return None
-    try:
-        time = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time such as '2026-11-20 10:00:00'") from None
-    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
+def _time(text: str | None) -> float | None:
+    return None if text is None else utc_seconds(text)

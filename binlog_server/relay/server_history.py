@@ -130,7 +130,7 @@ class ServerHistory:
         try:
             return act()
         except RemoteError as error:
-            raise self.unreadable(doing, f"error {error.errno}: {error.message}") from None
+            raise self.unreadable(doing, str(error)) from None
         except UpstreamRefused as error:
             raise self.unreadable(doing, error.message) from None
         except ProtocolError as error:

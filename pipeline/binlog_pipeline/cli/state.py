@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from binlog_storage.console.arguments import add_json, position_argument
+from binlog_storage.console.arguments import add_json, position_argument, time_argument
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the table as it was at this position",
     )
     end.add_argument(
-        "--at-time", metavar="TIME", help="as it was then; ISO 8601, UTC without a zone"
+        "--at-time",
+        type=time_argument,
+        metavar="TIME",
+        help="as it was then; ISO 8601, UTC without a zone",
     )
     parser.add_argument("--start-gtid", metavar="GTIDS", help="where a new target begins")
     parser.add_argument(
@@ -57,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from binlog_pipeline.cli.outcome import told
     from binlog_pipeline.jobs.state import OPS, keep_state, position_at
-    from binlog_pipeline.options import moment
     from binlog_pipeline.sources.opening import open_source
 
     began = time.monotonic()
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.at_time is not None:
         source = open_source(options)
         start = options.start_gtid if options.start_gtid is not None else source.earliest()
-        until = position_at(source, start, moment(arguments.at_time))
+        until = position_at(source, start, int(arguments.at_time))
     done = keep_state(
         options,
         arguments.target,

@@ -23,7 +23,7 @@ USERS = {"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}}
 def test_wrong_password(make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     source = source_of(upstream, Credentials(upstream.account.user, "not-this-one"))
-    with pytest.raises(SourceError, match=r"error 1045: Access denied.*passwordFile") as told:
+    with pytest.raises(SourceError, match=r"1045 \(28000\): Access denied.*passwordFile") as told:
         source.latest()
     assert "not-this-one" not in str(told.value)
 
@@ -69,7 +69,7 @@ def test_no_server() -> None:
     with pytest.raises(SourceError, match=r"127.0.0.1:\d+: .*refused; is the server up"):
         source_of(Nobody()).latest()
     Nobody.host = "no-such-host.invalid"
-    with pytest.raises(SourceError, match=r"there is no host no-such-host.invalid"):
+    with pytest.raises(SourceError, match=r"is the name of the host right"):
         source_of(Nobody()).latest()
     ports.release(Nobody.port)
 
@@ -94,7 +94,7 @@ def test_tls(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
     )
     for mode in ("preferred", "required", "verify"):  # our server proves its certificate
         assert source_of(server, tls=mode).latest() == SlavePosition()
-    with pytest.raises(SourceError, match=r"error 3159.*tls=required"):
+    with pytest.raises(SourceError, match=r"3159 \(08004\): .*tls=required"):
         source_of(server, tls="disabled").latest()
     # It is not for this host.
     with pytest.raises(SourceError, match=r"no TLS as wanted: .*127.0.0.1"):

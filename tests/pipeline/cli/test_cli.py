@@ -86,7 +86,7 @@ def test_each_command_has_help(capsys: Capture) -> None:
 
 
 def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
-    assert "no directory" in complaint(capsys, 1, "verify", str(tmp_path / "none"))
+    assert "there is no " in complaint(capsys, 1, "verify", str(tmp_path / "none"))
     assert "--password-file" in complaint(capsys, 2, "verify", "mariadb://u:secret@h:3306")
     assert "USER@HOST" in complaint(capsys, 2, "verify", "mariadb://u@h/db")
     assert "host and user" in complaint(capsys, 2, "verify", "mariadb://h:3306")
@@ -98,6 +98,9 @@ def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
     meant = complaint(capsys, 2, "verify", store, "--option", "longpollm=1")
     assert "did you mean 'longPollMs'?" in meant
     assert "number from 1" in complaint(capsys, 2, "verify", store, "--workers", "0")
+    times = ("state", store, str(tmp_path / "kept"), "--table", "a.b", "--at-time", "noon")
+    assert "'noon' is no time such as '2026-" in complaint(capsys, 2, *times)
+    assert "'noon' is no time such" in complaint(capsys, 2, "stats", store, "--start-time", "noon")
     assert "COMMAND" in complaint(capsys, 2)
 
 

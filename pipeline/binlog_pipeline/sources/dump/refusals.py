@@ -73,21 +73,15 @@ def source_error(address: ServerAddress, error: Exception, doing: str) -> Pipeli
                 f"{begin}the server refuses (1236): {error.message}; read what was archived, begin at a position that "
                 "the server has, or say failOnDataLoss=false to go on behind the gap"
             )
-        case RemoteError(errno=number, message=message):
-            advice = _ADVICE.get(number)
-            return SourceError(
-                f"{begin}error {number}: {message}" + (f"; {advice}" if advice else "")
-            )
+        case RemoteError():
+            advice = _ADVICE.get(error.errno)
+            return SourceError(f"{begin}{error}" + (f"; {advice}" if advice else ""))
         case UpstreamRefused():
             return SourceError(f"{begin}{error.message}")
         case EndedEarly():
             return SourceError(f"{begin}{error}")
         case ProtocolError():
             return SourceError(f"{begin}what the server sends cannot be read: {error}")
-        case socket.gaierror():
-            return SourceError(
-                f"{begin}there is no host {address.host}: {error.strerror or error}; is option host right?"
-            )
         case TimeoutError():
             return SourceError(
                 f"{begin}the server does not answer; is it up, and is connectTimeout long enough?"
