@@ -6,9 +6,11 @@ the same one byte by byte. So it goes on behind a kill, a lost answer, and what 
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from binlog_protocol.dataclass import dataclass
@@ -19,7 +21,7 @@ from binlog_storage.archive.errors import ArchiveNotOfStore
 from binlog_storage.archive.manifest import FORMS, ArchiveManifest, PartFormName
 from binlog_storage.archive.merging import Merger
 from binlog_storage.archive.placed_groups import PlacedGroups, part_writer
-from binlog_storage.archive.places import Where
+from binlog_storage.archive.places import Where, is_remote
 from binlog_storage.archive.publisher import (
     STAGED_PREFIX,
     ArchivePublisher,
@@ -27,6 +29,7 @@ from binlog_storage.archive.publisher import (
     open_shelf,
 )
 from binlog_storage.archive.seam import place_behind
+from binlog_storage.disk.disk import disk_error
 from binlog_storage.engine import EngineReader, Position
 from binlog_storage.errors import PositionPurged
 
@@ -88,6 +91,9 @@ class StoreArchiver:
         try:
             with self._working:
                 return self._step()
+        except OSError as error:  # of the folder in which parts are written
+            folder = tempfile.gettempdir() if is_remote(self.where) else self.where
+            raise disk_error("write a part of the archive in", Path(folder), error) from error
         finally:
             if self._stopping.is_set():
                 self._let_go()

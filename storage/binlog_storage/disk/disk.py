@@ -212,9 +212,13 @@ class Mapped:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         _under_way.pop(threading.get_ident(), None)
         if isinstance(error, OSError):
-            kind = _KINDS.get(error.errno, DiskError)
-            text = f"cannot {self._action} {self._path}: {error.strerror or error}"
-            raise kind(text) from error
+            raise disk_error(self._action, self._path, error) from error
+
+
+def disk_error(action: str, path: Path, error: OSError) -> DiskError:
+    """An error of the operating system as one of ours."""
+    kind = _KINDS.get(error.errno, DiskError)
+    return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
 def mapped(action: str, path: Path) -> Mapped:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from binlog_storage.archive.part_reader import PartReader
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.errors import DiskFull
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.pipeline.archives import log_of, payloads
@@ -100,6 +104,28 @@ def test_what_is_durable_is_archived(engine: BinlogEngine, objects: MemoryObject
     truth += add(engine, numbered(35, 36))
     assert archived(engine) == 2
     assert found() == truth
+
+
+def test_a_full_disk_for_what_is_to_be_uploaded(
+    objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its folder is named, the store keeps what is not archived, and the next step goes on."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    engine = ibb()
+    truth = add(engine, numbered(1, 5))
+    archiver = StoreArchiver(engine, URL, part_bytes=PART)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("binlog_storage.archive.archiver.part_writer", lambda: full)
+        text = f"cannot write a part of the archive in {tmp_path}: No space left on device"
+        with pytest.raises(DiskFull, match=re.escape(text)):
+            archiver.step()
+    assert archiver.step() == 5
+    assert found() == truth
+    archiver.close()
 
 
 def test_a_large_group(objects: MemoryObjects) -> None:
