@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from binlog_server.testing.found import running_replica
     from binlog_server.testing.mariadb import MariaDB, ReplicationStopped
     from binlog_server.testing.master import BinlogMaster
-    from binlog_server.testing.random_history import random_history
+    from binlog_server.testing.random_histories import random_history
     from binlog_server.testing.running import new_master as new_master
     from binlog_server.testing.running import running_master
     from binlog_server.testing.server_container import BinlogServerContainer
@@ -33,7 +33,7 @@ _MODULES = {
     "MariaDB": "mariadb",
     "new_master": "running",
     "ReplicationStopped": "mariadb",
-    "random_history": "random_history",
+    "random_history": "random_histories",
     "running_master": "running",
     "running_replica": "found",
 }

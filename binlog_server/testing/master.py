@@ -30,7 +30,7 @@ from binlog_server.testing.sql_server import Credentials, SqlServer, url
 from binlog_server.testing.waiting import until
 
 if TYPE_CHECKING:
-    from binlog_server.testing.random_history import RandomHistory
+    from binlog_server.testing.random_histories import RandomHistory
 
 SMALL: Final = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 """Options by which a store takes 7 MiB: files are made in full size, one ahead."""
@@ -302,7 +302,7 @@ class BinlogMaster(MasterClient, ABC):
         if not isinstance(seed, int):
             raise BadValue(f"{seed!r} is no whole number", "seed")
         # Generating takes a tenth of all that a first master imports.
-        from binlog_server.testing.random_history import random_history
+        from binlog_server.testing.random_histories import random_history
 
         return self.tell(random_history(seed, **shape))
 

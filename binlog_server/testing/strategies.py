@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from binlog_server.testing.random_history import RandomHistory, random_history
+from binlog_server.testing.random_histories import RandomHistory, random_history
 
 _GROUPS_MAX = 12  # by default: each draws some dozens of numbers
 

@@ -18,7 +18,7 @@ from binlog_protocol.events.rows import Geometry, Value
 
 from binlog_server.pytest_plugin import MakeBinlogMaster
 from binlog_server.testing import BinlogMaster
-from binlog_server.testing.random_history import HistoryChange
+from binlog_server.testing.random_histories import HistoryChange
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.view_rows import rows_of

@@ -35,7 +35,7 @@ LONG: Final = {
     "binlog_server/store": "slots",
     "binlog_server/tables": "consistent_snapshot duplicates histories hostile lock_tables paths planted quick_rows "
     "sessions snapshot_isolation sqlite_tables temporary_tables",
-    "binlog_server/testing": "master master_process random_history start_modules",
+    "binlog_server/testing": "master master_process random_histories start_modules",
     "pipeline": "filters",
     "pipeline/cli": "cli json",
     "pipeline/jobs": "archive archive_killed ddl_seed_cli ddl_seed_server export stats",

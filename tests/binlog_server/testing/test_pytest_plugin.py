@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,12 @@ def test_a_mariadb_that_is_not_here(
     ran = pytester.runpytest_inprocess(*PLUGINS, "-rs")
     ran.assert_outcomes(skipped=1)
     ran.stdout.fnmatch_lines(["*no MariaDB 1.2 here*"])
+
+
+def test_each_name_is_its_own_thing() -> None:
+    """No module of the package is called like something that it gives: an import would hide that."""
+    import binlog_server.testing
+
+    for name in binlog_server.testing.__all__:
+        assert callable(getattr(binlog_server.testing, name)), name
+        assert find_spec(f"binlog_server.testing.{name}") is None, name

@@ -18,7 +18,7 @@ NEVER: Final = {
     "binlog_server.metrics.metric",
     "binlog_server.testing.master_process",
     "binlog_server.testing.mariadb",
-    "binlog_server.testing.random_history",
+    "binlog_server.testing.random_histories",
     "binlog_storage.console.output",
     "binlog_storage.verify",
     "email",

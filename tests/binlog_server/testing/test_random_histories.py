@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 
 from binlog_server.testing import BinlogMaster
 from binlog_server.testing.random_columns import TYPE_NAMES
-from binlog_server.testing.random_history import RandomHistory, random_history
+from binlog_server.testing.random_histories import RandomHistory, random_history
 from binlog_server.testing.strategies import histories
 
 NOT_MADE = {
