@@ -24,6 +24,7 @@ from binlog_storage.archive.manifest import PartFormName
 from binlog_storage.archive.remembered_manifests import ManifestMemory
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
+from binlog_storage.console.running import told
 from binlog_storage.defects import Defects
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import BinlogEngine
@@ -641,7 +642,8 @@ def _tls_of(config: Config, authorities: str) -> TlsServer:
     try:
         return TlsServer.make(config.ssl_cert, config.ssl_key, ca, versions=config.tls_versions)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"ssl_cert, ssl_key, {authorities}: {error}") from None
+        said = told(error) if isinstance(error, OSError) else error
+        raise ConfigError(f"ssl_cert, ssl_key, {authorities}: {said}") from None
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

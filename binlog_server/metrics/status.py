@@ -17,7 +17,7 @@ from binlog_storage.engine import EngineReader
 from binlog_storage.engine.purge import FileFate
 from binlog_storage.errors import StorageError
 
-from binlog_server.dumps.replica_rows import ReplicaRows, age_ms
+from binlog_server.dumps.replica_rows import ReplicaRows
 from binlog_server.metrics.health import what_is_missing
 from binlog_server.metrics.observed import Look, Observed
 from binlog_server.metrics.store_metrics import free_bytes
@@ -158,7 +158,6 @@ class Glance:
         connections = list(server.connections)
         self._accounts = {c.id: c.account for c in connections}
         self._acknowledged = {c.id: c.acknowledged for c in connections}
-        self._end = server.engine.durable_end
         self._replicas = ReplicaRows(server.engine, connections)
         self._missing = what_is_missing(server)
         self._upstreams = [_upstream(status) for status in server.upstreams]
@@ -249,10 +248,7 @@ class Glance:
     def _unacknowledged(self, connection: int) -> float | None:
         """What the sockets of a replica that stands still take, megabytes, was sent; it has not got it."""
         place = self._acknowledged[connection]
-        if place is None or place == NOWHERE:
-            return None
-        age = age_ms(self._server.engine, place) if place < self._end else 0
-        return None if age is None else age / 1000
+        return None if place is None or place == NOWHERE else self._look.lag_s(place)
 
 
 def _away(slot: Lease, position: str) -> dict[str, Any]:

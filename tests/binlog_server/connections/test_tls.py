@@ -319,8 +319,10 @@ def test_files_that_are_no_good(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         path.write_text(text)
     config = Config(Path("/d"), ssl_cert=str(path), ssl_key=str(path))
-    with pytest.raises(ConfigError, match="ssl_cert, ssl_key, ssl_ca: "):
+    with pytest.raises(ConfigError, match="ssl_cert, ssl_key, ssl_ca: ") as found:
         Server(config, MemoryDirectory())
+    assert str(path) in str(found.value)
+    assert "Errno" not in str(found.value)
 
 
 async def test_plain_clients_are_served_as_before(lab: Lab) -> None:
