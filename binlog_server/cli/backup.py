@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState
+from binlog_storage.backup.prepare import is_of_a_backup
 from binlog_storage.backup.target import BackupTarget
-from binlog_storage.classic.directory import belongs
 from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.progress import Progress
@@ -338,9 +338,7 @@ def _piece(row: list[bytes | None], log_bin: str) -> Piece:
         if name is None or size is None or offset is None or data is None:
             raise ValueError("NULL")
         text = os.fsdecode(name)
-        is_ours = text.startswith("binlog-") or (log_bin and belongs(text, log_bin))
-        # They are shown on a terminal, too.
-        if not is_ours or Path(text).name != text or not text.isprintable():
+        if not is_of_a_backup(text, log_bin):
             raise ValueError(ascii(text)[:_SHOWN_CHARS])
         piece = Piece(text, int(size), int(offset), data)
     except ValueError as error:

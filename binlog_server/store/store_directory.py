@@ -35,7 +35,7 @@ from binlog_storage.disk.state import (
 from binlog_storage.engine import BinlogEngine, EngineAdmin
 from binlog_storage.engine.backup import BACKUP_NAME, Manifest, becomes_a_store
 from binlog_storage.engine.references import Reason
-from binlog_storage.errors import DiskError, DiskFull, NotAStore, StoreFailed
+from binlog_storage.errors import BackupRefused, DiskError, DiskFull, NotAStore, StoreFailed
 from binlog_storage.ibb.file_names import LOCK_NAME, file_number
 from binlog_storage.log.publication import PUBLICATION_NAME
 from binlog_storage.redo.format import REDO_NAME
@@ -462,6 +462,9 @@ def prepare_backup(
     path = config.binlog_directory
     if not path.is_dir():
         raise NotAStore(no_directory(path))
+    for folder in (path, incremental):
+        if folder is not None:
+            _require_no_links(folder)
     later = None if incremental is None else ReadOnlyDisk(incremental)
     if dry_run:
         return require_preparable(
@@ -487,6 +490,20 @@ def prepare_backup(
         )
     finally:
         disk.close()
+
+
+def _require_no_links(folder: Path) -> None:
+    """A tar from a stranger may have links to files of this machine, which would become a part of the store.
+
+    Raises `BackupRefused`.
+    """
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_symlink():
+            raise BackupRefused(
+                f"{entry} is a symbolic link: no backup has one. Put the file there, or make another backup"
+            )
 
 
 def _locked(path: Path, *, patient: bool = False) -> Disk:

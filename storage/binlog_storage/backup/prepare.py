@@ -24,7 +24,7 @@ from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.classic.backup import ENGINE
 from binlog_storage.classic.binlog import mark_of
-from binlog_storage.classic.directory import BinlogNames
+from binlog_storage.classic.directory import BinlogNames, belongs
 from binlog_storage.classic.gtid_index import INDEX_SUFFIX
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, File, replaced
@@ -84,6 +84,15 @@ def binlog_of(manifest: Manifest) -> _Binlog:
 def _start_lsn(file: ReadableFile, file_no: int) -> int | None:
     header = FileHeader.parse(file.pread(PAGE_SIZE, 0), file_no)
     return None if header is None else header.start_lsn
+
+
+def is_of_a_backup(name: str, log_bin: str) -> bool:
+    """Whether a backup may have a file of that name; it may come from a stranger.
+
+    log_bin: the base name of traditional binlog files.
+    """
+    is_ours = name.startswith("binlog-") or (log_bin != "" and belongs(name, log_bin))
+    return is_ours and "/" not in name and name.isprintable()
 
 
 class Opener(Protocol):
@@ -196,6 +205,9 @@ def _require_whole(disk: ReadableDisk, where: str) -> Manifest:
         raise BackupRefused(
             f"{where} is not whole: its copy was interrupted. Delete it, and make another one"
         )
+    for name in manifest.sizes:
+        if not is_of_a_backup(name, manifest.log_bin):
+            raise NotAStore(f"{where} is damaged or not ours: no backup has a file {name!r}")
     return manifest
 
 

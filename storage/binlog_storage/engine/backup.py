@@ -144,6 +144,10 @@ class Manifest:
             raise TypeError("a number is none")
         if type(self.skip_binlog) is not bool:
             raise TypeError("skip_binlog is neither true nor false")
+        if self.skip_binlog != (self.end is None):
+            raise ValueError("it has an end without a binlog, or a binlog without an end")
+        if self.end is not None and self.first_file > self.end.file_no:
+            raise ValueError("its binlog begins behind its end")
         try:
             BinlogState.parse(self.state)
         except ServerError as error:

@@ -223,7 +223,8 @@ def test_names_that_a_server_makes_up(name: str) -> None:
 
 
 def _manifest(at: str, **values: Any) -> list[bytes | None]:
-    body = json.loads(Manifest("binlog", "h", "u", "0-1-1", 1, None).at(at).build()) | values
+    made = Manifest("binlog", "h", "u", "0-1-1", 1, None, skip_binlog=True).at(at)
+    body = json.loads(made.build()) | values
     data = json.dumps(body).encode()
     return [BACKUP_NAME.encode(), b"%d" % len(data), b"0", data]
 
@@ -269,6 +270,19 @@ HOSTILE: dict[str, tuple[list[list[Any]], str]] = {
         ],
         "a number is none",
     ),
+    "no end": ([BEGIN, _manifest(WHOLE, skip_binlog=False)], "a binlog without an end"),
+    "begins behind its end": (
+        [
+            BEGIN,
+            _manifest(
+                WHOLE,
+                first_file=8,
+                skip_binlog=False,
+                end={"history": "", "file_no": 7, "offset": 0, "start_lsn": 0},
+            ),
+        ],
+        "its binlog begins behind its end",
+    ),
     "depth": ([[BACKUP_NAME.encode(), b"99999", b"0", b"[" * 99_999]], "recursion"),
 }
 
@@ -292,6 +306,33 @@ async def test_what_a_server_makes_up(name: str, tmp_path: Path) -> None:
     with pytest.raises((ProtocolError, NotAStore), match=told):
         await _take(sent(), _Tar(tar), _Progress(as_json=False), 0.0)
     assert WHOLE.encode() not in tar.getvalue()
+
+
+@pytest.mark.parametrize("name", ["../binlog-x", "evil.txt", "mariadb-bin.000001"])
+def test_a_manifest_that_names_other_files(name: str, tmp_path: Path) -> None:
+    """Of a tar that a stranger has made: `prepare` would put them into the store."""
+    body = _manifest(WHOLE, sizes={name: 1})[-1]
+    assert body is not None
+    (tmp_path / BACKUP_NAME).write_bytes(body)
+    ran = run("prepare", str(tmp_path), "--skip-binlog")
+    assert (ran.code, f"no backup has a file '{name}'" in ran.err) == (1, True), ran.err
+
+
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
+@pytest.mark.parametrize("of", ["base", "later"])
+def test_a_symbolic_link_in_a_backup(of: str, option: tuple[str, ...], tmp_path: Path) -> None:
+    """A file of this machine would become a part of the store."""
+    folders = [tmp_path / "base", tmp_path / "later"]
+    for folder in folders:
+        folder.mkdir()
+        body = _manifest(WHOLE)[-1]
+        assert body is not None
+        (folder / BACKUP_NAME).write_bytes(body)
+    (tmp_path / "secret").write_text("secret")
+    link = tmp_path / of / "binlog-server.key"
+    link.symlink_to(tmp_path / "secret")
+    ran = run("prepare", str(folders[0]), "--incremental-dir", str(folders[1]), *option)
+    assert (ran.code, f"{link} is a symbolic link" in ran.err) == (1, True), ran.err
 
 
 def test_all_files_together_are_what_was_to_come() -> None:
