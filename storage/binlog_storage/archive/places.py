@@ -119,9 +119,9 @@ class ObjectPlace:
         with here:
             file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - the caller's
         try:
-            if size:
+            if room := min(size, found.size):  # a manifest may say anything
                 with here:  # a full disk is met before anything is fetched
-                    os.posix_fallocate(file.fileno(), 0, size)
+                    os.posix_fallocate(file.fileno(), 0, room)
             left = size + 1  # one more than there should be is found out by who knows the size
             for piece in found.pieces:
                 if given_up():

@@ -231,6 +231,14 @@ def test_damage_is_named(change: Any, said: str, objects: MemoryObjects, store: 
         PartReader(ObjectPlace(objects), placed.part)
 
 
+def test_a_size_that_a_manifest_makes_up_takes_no_room(objects: MemoryObjects, store: Path) -> None:
+    """No disk has so much: room is taken for what the object has."""
+    run(DirectorySource(str(store)), URL)
+    placed = next(Archive.open(URL).parts())
+    with pytest.raises(ArchiveDamaged, match="bytes, not"):
+        PartReader(ObjectPlace(objects), replace(placed.part, size=1 << 60))
+
+
 def test_what_does_not_answer(objects: MemoryObjects, store: Path) -> None:
     """An error of its own, never an archive that is empty, short or another one."""
     run(DirectorySource(str(store)), URL)
