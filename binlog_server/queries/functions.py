@@ -1366,6 +1366,31 @@ def _json_search(terms: Sequence[Term], session: Asker) -> Term:
     return Term(_document_of(terms[:1], terms[0].kind), value)
 
 
+def _json_contains_path(terms: Sequence[Term], session: Asker) -> Term:
+    name = "json_contains_path"
+
+    def value() -> int | None:
+        text = _document(terms[0], 1, name, session)
+        given = [term.value() for term in terms[1:]]
+        if text is None or None in given:
+            return None
+        said = [values.as_text(one, t.kind) for one, t in zip(given, terms[1:], strict=True)]
+        how = said[0].lower()
+        if how not in ("one", "all"):
+            session.warn(JsonOneOrAll(2, name))
+            return None
+        there = []
+        for number, one in enumerate(said[1:], 3):
+            steps = documents.path(one)
+            if steps is None:
+                session.warn(JsonPathSyntax(number, name, 1))
+                return None
+            there.append(_place(text, [steps], session.budget) is not None)
+        return int(any(there) if how == "one" else all(there))
+
+    return Term(types.BOOLEAN.nullable(), value)
+
+
 # --- times ---
 
 
@@ -1835,6 +1860,7 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     ),
     "JSON_MERGE_PATCH": (2, 1000, _merge_patch),
     "JSON_CONTAINS": (2, 3, _json_contains),
+    "JSON_CONTAINS_PATH": (3, 1000, _json_contains_path),
     "JSON_SEARCH": (3, 1000, _json_search),
     "JSON_COMPACT": _of_document("json_compact", _like_document, _json_compact, 1, 1, is_json=True),
     "JSON_LOOSE": _of_document("json_loose", _like_document, _json_loose, 1, 1, is_json=True),
@@ -1876,7 +1902,7 @@ _ELSEWHERE: Final = frozenset(
         *("ENCODE", "ENCRYPT", "EXPORT_SET", "EXTRACTVALUE", "FORMAT_BYTES", "FORMAT_PICO_TIME"),
         *("GET_FORMAT", "IS_IPV4_COMPAT", "IS_IPV4_MAPPED", "JSON_ARRAYAGG"),
         *("JSON_ARRAY_INSERT", "JSON_ARRAY_INTERSECT"),
-        *("JSON_CONTAINS_PATH", "JSON_DETAILED", "JSON_EQUALS", "JSON_KEY_VALUE"),
+        *("JSON_DETAILED", "JSON_EQUALS", "JSON_KEY_VALUE"),
         *("JSON_MERGE", "JSON_MERGE_PRESERVE", "JSON_NORMALIZE"),
         *("JSON_OBJECTAGG", "JSON_OBJECT_FILTER_KEYS", "JSON_OBJECT_TO_ARRAY", "JSON_OVERLAPS"),
         *("JSON_PRETTY", "JSON_SCHEMA_VALID"),
