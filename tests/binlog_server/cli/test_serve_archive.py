@@ -135,10 +135,10 @@ class Full:
         self.room = False
         allocate = OsFile.allocate
 
-        def no_more(file: OsFile, size: int) -> None:
+        def no_more(file: OsFile, size: int, start: int = 0) -> None:
             if not self.room and (store / "binlog-000001.ibb").exists():
                 raise DiskFull("no room (injected)")
-            allocate(file, size)
+            allocate(file, size, start)
 
         monkeypatch.setattr(OsFile, "allocate", no_more)
 
