@@ -30,7 +30,7 @@ from binlog_protocol.gtid import Gtid
 
 from binlog_storage.archive.errors import ArchiveDamaged, PyarrowMissing
 from binlog_storage.archive.opened_part import OpenedPart
-from binlog_storage.archive.page_sizes import unpacked_size
+from binlog_storage.archive.page_sizes import ColumnLevels, check_footer, unpacked_size
 from binlog_storage.archive.part_rows import ROW_GROUP_BYTES_MAX, PartRows
 from binlog_storage.engine import LargeGroup
 from binlog_storage.errors import NoBinlogKey
@@ -148,7 +148,21 @@ class ParquetRows:
             )
             if columns != _COLUMNS:
                 raise self._part.damaged(f"its columns are {columns}, not {_COLUMNS}")
+            self._said_by_pyarrow(lambda: self._check_footer(file.schema))
             yield file
+
+    def _check_footer(self, schema: Any) -> None:
+        found = [schema.column(i) for i in range(len(schema))]
+        levels = [
+            ColumnLevels(
+                one.max_repetition_level,
+                one.max_definition_level,
+                one.physical_type == "BYTE_ARRAY",
+            )
+            for one in found
+        ]
+        content = self._part.content
+        check_footer(content.pread, content.size, levels)
 
     def _row_group(self, file: Any, number: int, columns: list[str] | None = None) -> pa.Table:
         """A row group, checked: no nulls where there must be none, and not larger than the limit."""
