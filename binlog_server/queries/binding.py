@@ -80,6 +80,7 @@ from binlog_server.queries.terms import (
     Term,
     constant,
     dated,
+    dating,
     watched,
     watched_moment,
     watched_test,
@@ -1030,6 +1031,24 @@ class _Binder:
         is_double = other.kind.form is ValueForm.DOUBLE
         return watched(term, self._session, "DOUBLE" if is_double else "DECIMAL")
 
+    def _keys(self, left: Type, right: Type) -> tuple[values.Key, values.Key]:
+        """As `values.comparable`; a TIME beside a date is one of today."""
+        given: list[tuple[Type, values.Key | None]] = []
+        for kind, other in ((left, right), (right, left)):
+            date = dating(kind, other, self._session)
+            made = kind if date is None else types.moment(ValueForm.DATETIME, kind.decimals)
+            given.append((made, date))
+        mine, theirs = values.comparable(given[0][0], given[1][0])
+        return _behind(given[0][1], mine), _behind(given[1][1], theirs)
+
+    def _dated(self, mine: Sequence[Term], theirs: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+        """The terms of two rows that are compared: a TIME beside a date is one of today."""
+        pairs = list(zip(mine, theirs, strict=True))
+        return (
+            [dated(one, other.kind, self._session) for one, other in pairs],
+            [dated(other, one.kind, self._session) for one, other in pairs],
+        )
+
     def _quantified(
         self, node: Any, test: Callable[[Any, Any], bool], scope: Names, place: str
     ) -> Term:
@@ -1039,7 +1058,7 @@ class _Binder:
         if len(plan.outputs) != 1:
             raise OperandColumns(1)
         operands.require_alike((left.kind, plan.outputs[0].kind), _SIGNS[type(node)])
-        mine, theirs = values.comparable(left.kind, plan.outputs[0].kind)
+        mine, theirs = self._keys(left.kind, plan.outputs[0].kind)
         decides = isinstance(node.expression, exp.Any)  # whether a true one does, or a false one
         budget = self._session.budget
 
@@ -1062,7 +1081,7 @@ class _Binder:
         if len(one.expressions) != len(other.expressions):
             raise OperandColumns(len(one.expressions))
         mine = self._terms(one.expressions, scope, place)
-        theirs = self._terms(other.expressions, scope, place)
+        mine, theirs = self._dated(mine, self._terms(other.expressions, scope, place))
         equal = _all_equal(mine, theirs)
         if isinstance(node, exp.EQ):
             return equal
@@ -1163,7 +1182,8 @@ class _Binder:
         for one in node.expressions:
             if not _is_row(one) or len(one.expressions) != len(mine):
                 raise OperandColumns(len(mine))
-            tests.append(_all_equal(mine, self._terms(one.expressions, scope, place)))
+            theirs = self._terms(one.expressions, scope, place)
+            tests.append(_all_equal(*self._dated(mine, theirs)))
 
         return _joined(tests, is_and=False, may_be_null=True)
 
@@ -1176,7 +1196,7 @@ class _Binder:
         for term, output in zip(mine, plan.outputs, strict=True):
             self._require_comparable((term, output.term), "=")
         keys = [
-            values.comparable(term.kind, output.kind)
+            self._keys(term.kind, output.kind)
             for term, output in zip(mine, plan.outputs, strict=True)
         ]
         budget = self._session.budget
@@ -1651,6 +1671,10 @@ def _in_order(
         return tests[-1].value()
 
     return Term(types.BOOLEAN.nullable(), value)
+
+
+def _behind(first: values.Key | None, second: values.Key) -> values.Key:
+    return second if first is None else lambda value: second(first(value))
 
 
 def _all_equal(mine: Sequence[Term], theirs: Sequence[Term]) -> Term:
