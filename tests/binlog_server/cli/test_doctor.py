@@ -120,6 +120,7 @@ def test_each_row_finds_what_it_shows() -> None:
         assert any(trouble in about(text) for text in texts), trouble.shown
 
 
+@pytest.mark.long
 def test_each_error_of_the_server_is_known() -> None:
     """Of docs/errors.md, by its text; who is thrown out by it finds a row of its own."""
     for name, kind in kinds().items():

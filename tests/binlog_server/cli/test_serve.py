@@ -69,6 +69,7 @@ async def test_it_is_told_to_end_while_it_starts(
     assert "shutdown complete" in caplog.text
 
 
+@pytest.mark.long
 async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ class Model:
         self.log.append(change(len(self.log) + 1, op, before, after, present))
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(data=st.data(), minimal=st.booleans(), keys=st.sampled_from([["a"], ["b"], ["a", "b"]]))
 def test_as_a_dictionary(data: st.DataObject, minimal: bool, keys: list[str]) -> None:

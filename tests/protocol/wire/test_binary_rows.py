@@ -170,7 +170,7 @@ def test_small_parts_of_a_value_are_put_together() -> None:
     value = LongData()
     tracemalloc.start()
     try:
-        for _ in range(200_000):
+        for _ in range(50_000):
             value.add(memoryview(b"x"))
         held, _ = tracemalloc.get_traced_memory()
     finally:

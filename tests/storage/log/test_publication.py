@@ -161,6 +161,7 @@ def test_a_log_that_lacks_what_was_published_is_refused() -> None:
         IbbEngine(disk, OPTIONS)
 
 
+@pytest.mark.long
 def test_readers_of_another_process_beside_a_writer(tmp_path: Path) -> None:
     """Whatever is published can be read from the files, then and there."""
     engine = IbbEngine(OsDisk(tmp_path), OPTIONS, background=True)
