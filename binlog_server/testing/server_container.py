@@ -7,6 +7,7 @@ with BinlogServerContainer() as server:
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -56,8 +57,10 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
 
     def start(self) -> Self:
         """Returns when it accepts logins. Raises `RuntimeError` with its log if it ends instead, `TimeoutError`."""
-        super().start()
         try:
+            # Testcontainers wait for it to run, and one that ends at once may never have been seen to.
+            with contextlib.suppress(TimeoutError):
+                super().start()
             until(self.accepts_logins, f"logins at {self.image}", _START_S)
         except BaseException:
             self.stop()
@@ -71,7 +74,7 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
             raise RuntimeError(f"{self.image} has ended:\n{self.log()[-3000:]}")
         try:
             self.sql("SELECT 1")
-        except pymysql.Error:
+        except (pymysql.Error, OSError):  # it has no port any more if it has ended since `reload`
             return False
         return True
 

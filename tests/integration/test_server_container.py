@@ -42,6 +42,23 @@ def test_it_dies_as_ordered_and_comes_again() -> None:
         assert server.gtid_binlog_pos == "3-1-1"
 
 
+def test_one_that_ends_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no port then: the next look tells of its end."""
+    with BinlogServerContainer(IMAGE) as server:
+        reload, container = server.reload, server.get_wrapped_container()
+
+        def kill_behind_the_look() -> None:
+            reload()
+            monkeypatch.undo()
+            container.kill()
+            container.wait(timeout=30)
+
+        monkeypatch.setattr(server, "reload", kill_behind_the_look)
+        assert not server.accepts_logins()
+        with pytest.raises(RuntimeError, match="has ended"):
+            server.accepts_logins()
+
+
 def test_one_that_cannot_start_says_why() -> None:
     server = BinlogServerContainer(IMAGE, options={"no_such_option": 1})
     with pytest.raises(RuntimeError, match="no_such_option"):
