@@ -142,6 +142,12 @@ class Talk:
         return self.change is not None and (self.seconds == 0 or "NOWAIT" in self.change.text)
 
     @property
+    def errno(self) -> int:
+        """Of the answer that is there."""
+        assert self.task is not None
+        return self.task.result().errno
+
+    @property
     def group(self) -> int:
         """The number of its last group."""
         last = self.server._sql.last_gtid
@@ -437,7 +443,12 @@ class History:
 
     def _settle(self, done: list[Talk]) -> None:
         """Tell the model of answers, in the order in which they came about."""
-        left = sorted(done, key=lambda talk: (len(talk.behind & {*done}), talk.group))
+        # First what was refused: that has changed nothing, while another one that waited for the same, and went on at
+        # the same moment, may have changed what it was refused for.
+        left = sorted(
+            done,
+            key=lambda talk: (not talk.errno, len(talk.behind & {*done}), talk.group),
+        )
         told: list[str] = []
         while left:
             for talk in left:
