@@ -60,9 +60,9 @@ def test_a_counter_that_is_not_there() -> None:
 
 
 def test_a_sparse_store_is_a_store(tmp_path: Path) -> None:
-    sparse_store.make(tmp_path / "store", 2, 4 * MEBIBYTE, written_bytes=100_000)
-    used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "store").glob("*.ibb"))
-    assert used < 6 * MEBIBYTE, "the closed files are holes"
+    sparse_store.make(tmp_path / "store", 3, 4 * MEBIBYTE, written_bytes=100_000)
+    used = [path.stat().st_blocks * 512 for path in sorted((tmp_path / "store").glob("*.ibb"))]
+    assert sum(used[:-2]) < MEBIBYTE, "the closed files are holes"
     disk = OsDisk(tmp_path / "store")
     options = store_process.server_options(4 * MEBIBYTE)
     engine = IbbEngine(disk, options, facts=StateStore(disk))

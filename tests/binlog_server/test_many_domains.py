@@ -89,6 +89,7 @@ async def test_a_long_state_is_shown_whole_wherever_it_is_asked_for(client: Clie
     assert await client.query("SELECT @a") == [[STATE]]
 
 
+@pytest.mark.long
 async def test_no_line_of_the_log_has_a_whole_position(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -146,7 +146,7 @@ def test_at_the_start(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     foreign.mkdir()
     (foreign / "ibdata1").write_bytes(b"not ours")
     fails(1, "is not a binlog store: it holds 'ibdata1'", foreign)
-    fails(1, "not a directory", foreign / "ibdata1")
+    fails(1, "is no directory", foreign / "ibdata1")
     fails(1, "another process", server.directory)
     code, said = serve(scratch / "new", f"--listen=127.0.0.1:{server.port}")
     assert (code, said.count("address already in use")) == (1, 1), said

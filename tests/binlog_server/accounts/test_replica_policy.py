@@ -71,6 +71,7 @@ def test_an_account_of_an_older_store_has_no_limits() -> None:
 # --- SQL ---
 
 
+@pytest.mark.long
 async def test_sql_sets_and_shows(lab: Lab) -> None:
     client = await lab.root()
     await client.query(f"CREATE USER a REQUIRE SSL WITH MAX_USER_CONNECTIONS 3 {ALL}")

@@ -91,6 +91,7 @@ def counted(client: Any, scope: str = "GLOBAL") -> list[int]:
     return [int(found[f"Binlog_{name}"]) for name in names]
 
 
+@pytest.mark.long
 def test_as_a_mariadb_counts(client: Any) -> None:
     differences = []
     for expected, statements in CASES:

@@ -37,6 +37,7 @@ def dumping(lab: Lab, server_id: int) -> Held:
     return held
 
 
+@pytest.mark.long
 async def test_memory_is_bounded_and_others_go_on(lab: Lab) -> None:
     large_history(lab)
     slow, quick = dumping(lab, 1), dumping(lab, 2)

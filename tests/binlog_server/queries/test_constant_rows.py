@@ -143,6 +143,7 @@ def any_text(rng: random.Random) -> str:
     return f"INSERT INTO t {rng.choice(['', '(a) ', '(`a`, b)'])}VALUES{rng.choice(blanks)}{comma.join(rows)}{end}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_as_in_the_tree(seed: int) -> None:
     rng = random.Random(seed)
@@ -165,6 +166,7 @@ def test_an_error_behind_them_has_its_line() -> None:
         change("INSERT INTO t VALUES (1),\n(2),\n(3) )")
 
 
+@pytest.mark.long
 def test_a_long_list_takes_no_tree() -> None:
     text = "INSERT INTO t VALUES " + "(1,'a')," * (CHANGE_CHARS_MAX // 32 - 4) + "(1,'a')"
     change("INSERT INTO t VALUES (1)")

@@ -375,6 +375,7 @@ IN_PYTHON: Final = {
 }
 
 
+@pytest.mark.long
 @given(CONDITIONS, NUMBERS, NUMBERS)
 @settings(max_examples=300)
 def test_conditions_hold_as_they_would_in_python(condition: str, a: int, b: int) -> None:

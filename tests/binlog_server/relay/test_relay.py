@@ -218,6 +218,7 @@ async def test_not_while_it_runs(place: Place) -> None:
         relay.require_stopped()
 
 
+@pytest.mark.long
 async def test_many_names(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state is written as a whole: once for all that START or STOP changes. And there is a limit."""
     written: list[int] = []

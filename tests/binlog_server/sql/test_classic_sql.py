@@ -112,6 +112,7 @@ async def test_show_binlog_events_of_what_is_not_there(lab: Lab) -> None:
     assert len(await sql.query("SHOW BINLOG EVENTS IN 'binlog.000001' LIMIT 1,1")) == 1
 
 
+@pytest.mark.long
 async def test_binlog_gtid_pos(lab: Lab) -> None:
     random_history(lab, Random(6), 30)
     stream = await ClassicClient(lab).dump()

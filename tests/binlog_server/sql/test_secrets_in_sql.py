@@ -85,6 +85,7 @@ def errors(sql: str) -> list[ServerError]:
     return found
 
 
+@pytest.mark.long
 @given(statements())
 @example("CREATE USER bob IDENTIFIED BY LEAK7")
 @example("SET PASSWORD = LEAK7")

@@ -86,6 +86,7 @@ async def test_it_ends(lab: Lab, before: tuple[str, ...], text: str) -> None:
     )  # no lock is left, or the binlog could never be switched
 
 
+@pytest.mark.long
 async def test_behind_another_that_counts(lab: Lab) -> None:
     """Numbers of AUTO_INCREMENT are taken one by one: who waits behind one that waits for room gives up, too."""
     one, two, other = await session(lab), await session(lab), await session(lab)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.binlog_server.lab import ROOT
 from tests.binlog_server.tables.scene import lab_with
 from tests.binlog_server.tables.test_sessions import errno
@@ -170,6 +172,7 @@ async def test_values_of_operands_are_those_of_mariadb() -> None:
     assert dict(zip(VALUES, rows[0], strict=True)) == VALUES
 
 
+@pytest.mark.long
 async def test_definitions_are_taken_as_by_mariadb() -> None:
     found = {}
     async with lab_with("CREATE DATABASE shop", users=ROOT) as lab:

@@ -19,7 +19,6 @@ NEVER: Final = {
     "binlog_server.testing.master_process",
     "binlog_server.testing.mariadb",
     "binlog_server.testing.random_histories",
-    "binlog_storage.console.output",
     "binlog_storage.verify",
     "email",
     "multiprocessing",

@@ -141,6 +141,7 @@ def test_any_name_between_any_comments(database: str, table: str, gaps: list[str
         assert found.affected == ((database, table),)
 
 
+@pytest.mark.long
 @given(
     st.text(alphabet="ab1 `'\"\\/*!-#\n(),.", min_size=1, max_size=4),
     st.sampled_from(["", "'", '"', "`", "/*", "/*!", "-- ", "#"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from binlog_pipeline.views.changes_gathering import Heads
 from binlog_pipeline.views.changes_order import Places, log_order
 from hypothesis import given
@@ -25,6 +26,7 @@ def places(rows: Rows) -> Places:
     return Places(heads(), group, event.astype(np.int32), row.astype(np.int32))
 
 
+@pytest.mark.long
 @given(st.lists(st.lists(PLACE | SMALL, max_size=20).map(sorted), min_size=1, max_size=4))
 def test_rows_of_several_shapes_come_in_the_order_of_the_log(shapes: list[Rows]) -> None:
     parts = [places(rows) for rows in shapes]

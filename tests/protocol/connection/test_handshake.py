@@ -40,6 +40,7 @@ def test_password_hash_text_refused(text: str) -> None:
         parse_native_password_text(text)
 
 
+@pytest.mark.long
 @given(TEXTS, TEXTS, SALTS)
 def test_password_proof(password: str, other: str, salt: bytes) -> None:
     stored = native_password_hash(password) if password else b""

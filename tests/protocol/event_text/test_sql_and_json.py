@@ -380,6 +380,7 @@ def as_script(events: list[bytes]) -> str:
     return script(events, verbose=2)
 
 
+@pytest.mark.long
 def test_mutated_groups_raise_nothing_else(rng: random.Random) -> None:
     """Whatever stands in a group: an error of ours, or output that is JSON, and SQL in bytes."""
     groups = [

@@ -44,6 +44,7 @@ def test_recorded_binlogs(name: str) -> None:
     assert counted(counter) == plainly(groups)
 
 
+@pytest.mark.long
 @given(SEEDS)
 @settings(max_examples=50)
 def test_any_rows_of_any_table(seed: int) -> None:

@@ -166,6 +166,7 @@ def test_a_value_in_parts(sizes: list[int]) -> None:
     assert (value.joined(), len(value)) == (b"".join(parts), sum(sizes))
 
 
+@pytest.mark.long
 def test_small_parts_of_a_value_are_put_together() -> None:
     value = LongData()
     tracemalloc.start()

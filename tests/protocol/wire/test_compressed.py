@@ -204,6 +204,7 @@ def test_chance(data: bytes, chunk: int) -> None:
     assert reader.buffered <= 1000 + COMPRESSED_HEADER_SIZE + chunk
 
 
+@pytest.mark.long
 @given(
     st.lists(st.binary(max_size=200), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(0, 2000), st.integers(1, 255)), min_size=1, max_size=3),

@@ -181,6 +181,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
+@pytest.mark.long
 def test_there_and_back(objects: MemoryObjects, store: Path, tmp_path: Path) -> None:
     """All readers go through one door, and find what was in the store."""
     source = DirectorySource(str(store))

@@ -171,6 +171,7 @@ def test_a_state_that_fills_its_page(left: int, page_no: int) -> None:
     assert record.data == b"behind it"
 
 
+@pytest.mark.long
 def test_a_state_as_large_as_a_file() -> None:
     """The file is made larger; a state that filled it would be followed by the next, without end."""
     disk = MemoryDisk()

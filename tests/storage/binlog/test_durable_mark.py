@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from binlog_storage.binlog.durability import PENDING_MAX, DurableMark
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.ibb.chunk import Position
@@ -105,6 +106,7 @@ def test_from_two_threads() -> None:
     assert mark.end == place(59_999)
 
 
+@pytest.mark.long
 def test_a_sync_covers_what_was_appended_before_it_however_much_that_was() -> None:
     engine = IbbEngine(MemoryDisk(), small(64))
     for _ in range(3):

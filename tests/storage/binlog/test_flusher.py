@@ -89,6 +89,7 @@ def test_a_page_of_which_only_the_start_is_durable() -> None:
     engine.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("often", [1, 3, 10, 1000])
 def test_at_every_write_the_redo_of_the_page_is_on_disk(often: int) -> None:
     """Looked at from outside: what a power cut leaves of the redo log has every record of the page."""

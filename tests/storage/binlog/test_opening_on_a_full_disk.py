@@ -77,6 +77,7 @@ def changes_of_an_opening(disk: MemoryDisk, **more: int) -> int:
     return sum(kind in CHANGES for kind in kinds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [{}, {"innodb_log_file_size": 1 << 20}], ids=["", "resized"])
 @pytest.mark.parametrize("made_ahead", [False, True])
 def test_at_every_step(made_ahead: bool, more: dict[str, int]) -> None:

@@ -57,6 +57,7 @@ def test_has_room() -> None:
     engine.close()
 
 
+@pytest.mark.long
 def test_room_holds_for_the_largest_group_in_one_piece() -> None:
     """With a small log, too: a thread that must not block asks, and does not wait then."""
     engine = IbbEngine(MemoryDisk(), LARGE)
@@ -74,6 +75,7 @@ def test_room_holds_for_the_largest_group_in_one_piece() -> None:
     engine.close()
 
 
+@pytest.mark.long
 def test_a_group_that_needs_most_of_the_log_gets_it() -> None:
     """The state records that may come with it count. A checkpoint was due with half of the log in use only: the group
     waited for it, and it for more groups."""

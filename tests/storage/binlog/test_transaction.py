@@ -309,6 +309,7 @@ def check_model(todo: list[tuple[str, int]], cache: int, statement_cache: int) -
         assert read_all(engine) == [gtid_event(ONE) + statement + data]
 
 
+@pytest.mark.long
 @QUICK
 @given(steps, caches, caches)
 def test_any_steps(todo: list[tuple[str, int]], cache: int, statement_cache: int) -> None:

@@ -285,6 +285,7 @@ def write_all(engine: ClassicEngine) -> list[bytes]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_store(options: ClassicOptions, algorithm: str) -> None:
     options = dataclasses.replace(options, file_key_management_encryption_algorithm=algorithm)
@@ -402,6 +403,7 @@ def test_a_torn_tail_is_cut_and_damage_is_said(options: ClassicOptions, rng: ran
         read_from(engine, engine.first_start().position)
 
 
+@pytest.mark.long
 def test_another_algorithm_is_not_taken_for_the_files_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """By chance, in one file of 256, what it makes of the first event has the type of a GTID_LIST, too."""
     nonces = random.Random(1)

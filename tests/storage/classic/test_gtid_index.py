@@ -80,6 +80,7 @@ def before(position: SlavePosition) -> Callable[[int, BinlogState], bool]:
     return lambda at, state: state.is_before(position)
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(histories(), st.randoms(use_true_random=False))
 def test_finds_what_was_added(history: tuple[Records, int], rng: random.Random) -> None:
@@ -115,6 +116,7 @@ def last(data: bytes) -> IndexedPlace | None:
     return IndexReader(Bytes(data)).find(lambda at, state: True)
 
 
+@pytest.mark.long
 def test_any_changed_byte_on_the_way_is_noticed() -> None:
     records, data = sample()
     right = last(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from binlog_storage.testing.memory_disk import SECTOR_BYTES, MemoryDisk
 
 from tests.storage.crash.recorder import RecordingDisk
@@ -111,6 +112,7 @@ def test_a_name_without_its_data() -> None:
     }
 
 
+@pytest.mark.long
 def test_many_writes_stay_within_the_limits() -> None:
     disk = with_file(bytes(100 * S))
     file = disk.open("a")

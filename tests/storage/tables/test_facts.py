@@ -186,6 +186,7 @@ def test_an_old_store_is_taken_over() -> None:
         assert everything(again) == {**before, "server_uuid": "another"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_crash_at_each_step_of_taking_over(rng: random.Random, *, torn: bool) -> None:
     """It loses nothing, and what has changed since is not overwritten by what is still in the file."""

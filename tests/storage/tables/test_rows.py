@@ -110,6 +110,7 @@ def test_numbers_of_nodes_have_four_bytes() -> None:
         version.row = b"other"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("types", TWINS)
 def test_long_chains_are_let_go(types: Any) -> None:
     """All of them, and without the stack; from the middle on only those that nobody else has."""

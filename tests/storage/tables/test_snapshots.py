@@ -81,6 +81,7 @@ def test_a_transaction_larger_than_the_log() -> None:
     assert len(engine.binlog_state().entries()) == 1
 
 
+@pytest.mark.long
 def test_many_starts_with_a_full_log() -> None:
     disk = MemoryDisk()
     engine = engine_with(disk)

@@ -247,6 +247,7 @@ def test_compression_bombs_are_not_unpacked() -> None:
     assert len(uncompressed(honest, limit=5000)) == HEADER_SIZE + 10 + 5000
 
 
+@pytest.mark.long
 def test_of_who_wants_the_beginning_no_more_is_unpacked() -> None:
     query = QueryEvent(b"XA COMMIT 'a' " + b" " * (50 << 20), 1, b"db").build()
     head = query[HEADER_SIZE : HEADER_SIZE + 13 + 3]
@@ -341,6 +342,7 @@ def material() -> list[tuple[bytes, bytes]]:
     return [*found, (b"", event(EventType.TABLE_MAP, FULL_MAP))]
 
 
+@pytest.mark.long
 def test_mutated_events_raise_nothing_else(rng: random.Random) -> None:
     events = material()
     refused = 0

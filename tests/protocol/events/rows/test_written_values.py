@@ -245,6 +245,7 @@ def test_refused(col: TableColumn, value: Value) -> None:
 CHARSETS = [1, 8, 9, 13, 19, 24, 25, 28, 33, 45, 35, 54, 56, 60, 51, 12, 95, 97, 32, 10]
 
 
+@pytest.mark.long
 @given(st.text(max_size=20), st.sampled_from(CHARSETS))
 def test_any_text(text: str, collation: int) -> None:
     try:
