@@ -23,7 +23,9 @@ def test_all_packages_are_typed() -> None:
 def test_the_source_has_what_make_needs() -> None:
     """Of the files that the environment is made from."""
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    rule = re.search(r"^\$\(STAMP\) .*: (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    rule = re.search(
+        r"^\$\(STAMP\) .*: (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
+    )
     assert rule is not None
     for name in rule[1].split():
         assert (ROOT / name).is_file(), name
