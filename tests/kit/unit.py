@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,6 +75,7 @@ _LOOPBACK: Final = ("127.", "::1", "localhost")
 _state = {"alone": False, "watched": False}
 
 
+@cache
 def may_have_units(path: Path) -> bool:
     """Whether a file may have a test that `make test-unit` runs: the others need not be read for it."""
     if not path.is_relative_to(TESTS):
