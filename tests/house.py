@@ -75,7 +75,7 @@ class Module:
 
 
 def outline(text: str, room: str) -> Outline:
-    """One walk, by hand: `ast.walk` takes three times as long, and there are thousands of files."""
+    """One walk over all nodes."""
     found = Outline([], [], [])
     ahead: list[tuple[Any, bool]] = [(ast.parse(text), False)]
     while ahead:
@@ -95,11 +95,18 @@ def outline(text: str, room: str) -> Outline:
             ahead += [(one, True) for one in node.body]
             ahead += [(one, for_types) for one in node.orelse]
             continue
-        for value in vars(node).values():
-            if type(value) is list:
-                ahead += [(one, for_types) for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST):
-                ahead.append((value, for_types))
+        ahead += [(one, for_types) for one in nodes_in(node)]
+    return found
+
+
+def nodes_in(node: ast.AST) -> list[ast.AST]:
+    """Its children: `ast.iter_child_nodes` takes three times as long, and there are thousands of files."""
+    found = list[ast.AST]()
+    for value in vars(node).values():
+        if type(value) is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
     return found
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.house import nodes_in
+
 ROOT = Path(__file__).parent.parent
 TOPS = ("protocol", "storage", "binlog_server", "pipeline", "benchmarks", "tests")
 PACKAGES = {
@@ -204,7 +206,7 @@ def resolves(root: Path, dotted: str) -> bool:
 
 @cache
 def parsed(root: Path, module: str) -> tuple[frozenset[str], list[str]]:
-    """Of a module the names bound anywhere in it, and its docstrings. By hand: `ast.walk` takes three times as long."""
+    """Of a module the names bound anywhere in it, and its docstrings."""
     names, docstrings = set[str](), list[str]()
     todo: list[Any] = [ast.parse(text_of(root, module))]
     while todo:
@@ -223,11 +225,7 @@ def parsed(root: Path, module: str) -> tuple[frozenset[str], list[str]]:
             continue
         elif kind is ast.alias:
             names.add((node.asname or node.name).split(".")[0])
-        for value in vars(node).values():
-            if type(value) is list:
-                todo += [one for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST):
-                todo.append(value)
+        todo += nodes_in(node)
     return frozenset(names), docstrings
 
 

@@ -224,8 +224,10 @@ class Scrub:
 
     def _there(self, kept: dict[str, Any]) -> list[Damage]:
         """Damages that are kept, but for those of files that are gone."""
-        names = set(self._disk().names())
         damages = [Damage(*values) for values in kept.get("damages", ())]
+        if not damages:
+            return []  # the usual case, asked at each step: the directory need not be listed for it
+        names = set(self._disk().names())
         return [
             damage for damage in damages if damage.kind in ("part", "file") or damage.name in names
         ]

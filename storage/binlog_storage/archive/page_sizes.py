@@ -21,7 +21,7 @@ ends with the footer, its length (u32) and `PAR1`; of it these fields count, eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
@@ -126,10 +126,7 @@ class _Header:
         return unpacked, packed
 
     def _struct(self, found: dict[int, int] | None, depth: int) -> None:
-        number = 0
-        while (head := self._byte()) != _STOP:
-            step, kind = head >> 4, head & 15
-            number = number + step if step else self._integer()
+        for number, kind in self._fields():
             if kind in _INTEGERS:
                 value = self._integer()
                 if found is not None:
@@ -141,17 +138,11 @@ class _Header:
         """A value as Python has it; a struct by the numbers of its fields."""
         if kind == _STRUCT:
             self._require_depth(depth)
-            fields: dict[int, Any] = {}
-            number = 0
-            while (head := self._byte()) != _STOP:
-                number = number + (head >> 4) if head >> 4 else self._integer()
-                fields[number] = self.value(head & 15, depth + 1)
-            return fields
+            return {number: self.value(field, depth + 1) for number, field in self._fields()}
         if kind in _LISTS:
             self._require_depth(depth)
-            head = self._byte()
-            count = head >> 4 if head >> 4 < 15 else self._varint()
-            return [self.value(head & 15, depth + 1, in_list=True) for _ in range(count)]
+            element, count = self._list_head()
+            return [self.value(element, depth + 1, in_list=True) for _ in range(count)]
         if kind in _INTEGERS:
             return self._integer()
         if in_list or kind not in (_TRUE, _FALSE):
@@ -161,11 +152,22 @@ class _Header:
     @staticmethod
     def _require_depth(depth: int) -> None:
         if depth > _DEPTH_MAX:
-            raise BadPageHeader("it is too deep")
+            raise BadPageHeader("structs and lists are nested too deep")
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        """Number and type of each field of a struct. The caller reads its value before it asks for the next one."""
+        number = 0
+        while (head := self._byte()) != _STOP:
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            yield number, head & 15
+
+    def _list_head(self) -> tuple[int, int]:
+        """The type of the elements, and how many there are."""
+        head = self._byte()
+        return head & 15, head >> 4 if head >> 4 < 15 else self._varint()
 
     def _skip(self, kind: int, depth: int) -> None:
-        if depth > _DEPTH_MAX:  # of structs, and of lists
-            raise BadPageHeader("the header of a page is too deep")
+        self._require_depth(depth)
         if kind in (_TRUE, _FALSE, _BYTE):  # of a list; of a struct the first two are the value
             self._take(1)
         elif kind in _INTEGERS:
@@ -175,9 +177,9 @@ class _Header:
         elif kind == _BINARY:
             self._take(self._varint())
         elif kind in _LISTS:
-            head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-                self._skip(head & 15, depth + 1)
+            element, count = self._list_head()
+            for _ in range(count):
+                self._skip(element, depth + 1)
         elif kind == _STRUCT:
             self._struct(None, depth + 1)
         else:
