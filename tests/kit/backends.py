@@ -94,13 +94,14 @@ def full_matrix() -> bool:
 
 
 def one_kind_each(chosen: Sequence[Backend], test: str) -> tuple[Backend, ...]:
-    """Each version once; on this machine, but for a quarter of them, which cost several times as much to start. Which
-    ones is the tests' luck, but always the same: over all tests each kind gets its share of each version."""
+    """Each version once; on this machine, but for a twelfth of them: a container holds the same programs, and costs
+    several times as much to start. Which ones is the tests' luck, but always the same: over all tests each kind gets
+    its share of each version."""
     luck = zlib.crc32(test.encode())
     by_version: dict[str, list[Backend]] = {}
     for backend in sorted(chosen, key=lambda b: KINDS.index(b.kind)):
         by_version.setdefault(backend.version, []).append(backend)
-    in_container = luck % (2 * len(by_version)) if by_version else 0
+    in_container = luck % (6 * len(by_version)) if by_version else 0
     return tuple(
         kinds[1 + luck // 7 % (len(kinds) - 1)]
         if number == in_container and len(kinds) > 1

@@ -163,10 +163,14 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Until the socket is closed."""
-    import binlog_server.cli  # noqa: F401 - what this is about
+    import binlog_server.cli.serve
+    import binlog_server.connections.certificate  # noqa: F401 - which loads a large library
+    from binlog_server.settings.config import load
     from binlog_server.sql.parser import build_grammars
 
-    build_grammars()  # most of a start's processor time, and the same for all
+    # What all do at their start, and most of its processor time.
+    build_grammars()
+    load(None, {"binlog_directory": os.curdir})
     gc.freeze()
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
