@@ -11,7 +11,7 @@ from binlog_server.testing.waiting import until
 from tests.integration.load import insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 ROOT = {"root": {"password": "pw", "grants": ["BINLOG REPLAY"]}, "repl": "secret"}
 

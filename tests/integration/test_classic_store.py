@@ -25,7 +25,7 @@ from binlog_storage.disk.state import StateStore
 
 from binlog_server.testing.local import LocalMariaDB
 from tests.integration.load import insert
-from tests.kit.backends import VERSIONS, Backend
+from tests.kit.backends import VERSIONS, VERSIONS_BY_TURNS, Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.storage.disks import MortalDisk
 from tests.storage.groups import read_from
@@ -36,7 +36,7 @@ DOMAIN = 7
 ROWS = 1  # a table of the store
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=VERSIONS_BY_TURNS)
 def version(request: pytest.FixtureRequest) -> str:
     """Of the server whose directory it is; it runs on this machine."""
     chosen: str = request.param

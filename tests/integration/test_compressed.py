@@ -48,6 +48,7 @@ def test_replica(
 
 
 @pytest.mark.replica
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize("ssl", ["--skip-ssl", "--ssl"])
 def test_command_line_client(version: str, ssl: str, binlog_server: MakeBinlogServer) -> None:

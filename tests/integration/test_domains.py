@@ -27,6 +27,7 @@ def write(upstream: MariaDB, rows: int) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("several domains", "domain filters")
 def test_three_domains(backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     upstream, server = make_relay(table="", max_binlog_size=262144)
@@ -74,6 +75,7 @@ def replica_start(log: str) -> str:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("several domains", "holes")
 def test_one_domain_known_another_from_its_beginning(
     backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB

@@ -12,6 +12,7 @@ from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
 
+@pytest.mark.each_version
 @pytest.mark.proves("fresh", "other version", "engine style", "checksum NONE")
 def test_fresh_replicas_and_live_tail(
     backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB

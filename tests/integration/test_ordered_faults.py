@@ -10,7 +10,7 @@ from binlog_server.pytest_plugin import MakeBinlogMaster
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 LEFT_OUT = [{"a": 2}]
 THREE = [{"a": 1}, {"a": 2}, {"a": 3}]

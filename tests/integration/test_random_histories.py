@@ -40,6 +40,7 @@ def seeds_of(seeds: int | range) -> list[int]:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("threads", [0, 4])

@@ -12,7 +12,7 @@ from tests.integration.load import assert_equal, insert
 from tests.integration.raw_client import RawClient, dump_error
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 def refused(replica: MariaDB, source: Followed, position: str, strict: int = 0) -> Row:

@@ -11,7 +11,7 @@ from tests.integration.raw_client import RawClient
 from tests.integration.test_normal_form import groups
 from tests.kit.fixtures import MakeMariaDB, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 HEARTBEATS = "SHOW STATUS LIKE 'Slave_received_heartbeats'"

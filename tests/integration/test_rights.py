@@ -6,6 +6,7 @@ import json
 import os
 
 import pymysql
+import pytest
 
 from binlog_server.testing.mariadb import MariaDB
 from tests.binlog_server.rights.examples import EXAMPLES, VICTIM, Example
@@ -23,6 +24,7 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 
 
+@pytest.mark.each_version
 def test_what_mariadb_needs(backend: Backend, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     for name in (NOBODY, VICTIM):
@@ -59,6 +61,7 @@ def asked(upstream: MariaDB, example: Example) -> str:
         return NOTHING
 
 
+@pytest.mark.each_version
 def test_privileges_that_mariadb_does_not_name(
     backend: Backend, make_upstream: MakeMariaDB
 ) -> None:

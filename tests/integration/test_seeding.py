@@ -27,7 +27,7 @@ from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN, to
 from tests.integration.test_upstreams import encryption
 from tests.kit import forks
-from tests.kit.backends import VERSIONS, Backend
+from tests.kit.backends import VERSIONS, VERSIONS_BY_TURNS, Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
 
@@ -37,7 +37,7 @@ CHECKSUMS = {"10.11": "--binlog-checksum=NONE", "11.8": "--binlog-checksum=CRC32
 LARGE_COMMIT = "--loose-binlog-large-commit-threshold=10M"
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=VERSIONS_BY_TURNS)
 def version(request: pytest.FixtureRequest) -> str:
     """Of the master. Its files are looked at, so it runs on this machine."""
     chosen: str = request.param

@@ -13,7 +13,7 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 def login(server: BinlogServer) -> list[str]:

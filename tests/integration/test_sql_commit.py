@@ -12,6 +12,7 @@ from binlog_protocol.events.collation_names import NUMBERS
 
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit import forks
+from tests.kit.backends import VERSIONS_BY_TURNS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
 
@@ -260,7 +261,7 @@ def test_numbers_of_collations(backend: object, make_replica: MakeMariaDB) -> No
     assert {row["n"]: row["id"] for row in rows if row["n"] in NUMBERS} == NUMBERS
 
 
-@pytest.mark.parametrize("version", ["10.11", "11.8"])
+@pytest.mark.parametrize("version", VERSIONS_BY_TURNS)
 def test_ddl_without_autocommit(
     master: BinlogServer, make_replica: MakeMariaDB, version: str
 ) -> None:

@@ -20,7 +20,7 @@ from tests.integration.raw_client import all_events, start_markers
 from tests.integration.test_restart import NO_GTID_INDEX
 from tests.kit.fixtures import MakeMariaDB, MakeProxiedRelay, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 TEMPORARY = (

@@ -73,6 +73,7 @@ def mariadb(version: str, server: BinlogServer, *options: str) -> subprocess.Com
     return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize("tls_version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.proves("TLS", client="mariadb", versions=("10.11", "11.8"))

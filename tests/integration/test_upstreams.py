@@ -20,7 +20,7 @@ from tests.integration.test_statements import FORMATS, GTID, ddl, dml, objects
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 MIB = 1 << 20
 WITH_TLS = "--ssl"  # makes its own certificate, from 11.4 on

@@ -11,6 +11,7 @@ import pytest
 from pymysql.cursors import Cursor
 
 from binlog_server.testing.waiting import until
+from tests.kit.backends import VERSIONS_BY_TURNS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.server import BinlogServer
 
@@ -281,7 +282,7 @@ class Coordinator:
                 cursor.execute(f"XA {word} {name}")
 
 
-@pytest.mark.parametrize("version", ["10.11", "11.8"])
+@pytest.mark.parametrize("version", VERSIONS_BY_TURNS)
 def test_replicas_and_restarts(
     version: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:

@@ -17,6 +17,8 @@ from binlog_server.testing.local import LocalMariaDB
 from binlog_server.testing.mariadb import MariaDB
 
 VERSIONS = ("10.11", "11.8")
+VERSIONS_BY_TURNS = [pytest.param(version, marks=pytest.mark.by_turns(2)) for version in VERSIONS]
+"""As the values of a parameter: one of them, by the seed; both in the slow suite."""
 KINDS = ("local", "docker", "official")
 _ORDINARY = tuple(f"{kind}:{version}" for kind in ("local", "docker") for version in VERSIONS)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients.programs import Programs, Relay, install_of, server_version
-from tests.kit.backends import VERSIONS
+from tests.kit.backends import VERSIONS_BY_TURNS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=VERSIONS_BY_TURNS)
 def version(request: pytest.FixtureRequest) -> str:
     """Of the programs and of the upstream."""
     chosen: str = request.param

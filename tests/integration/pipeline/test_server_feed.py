@@ -30,6 +30,7 @@ def table(upstream: MariaDB) -> SlavePosition:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("ours", [False, True], ids=["mariadb", "ours"])
 def test_what_comes_is_there_at_once(
     ours: bool, backend: Backend, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer
@@ -68,6 +69,7 @@ def test_what_comes_is_there_at_once(
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaDB) -> None:
     """On one connection, wherever that was; and anywhere else on another one."""
     upstream = make_upstream()
@@ -100,6 +102,7 @@ def test_goes_on_where_a_batch_ended(backend: Backend, make_upstream: MakeMariaD
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_batches_begin_at_a_place_in_a_file(
     backend: Backend, make_upstream: MakeMariaDB, rng: random.Random
 ) -> None:
@@ -143,6 +146,7 @@ def test_batches_begin_at_a_place_in_a_file(
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_ends_though_more_and_more_comes(backend: Backend, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     position = table(upstream)

@@ -106,6 +106,7 @@ def cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.usefixtures("cut_in_two")
 def test_any_cuts_give_each_group_once(
     backend: Backend, make_upstream: MakeMariaDB, rng: random.Random
@@ -177,6 +178,7 @@ def check_random_cuts(source: ServerSource, rng: random.Random) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_numbers_of_another_server(backend: Backend, make_upstream: MakeMariaDB) -> None:
     """Where several servers have written to a domain, a position need not be of a group that is there."""
     upstream = make_upstream()
@@ -289,6 +291,7 @@ def _check_purged(source: Any, beginning: str, left: str) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_another_history(backend: Backend, make_upstream: MakeMariaDB) -> None:
     upstream = make_upstream()
     upstream.script("CREATE DATABASE d", "CREATE DATABASE e", "CREATE DATABASE f")
@@ -310,6 +313,7 @@ def test_another_history(backend: Backend, make_upstream: MakeMariaDB) -> None:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_no_more_than_replication_slave_is_needed(
     backend: Backend, make_upstream: MakeMariaDB
 ) -> None:

@@ -16,7 +16,7 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 SMALL = 65536  # the least size of a file: many file ends
 

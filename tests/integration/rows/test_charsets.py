@@ -19,7 +19,7 @@ from tests.integration.rows.test_values import raw_connection
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 SINGLE_BYTE = {

@@ -27,7 +27,7 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.protocol.row_columns.reference import as_arrow, column_rows, plain_rows, same
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 
 def decoded(

@@ -54,7 +54,7 @@ from tests.integration.rows.upstream_rows import groups_after
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 COLUMNS = """SELECT c.*, k.ID AS collation_id FROM information_schema.columns c
     LEFT JOIN information_schema.collation_character_set_applicability k

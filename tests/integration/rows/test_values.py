@@ -19,7 +19,7 @@ from tests.integration.rows.upstream_rows import LoggedChange, changes_after, ro
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 
-pytestmark = pytest.mark.each_version
+pytestmark = [pytest.mark.each_version, pytest.mark.by_turns(2)]
 
 SESSION = "SET SESSION sql_mode='ALLOW_INVALID_DATES', time_zone='+00:00'"
 COLUMNS_AT_ONCE = 12  # a row has 64 KiB at the most

@@ -214,6 +214,7 @@ def test_any_statements_that_a_server_takes(
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_values_of_types_that_the_log_does_not_name(
     backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path
 ) -> None:

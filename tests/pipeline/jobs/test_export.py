@@ -72,6 +72,7 @@ def store(tmp_path: Path, make_upstream: MakeMariaDB) -> Path:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_what_is_read_back_is_what_the_server_has(
     backend: Backend, tmp_path: Path, make_upstream: MakeMariaDB
 ) -> None:

@@ -43,6 +43,7 @@ def stats_of(store: Path, engine: Engine = HERE, **options: str) -> LogStatistic
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_what_a_server_was_told_to_do(
     backend: Backend, tmp_path: Path, make_upstream: MakeMariaDB
 ) -> None:

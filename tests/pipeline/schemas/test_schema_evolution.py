@@ -438,6 +438,7 @@ SPECIAL = {
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
 def test_types_that_the_log_does_not_name(
     backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, metadata: str

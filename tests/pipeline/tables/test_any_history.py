@@ -39,6 +39,7 @@ def test_some_histories(make_upstream: MakeMariaDB, tmp_path: Path, rng: random.
 
 @pytest.mark.slow
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_many_histories(
     backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
 ) -> None:
@@ -56,6 +57,7 @@ def test_some_altered_histories(
 
 @pytest.mark.slow
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_many_altered_histories(
     backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
 ) -> None:

@@ -29,6 +29,7 @@ def address(upstream: MariaDB) -> dict[str, str]:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_the_same_rows(backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path) -> None:
     upstream = make_upstream(FULL)
     upstream.script(

@@ -82,6 +82,7 @@ def test_what_is_only_prepared_is_in_doubt(make_upstream: MakeMariaDB, tmp_path:
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_every_type(backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path) -> None:
     upstream = make_upstream(FULL)
     cases = cases_of(backend.version)

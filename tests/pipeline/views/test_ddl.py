@@ -22,6 +22,7 @@ TABLE = "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)"
 
 
 @pytest.mark.each_version
+@pytest.mark.by_turns(2)
 def test_ddl(backend: Backend, make_logged_store: MakeLoggedStore) -> None:
     store = make_logged_store(
         DATABASE,
