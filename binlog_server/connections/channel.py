@@ -12,6 +12,7 @@ from binlog_protocol.connection.server_states import ServerState
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 
+from binlog_server.connections.peer_reads import PeerReads, window_of
 from binlog_server.connections.tcp_options import give_up_after
 from binlog_server.process.logs import Peer
 
@@ -59,6 +60,7 @@ class Channel:
         self._lost = False
         self._linger: asyncio.TimerHandle | None = None  # from `close` on
         self._fd: int | None = None  # of a stream to a bare socket
+        self._reads: PeerReads | None = None  # of a stream
         self.traffic = Traffic()
         self.timed_out = False
         """Whether the peer took nothing for net_write_timeout."""
@@ -88,8 +90,17 @@ class Channel:
     def stream(self) -> None:
         """A dump follows: enlarge the write buffer to `WRITE_BUFFER_BYTES`."""
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._reads = PeerReads()
         if type(self.transport).__name__ == "TCPTransport":  # uvloop's own: no TLS, no compression
             self._fd = self.transport.get_extra_info("socket").fileno()
+
+    def unread_s(self) -> float | None:
+        """Seconds for which the peer of a stream has read nothing, see `PeerReads`; None where nobody can tell."""
+        sock = self.transport.get_extra_info("socket")
+        if self._reads is None or sock is None or self.is_closing:
+            return None
+        window = window_of(sock)
+        return None if window is None else self._reads.look(self._loop.time(), window)
 
     def give_up_after(self, seconds: float) -> None:
         """Break the connection when the peer's machine acknowledges no bytes for this many seconds."""

@@ -70,6 +70,8 @@ class Connection:
     running: Callable[[], tuple[str, str] | None] = lambda: None
     # Bytes that were written for the client, and that the system has not taken yet.
     unsent: Callable[[], int] = lambda: 0
+    # Seconds for which the replica of its dump has read nothing, as far as its system tells; None: it does not.
+    unread_s: Callable[[], float | None] = lambda: None
     lag_state: str = ""  # throttled, or about to be dropped, because it lags; empty: neither
 
     @property

@@ -18,6 +18,8 @@ class Socket(Protocol):
 
     def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
+    def getsockopt(self, level: int, option: int, length: int, /) -> bytes: ...
+
 
 def keep_alive(sock: Socket, config: Config) -> None:
     """Set keepalive on a new connection; options that are 0 leave the operating system's values."""

@@ -144,6 +144,12 @@ REPLICAS: Final = (
         ),
     ),
     _replica(
+        "unread_seconds",
+        GAUGE,
+        "Age of the first bytes that the replica's system has and the replica has not read, as of its last word",
+        lambda _, replica: replica.unread_s,
+    ),
+    _replica(
         "file_number",
         GAUGE,
         "Number of the binlog file that the replica is at; it and all later ones are kept",

@@ -69,12 +69,14 @@ class ReplicaKey(NamedTuple):
 class Replica(NamedTuple):
     """A dump: how far it has got (None: it is still looking for its start), and what went to it since it connected.
 
-    `acknowledged`: how far by its own word; None without semi-sync.
+    `acknowledged`: how far by its own word; None without semi-sync. `unread_s`: seconds for which it has read nothing,
+    as far as its system tells; None: it does not.
     """
 
     sent: Position | None
     bytes_sent: int
     acknowledged: Position | None
+    unread_s: float | None
 
 
 class Look:
@@ -119,7 +121,7 @@ def _replicas(connections: Sequence[Connection]) -> Mapping[ReplicaKey, Replica]
     """The replicas by key: of two dumps with the same one, the newer counts. The older is just being ended."""
     return {
         ReplicaKey(str(c.dump_server_id), c.account): Replica(
-            c.sent, c.traffic.sent, c.acknowledged
+            c.sent, c.traffic.sent, c.acknowledged, c.unread_s()
         )
         for c in sorted(connections, key=lambda c: c.id)
         if c.dump_server_id

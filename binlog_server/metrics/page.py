@@ -184,10 +184,13 @@ def _whole(name: str) -> Cell:
 
 
 def _state_of_replica(row: Mapping[str, Any]) -> str:
-    late = row["seconds_unacknowledged"] or 0
-    if late < LATE_S:
+    late, unread = row["seconds_unacknowledged"] or 0, row["seconds_unread"] or 0
+    if max(late, unread) < LATE_S:
         return _by_health("state")(row)
-    text = f"has not acknowledged what is {_duration(int(late))} old"
+    if late >= unread:
+        text = f"has not acknowledged what is {_duration(int(late))} old"
+    else:
+        text = f"has read nothing for {_duration(int(unread))}"
     return f'<span class="{row["health"]}">{text}</span>'
 
 

@@ -54,6 +54,10 @@ REPLICA: Final[Shape] = {
         **NUMBER_OR_NONE,
         "description": "age of the first group not acknowledged; null without semi-sync",
     },
+    "seconds_unread": {
+        **NUMBER_OR_NONE,
+        "description": "age of the first bytes that its system has and that it has not read; null if nobody can tell",
+    },
 }
 UPSTREAM: Final[Shape] = {
     "health": _HEALTH,
@@ -158,6 +162,7 @@ class Glance:
         connections = list(server.connections)
         self._accounts = {c.id: c.account for c in connections}
         self._acknowledged = {c.id: c.acknowledged for c in connections}
+        self._unread = {c.id: c.unread_s() for c in connections}
         self._replicas = ReplicaRows(server.engine, connections)
         self._missing = what_is_missing(server)
         self._upstreams = [_upstream(status) for status in server.upstreams]
@@ -230,9 +235,10 @@ class Glance:
     def _replica(self, row: Sequence[Any]) -> dict[str, Any]:
         number, server_id, address, _, sent, _, acknowledged, behind, behind_ms, state = row
         seconds = None if behind_ms is None else behind_ms / 1000
-        late = self._unacknowledged(number)
+        late, unread = self._unacknowledged(number), self._unread[number]
+        stands = max(late or 0.0, unread or 0.0)
         return {
-            "health": _health(max(seconds or 0.0, late) if late else seconds),
+            "health": _health(max(seconds or 0.0, stands) if stands else seconds),
             "state": state,
             "connection": number,
             "server_id": server_id,
@@ -243,6 +249,7 @@ class Glance:
             "bytes_behind": behind,
             "seconds_behind": seconds,
             "seconds_unacknowledged": late,
+            "seconds_unread": unread,
         }
 
     def _unacknowledged(self, connection: int) -> float | None:
@@ -265,6 +272,7 @@ def _away(slot: Lease, position: str) -> dict[str, Any]:
         "bytes_behind": None,
         "seconds_behind": None,
         "seconds_unacknowledged": None,
+        "seconds_unread": None,
     }
 
 

@@ -108,6 +108,7 @@ class DumpSession:
         )
         channel.give_up_after(channel.net_write_timeout())
         channel.stream()
+        connection.unread_s = channel.unread_s
         session = cls(request, server, channel, connection)
 
         def end(reason: str) -> None:

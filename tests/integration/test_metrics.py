@@ -88,9 +88,11 @@ def test_numbers_move(
     for _ in range(LARGE_MB):
         upstream.q("INSERT INTO d.large VALUES (REPEAT('x', 1048576))")
     until(lambda: monitoring.scrape().value("replica_lag_bytes", **series) >= 1 << 20, "lag")
+    until(lambda: monitoring.scrape().value("replica_unread_seconds", **series) > 0, "unread")
     replica.resume()
     until(lambda: monitoring.scrape().value("replica_lag_bytes", **series) == 0, "caught up")
     assert monitoring.scrape().value("replica_lag_seconds", **series) == 0
+    until(lambda: monitoring.scrape().value("replica_unread_seconds", **series) == 0, "it reads")
 
     # The series go with the replica.
     replica.q("STOP SLAVE")

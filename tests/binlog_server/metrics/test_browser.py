@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import os
 import re
@@ -12,10 +13,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from binlog_protocol.gtid import Gtid
 
+from binlog_server.connections import peer_reads
+from binlog_server.metrics import endpoint, page, status
 from binlog_server.metrics.status import BAD, GOOD, LATE
 from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.lab import DEADLINE_S, Lab, until
@@ -161,9 +165,9 @@ async def test_the_page_is_live(browser: Browser, tmp_path: Path) -> None:
         seen = await until_seen(browser, lambda seen: LIVE in seen.dom)  # an event has come
         assert seen.health("replicas") == [GOOD]
         asked = b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        status = json.loads(answer_of(await exchange(lab.server.metrics_port, asked)).body)
-        (row,) = status["replicas"]
-        for value in (row["address"], row["account"], row["sent"], status["files"][0]["name"]):
+        told = json.loads(answer_of(await exchange(lab.server.metrics_port, asked)).body)
+        (row,) = told["replicas"]
+        for value in (row["address"], row["account"], row["sent"], told["files"][0]["name"]):
             assert value in seen.text
         # It goes away: without being loaded again, the page has it in red.
         replica.client.close()
@@ -171,6 +175,30 @@ async def test_the_page_is_live(browser: Browser, tmp_path: Path) -> None:
         await asyncio.to_thread(browser.picture, tmp_path / "page.png")
         await lab.stop()
         await until_seen(browser, lambda seen: '<span id="live" class="bad">' in seen.dom)
+
+
+async def test_a_replica_that_is_paused_turns_red(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without semi-sync, and all was sent to it: its sockets take it."""
+    shorter = ((peer_reads, "EVERY_S"), (endpoint, "LIVE_S"), (status, "LATE_S"), (page, "LATE_S"))
+    for module, name in shorter:
+        monkeypatch.setattr(module, name, 0.02)
+    monkeypatch.setattr(status, "BAD_S", 0.1)
+    async with Lab(metrics_listen="127.0.0.1:0") as lab:
+        paused = await lab.replica()
+        cast(asyncio.Transport, paused.client.writer.transport).pause_reading()
+        await visit(browser, lab)
+        await until_seen(browser, lambda seen: seen.health("replicas") == [GOOD])
+        numbers = itertools.count(1)
+
+        def is_red(seen: Seen) -> bool:
+            lab.publish([Gtid(0, 1, next(numbers)) for _ in range(20)])
+            return re.search('<span class="bad">has read nothing for ', seen.dom) is not None
+
+        await until_seen(browser, is_red)
+        (connection,) = lab.server.connections.dumps_of(100)
+        await until(lambda: connection.sent == lab.engine.durable_end)  # its sockets take it all
 
 
 async def test_without_scripts(browser: Browser) -> None:

@@ -154,6 +154,24 @@ async def test_a_replica_that_stands_still(lab: Lab) -> None:
     assert re.search(r'"bad">has not acknowledged what is \d+ d \d+ h old<', shown)
 
 
+async def test_a_replica_that_reads_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without semi-sync it is told by its window: `PeerReads`."""
+    lab.publish("0-1-1")
+    await lab.replica("0-1-1")
+    await until(lambda: all(c.sent == lab.engine.durable_end for c in lab.server.connections))
+    (row,) = (await told(lab, "/api/status"))["replicas"]
+    assert (row["health"], row["seconds_unread"]) == (GOOD, 0)
+    (connection,) = lab.server.connections.dumps_of(100)
+    for seconds, health in ((None, GOOD), (4.0, GOOD), (5.0, LATE), (100.0, BAD)):
+        monkeypatch.setattr(connection, "unread_s", lambda seconds=seconds: seconds)
+        (row,) = (await told(lab, "/api/status"))["replicas"]
+        assert (row["health"], row["seconds_unread"]) == (health, seconds)
+    shown = (await ask(lab, "/")).body.decode()
+    assert '"bad">has read nothing for 1 min<' in shown
+    labels = {"server_id": "100", "account": row["account"]}
+    assert (await metrics(lab.server.metrics_port)).value("replica_unread_seconds", **labels) == 100
+
+
 async def test_upstreams(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     down = UpstreamStatus("db1:3306", last_error="Can't connect <i>", connection="one")
     up = UpstreamStatus("db2:3306", connected=True, version="11.8.9-MariaDB")
