@@ -43,25 +43,28 @@ class Forked:
         self._nursery = nursery
         self.pid = pid
         self.returncode: int | None = None
+        self._end = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
         """Its exit code, minus the signal that ended it; None while it runs."""
+        return self._code(0)
+
+    def _code(self, timeout: float | None) -> int | None:
+        """By the descriptor: to ask the nursery wakes that process, and a start asks some twenty times."""
         if self.returncode is None:
-            self.returncode = self._nursery.ask({"poll": self.pid})
+            # Not select(): a test process may have had a thousand files open.
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            if poll.poll(None if timeout is None else timeout * 1000):
+                self.returncode = self._nursery.ask({"poll": self.pid})
+        end, self._end = self._end, -1 if self.returncode is not None else self._end
+        if end != self._end:
+            os.close(end)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code. Raises TimeoutExpired."""
-        if self.poll() is None:
-            end = os.pidfd_open(self.pid)
-            try:
-                # Not select(): a test process may have had a thousand files open.
-                poll = select.poll()
-                poll.register(end, select.POLLIN)
-                poll.poll(None if timeout is None else timeout * 1000)
-            finally:
-                os.close(end)
-        code = self.poll()
+        code = self._code(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(MODULE, timeout or 0)
         return code

@@ -22,6 +22,7 @@ from tests.kit import forks
 from tests.kit.faults import Faults
 
 READY = "ready for connections"
+LOGIN_EVERY_S: Final = 0.25
 SIZES: Final = {"max_binlog_size": 8 << 20, "innodb_log_file_size": 16 << 20}
 REPLICA_AND_WATCHER = ["REPLICATION SLAVE", "BINLOG MONITOR", "SLAVE MONITOR"]
 
@@ -172,7 +173,12 @@ class BinlogServer(SqlServer):
 
     def _wait_ready(self, seen: int, timeout: float) -> None:
         deadline = time.monotonic() + timeout
-        while READY not in self.log()[seen:] and not self._accepts_login():
+        log_in = time.monotonic()  # now and then: who logs little does not say that it is ready
+        while READY not in self.log()[seen:]:
+            if time.monotonic() >= log_in:
+                if self._accepts_login():
+                    return
+                log_in = time.monotonic() + LOGIN_EVERY_S
             if time.monotonic() > deadline or not self.alive():
                 raise RuntimeError(f"{self} did not come up:\n{self.log()[-3000:]}")
             time.sleep(POLL)
