@@ -132,6 +132,7 @@ EDGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("view", VIEWS)
 def test_edges(source: DirectorySource, view: str) -> None:
     """At numbers and times that there are: nothing less, and of groups nothing more either."""

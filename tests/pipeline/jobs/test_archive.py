@@ -46,6 +46,7 @@ def check(out: Path) -> None:
         PartReader(out, placed.part).check()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_same_from_the_archive_and_back_in_a_store(
     store: Path, out: Path, tmp_path: Path, workers: int

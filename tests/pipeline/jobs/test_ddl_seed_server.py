@@ -105,7 +105,7 @@ def run(upstream: MariaDB, *statements: str) -> None:
     assert not failed, "\n".join(failed)
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.each_version
 @pytest.mark.parametrize("metadata", [NO_LOG, FULL])
 def test_a_seed_says_what_the_server_says(

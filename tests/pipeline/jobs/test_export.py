@@ -449,6 +449,7 @@ MOVED: dict[str, list[tuple[tuple[str, ...], list[int]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
 def test_columns_that_share_a_number_are_told(
     tmp_path: Path, make_upstream: MakeMariaDB, metadata: str

@@ -378,6 +378,7 @@ def test_a_table_like_another_has_its_keys() -> None:
 SQL = [sql for sql in (*DATABASES, *EXECUTED, *OF_11_8) if not sql.startswith(("SET ", "USE "))]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mode", [0, 4, NO_BACKSLASH_ESCAPES])
 @settings(max_examples=150)
 @given(data=st.data())
@@ -405,6 +406,7 @@ def test_no_statement_raises(mode: int, data: st.DataObject) -> None:
     seed_of(catalog)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("sql", SQL)
 def test_statements_that_are_cut_off(sql: str) -> None:
     for end in range(0, len(sql), max(1, len(sql) // 40)):

@@ -55,7 +55,7 @@ def all_or_said(seen: Seen, number: int | None) -> None:
         assert any(file_name(n) in seen.said for n in neighbours), seen.said
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_all_groups_or_an_error(tmp_path: Path, damage: str, reader: str) -> None:
@@ -68,7 +68,7 @@ def test_all_groups_or_an_error(tmp_path: Path, damage: str, reader: str) -> Non
     assert damage not in HARMLESS or is_job or not seen.said
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("classic", [False, True], ids=["engine", "classic"])
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["before", "meanwhile"])
 @pytest.mark.parametrize("damage", FILES)
@@ -93,7 +93,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, damage: str) -> None:
     ]
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("classic", [False, True], ids=["engine", "classic"])
 @pytest.mark.parametrize("damage", FILES)
 def test_damaged_before_the_server_starts(tmp_path: Path, damage: str, classic: bool) -> None:
@@ -133,6 +133,7 @@ def test_a_start_warns(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFix
     assert (damage not in _INSIDE) == (file_name(MIDDLE) in refusal + caplog.text)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("command", ["verify", "ls"])
 @pytest.mark.parametrize("damage", FILES)
 def test_seen_by_those_who_look_at_files(tmp_path: Path, damage: str, command: str) -> None:

@@ -316,6 +316,7 @@ def test_a_torn_tail(store: Path) -> None:
     assert source.latest() == state_after(LOG[: len(found)]).position()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("interval", [2, 64])
 def test_torn_anywhere(tmp_path: Path, rng: random.Random, interval: int) -> None:
     """However many pages at the end are lost: what is whole is read, in slices of any size, and nothing is an error.

@@ -49,6 +49,7 @@ def add(sink: str, target: Path, changes: pa.Table, position: SlavePosition) -> 
         kept.flush(position)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
 def test_each_batch_once(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
@@ -128,6 +129,7 @@ def _at(seq: int) -> SlavePosition:
     return SlavePosition([Gtid(0, 1, seq)])
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("sink", ["parquet", "delta"])
 @pytest.mark.parametrize(
     ("then", "value", "now"),
@@ -163,6 +165,7 @@ def test_kept_values_that_are_none_of_the_new_type(
     assert read(sink, tmp_path) == [{"id": 3, "v": None}]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("sink", ["parquet", "delta"])
 @pytest.mark.parametrize(
     ("then", "value", "now"),
@@ -329,6 +332,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
         yield begun
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("sink", ["parquet", "changes"])
 def test_killed_at_any_step(
     sink: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch

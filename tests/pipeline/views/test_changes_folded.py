@@ -71,7 +71,7 @@ def sums(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.each_version
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("image", ["FULL", "MINIMAL", "NOBLOB"])
 @pytest.mark.parametrize("metadata", [FULL, MINIMAL])
 def test_folded_changes_are_the_table(

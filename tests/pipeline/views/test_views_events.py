@@ -47,12 +47,14 @@ def rows_of(view: View, groups: Iterable[Groups]) -> list[Row]:
     return found
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 @pytest.mark.parametrize(("view", "plain"), VIEWS)
 def test_recorded_groups(view: View, plain: Plain, at_once: int) -> None:
     assert rows_of(view, as_groups(RECORDED, at_once)) == plain(RECORDED)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("run_bytes", [1, 300, 4 << 20])
 @pytest.mark.parametrize(("view", "plain"), VIEWS)
 def test_large_groups(

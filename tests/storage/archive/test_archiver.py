@@ -139,6 +139,7 @@ def test_a_large_group(objects: MemoryObjects) -> None:
     assert found() == truth
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", [Killed, ArchiveUnreachable])
 def test_a_stop_at_any_step(how: type[BaseException], when: str, objects: MemoryObjects) -> None:

@@ -88,7 +88,7 @@ def read_again(archive: Archive) -> None:
         PartReader(archive.place, placed.part).check()
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(3)
 @pytest.mark.usefixtures("form")
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["objects", "folder", "encrypted"])
@@ -153,7 +153,7 @@ def test_a_server_merges(objects: MemoryObjects) -> None:
     assert Merger(PART)._fan >= 16, "a part is not written again for a handful"
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", [Killed, ArchiveUnreachable])

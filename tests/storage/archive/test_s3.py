@@ -52,6 +52,7 @@ def test_there_and_back(server: S3Server, source: DirectorySource, tmp_path: Pat
     assert all(path.startswith("/bucket/main/") for path in server.objects)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_one_fault_at_any_request(kind: str, server: S3Server, source: DirectorySource) -> None:
     """A request is repeated, or the run ends with an error that names the object; the next one goes on."""
@@ -67,6 +68,7 @@ def test_one_fault_at_any_request(kind: str, server: S3Server, source: Directory
         assert server.objects == whole, at
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_one_that_stays(kind: str, server: S3Server, source: DirectorySource) -> None:
     """An error, for who writes and who reads, and never a history that is shorter."""

@@ -107,6 +107,7 @@ class Backing(Scene):
         require(target, truth, options)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_around_each_step(name: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     """New files, purges, RESET MASTER, large groups that are copied and renamed, XA: none of it gets in or is lost."""
@@ -343,6 +344,7 @@ def test_a_power_cut_during_the_copy(states: int, rng: random.Random) -> None:
     assert whole
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("states", [STATES_MIN, pytest.param(STATES_SLOW, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("skip_binlog", [False, True])
 def test_a_power_cut_during_prepare(states: int, skip_binlog: bool, rng: random.Random) -> None:

@@ -172,7 +172,7 @@ def test_the_state_store_is_lost() -> None:
     holds(disk, GROUPS)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize("way", ["kill", "cut", "torn"])
 @pytest.mark.parametrize("what", ["new", "adopted", "forced", "recovered", "resized"])
 def test_crash_at_every_operation_of_opening(what: str, way: str) -> None:
@@ -270,6 +270,7 @@ def test_forced_behind_a_sync_that_failed() -> None:
     holds(disk, GROUPS)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("missing", [1, 100, UNSYNCED_PAGES_MAX - 1])
 def test_forced_after_a_crash_in_a_large_group(missing: int) -> None:
     """As many pages as the flusher leaves unsynced may be missing in front of one that is there: that is seen."""

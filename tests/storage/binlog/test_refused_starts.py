@@ -75,6 +75,7 @@ def read_or_refused(engine: IbbEngine) -> str:
     return ""
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", ["closed", "killed"])
 def test_refused_and_nothing_changed(tmp_path: Path, kind: str, damage: str) -> None:
@@ -92,6 +93,7 @@ def test_refused_and_nothing_changed(tmp_path: Path, kind: str, damage: str) -> 
     engine.close()
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_refused_with_force_and_nothing_changed(tmp_path: Path, damage: str) -> None:
     """innodb_force_recovery=6 goes on with what the files hold, also behind a start that was refused."""

@@ -396,7 +396,7 @@ def check_all(scene: Scene, limits: Limits, rng: random.Random) -> int:
     return count
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts(name: str, rng: random.Random) -> None:
     count = check_all(play(SCRIPTS[name]), FEW, rng)
@@ -467,7 +467,7 @@ def random_history(rng: random.Random, steps: int) -> Callable[[Scene], None]:
     return script
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("number", range(3))
 def test_random(number: int, rng: random.Random) -> None:
     rng.seed(f"{rng.random()} {number}")
@@ -485,6 +485,7 @@ def test_random_in_full(number: int, rng: random.Random) -> None:
 # --- a disk without room ---
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in ("simple", "large")])
 def test_no_room_at_any_operation(name: str) -> None:
     """Once, at each write and each new name in turn: it is waited for, and nothing is lost or done twice."""

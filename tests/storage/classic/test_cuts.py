@@ -24,6 +24,7 @@ GROUPS = binlog_files.simple(7)
 CHANGES = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("checksums", [True, False])
 @pytest.mark.parametrize("closed", [True, False])
 def test_cut_at_each_byte(tmp_path: Path, checksums: bool, closed: bool) -> None:

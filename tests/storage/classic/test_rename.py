@@ -105,6 +105,7 @@ def test_the_file_is_as_11_8_writes_it(tmp_path: Path) -> None:
         assert len(read_from(engine, before.position)) == 2
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("cut", [1, 7, 19, 100, 4096, 66_000])
 @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
 def test_events_cut_anywhere(cut: int, algorithm: ChecksumAlgorithm) -> None:

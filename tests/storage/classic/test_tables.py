@@ -39,6 +39,7 @@ T = 1
 RENAMED = 45_000  # bytes of a group that is
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("number", range(HISTORIES))
 def test_random(number: int, rng: random.Random) -> None:
     checker = TableChecker(played(rng, 80, options=CLASSIC), rng)

@@ -119,7 +119,7 @@ def crash_everywhere(rng: random.Random, way: str, count: int) -> None:
         check_reopened(disk, run.groups, durable, about)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(4))
 def test_crash_at_every_operation(way: str, number: int, rng: random.Random) -> None:
@@ -192,7 +192,7 @@ def copy_of(disk: MemoryDisk) -> MemoryDisk:
     return twin
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("broken_store", [went_down, torn_tail])

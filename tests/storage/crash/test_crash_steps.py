@@ -286,7 +286,7 @@ def test_crash_at_every_operation(way: str, number: int, rng: random.Random) -> 
     crash_everywhere(rng, way, 45)
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "kinds",

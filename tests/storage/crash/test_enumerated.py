@@ -18,7 +18,7 @@ from tests.storage.crash.scripts import BULK_SCRIPTS, SCRIPTS, random_steps
 from tests.storage.crash.variants import Limits
 
 # All together: some 2,500 in a normal run, of a sixth of the scripts; more than 100,000 in a slow one.
-STATES = 540
+STATES = 300
 STATES_SLOW = 4000
 RANDOM = 4
 RANDOM_SLOW = 30
@@ -42,7 +42,7 @@ def explore(
     return checker.tally
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script(name: str, rng: random.Random) -> None:
     assert explore(name, SCRIPTS[name], rng, STATES).states >= STATES

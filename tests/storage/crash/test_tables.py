@@ -13,7 +13,7 @@ STATES = 250
 STATES_SLOW = 4000
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(8)
 @pytest.mark.parametrize("number", range(HISTORIES))
 def test_random(number: int, rng: random.Random) -> None:
     checker = TableChecker(played(rng, 120), rng)

@@ -127,6 +127,7 @@ def test_in_pure_python(
     assert stored(engine) == gtids(ALL)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("checksums", [True, False])
 def test_large_groups(
     engine: BinlogEngine, tmp_path: Path, rng: random.Random, checksums: bool
@@ -279,6 +280,7 @@ def test_progress(engine: BinlogEngine, tmp_path: Path) -> None:
 # --- .ibb files ---
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", [v["name"] for v in vectors.sets()])
 def test_ibb_files_of_mariadb(tmp_path: Path, name: str) -> None:
     """Each set that MariaDB's own readers have read: the same groups; a second time nothing; nothing changed."""
