@@ -150,7 +150,7 @@ RARE = (
 @pytest.mark.parametrize(
     ("cuts", "rounds", "pause_s"),
     [
-        (20, 1, 0.01),
+        (8, 1, 0.01),
         pytest.param(1000, 20, 0.02, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )

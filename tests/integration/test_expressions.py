@@ -181,6 +181,7 @@ def require_none_different(cursor: Cursor, texts: Iterable[str]) -> None:
     require_same(theirs(cursor, "VERSION()"), found)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_as_a_real_server(cursor: Cursor, seed: int) -> None:
     """Of one operator or function: with several within each other MariaDB's texts and numbers have more surprises."""

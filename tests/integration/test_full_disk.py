@@ -102,7 +102,7 @@ def test_inside_a_large_group(
         kind="LONGTEXT",
         users=ADMIN,
         directory=disk.path / "data",
-        faults=Faults(),
+        faults=Faults(room_wait_s=1),
         max_binlog_size=4 << 20,
         innodb_log_file_size=8 << 20,
         metrics_listen=f"127.0.0.1:{metrics}",

@@ -153,7 +153,7 @@ def wait_for_rows(replica: MariaDB, more: int) -> None:
 @pytest.mark.parametrize(
     ("count", "max_connections", "groups"),
     [
-        pytest.param(2000, 1000, 100, marks=pytest.mark.timeout(180)),
+        pytest.param(800, 400, 100, marks=pytest.mark.timeout(180)),
         pytest.param(10_000, 1000, 3000, marks=SLOW),
         pytest.param(10_000, 10_000, 1000, marks=SLOW),  # all at the same time
     ],

@@ -108,7 +108,7 @@ def test_kill_in_the_first_moment(runs: Runs, seed: int, place: Path) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_kill(runs: Runs, seed: int, way: str, place: Path, rng: random.Random) -> None:
     calls = whole_run(runs, place, seed)
-    killed(runs, place / "store", seed, rng.sample(range(FIRST, calls), 12), way)
+    killed(runs, place / "store", seed, rng.sample(range(FIRST, calls), 6), way)
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_power_cut(
     runs: Runs, seed: int, place: Path, cut_disk: MakeCutDisk, rng: random.Random
 ) -> None:
     calls = whole_run(runs, place, seed)
-    cut(runs, cut_disk(), seed, rng.sample(range(FIRST, calls), 20))
+    cut(runs, cut_disk(), seed, rng.sample(range(FIRST, calls), 12))
 
 
 @pytest.mark.slow

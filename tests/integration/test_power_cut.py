@@ -167,12 +167,12 @@ def few_or_many(few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("cuts", [few, slow])
 
 
-@few_or_many(3, 25)
+@few_or_many(2, 25)
 def test_ext4(new_rig: NewRig, cuts: int) -> None:
     check_nothing_lost(new_rig("ext4"), cuts)
 
 
-@few_or_many(2, 25)
+@few_or_many(1, 25)
 def test_xfs(new_rig: NewRig, cuts: int) -> None:
     check_nothing_lost(new_rig("xfs"), cuts)
 
@@ -192,6 +192,7 @@ def applied(replica: MariaDB) -> set[int]:
 
 
 @few_or_many(1, 10)
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("setting", [0, 2])
 def test_when_nothing_was_promised(new_rig: NewRig, cuts: int, setting: int) -> None:
     """Clients may lose what they were acknowledged; replicas have none of that."""
@@ -203,7 +204,7 @@ def test_when_nothing_was_promised(new_rig: NewRig, cuts: int, setting: int) -> 
     assert not rig.ahead
 
 
-@few_or_many(2, 20)
+@few_or_many(1, 20)
 def test_relay(new_rig: NewRig, make_upstream: MakeMariaDB, cuts: int) -> None:
     """What was lost comes again from the upstream, and nothing comes twice."""
     upstream = make_upstream()

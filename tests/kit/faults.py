@@ -20,31 +20,39 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from binlog_server.metrics.health import ROOM_WAIT_S
 from binlog_server.testing import rundir
 from tests.kit import os_calls
 
 VARIABLE = "BINLOG_TEST_FAULTS"
 ROOM_RETRY = "BINLOG_TEST_ROOM_RETRY_S"
+ROOM_WAIT = "BINLOG_TEST_ROOM_WAIT_S"
 
 
 class Faults:
     """What one server is to suffer. It looks at the file before each call.
 
     room_retry_s: how long it waits for room on a full disk, which is a minute otherwise.
+    room_wait_s: how long commits wait for room before it says that it is not ready.
     """
 
     module = "tests.kit.faults"
     """In the place of `binlog_server`."""
 
-    def __init__(self, *, room_retry_s: float = 0.1) -> None:
+    def __init__(self, *, room_retry_s: float = 0.1, room_wait_s: float = ROOM_WAIT_S) -> None:
         self._room_retry_s = room_retry_s
+        self._room_wait_s = room_wait_s
         self.dir = rundir.new_dir("faults")
         self._file = self.dir / "faults.json"
         self.clear()
 
     @property
     def environment(self) -> dict[str, str]:
-        return {VARIABLE: str(self._file), ROOM_RETRY: str(self._room_retry_s)}
+        return {
+            VARIABLE: str(self._file),
+            ROOM_RETRY: str(self._room_retry_s),
+            ROOM_WAIT: str(self._room_wait_s),
+        }
 
     def inject(
         self,
@@ -152,9 +160,11 @@ def main() -> int:
     from binlog_storage.binlog import file_keeper, full_disk
 
     from binlog_server.cli import main as cli
+    from binlog_server.metrics import health
 
     for module in (full_disk, file_keeper):  # which has taken the constant when it was imported
         vars(module)["ROOM_RETRY_S"] = float(os.environ[ROOM_RETRY])
+    vars(health)["ROOM_WAIT_S"] = float(os.environ[ROOM_WAIT])
     return cli()
 
 
