@@ -10,7 +10,7 @@
 # make bench         list the benchmarks;  make bench BENCH="fanout --json" runs one
 #
 # Variables: PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test workers, HEAVY_JOBS=3 of those for
-# slow tests and Spark, ARGS="-k dump -x" is handed to pytest, or to the fuzzer.
+# slow tests and Spark, UNIT_JOBS=2 of those for unit tests, ARGS="-k dump -x" is handed to pytest, or to the fuzzer.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -19,6 +19,8 @@ STAMP := $(VENV)/up-to-date
 BASE  := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/server-only)
 JOBS  ?= 3
 HEAVY_JOBS ?= 2
+# Unit tests wait for nothing: a worker more than there are processors would only look for the tests once more.
+UNIT_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 ARGS  ?=
 UNIT  := $(addprefix tests/,protocol storage binlog_server pipeline benchmarks)
 SPARK := $(addprefix tests/,pipeline benchmarks)
@@ -55,7 +57,7 @@ test: test-unit test-others
 
 # No server, no other process (tests/kit/unit.py): in their folders alone, as the others take long to be looked through.
 test-unit: $(STAMP)
-	@$(BIN)/python -m pytest -q -m unit -n $(JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest -q -m unit -n $(UNIT_JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
 
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test-others: $(STAMP) setup

@@ -37,8 +37,8 @@ class Signals:
     status: the exit status of such an end.
     """
 
-    def __init__(self, end_s: float = END_S) -> None:
-        self._end_s = end_s
+    def __init__(self) -> None:
+        self._end_s = END_S
         self.doing = "the start"
         self.status = 0  # nobody was told of anything yet
         self.is_ending = False

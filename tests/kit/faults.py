@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from binlog_server.metrics.health import ROOM_WAIT_S
+from binlog_server.process import signals
 from binlog_server.testing import rundir
 from tests.kit import os_calls
 
 VARIABLE = "BINLOG_TEST_FAULTS"
 ROOM_RETRY = "BINLOG_TEST_ROOM_RETRY_S"
 ROOM_WAIT = "BINLOG_TEST_ROOM_WAIT_S"
+END = "BINLOG_TEST_END_S"
 
 
 class Faults:
@@ -34,25 +36,31 @@ class Faults:
 
     room_retry_s: how long it waits for room on a full disk, which is a minute otherwise.
     room_wait_s: how long commits wait for room before it says that it is not ready.
+    end_s: after so long it ends although something hangs.
     """
 
     module = "tests.kit.faults"
     """In the place of `binlog_server`."""
 
-    def __init__(self, *, room_retry_s: float = 0.1, room_wait_s: float = ROOM_WAIT_S) -> None:
-        self._room_retry_s = room_retry_s
-        self._room_wait_s = room_wait_s
+    def __init__(
+        self,
+        *,
+        room_retry_s: float = 0.1,
+        room_wait_s: float = ROOM_WAIT_S,
+        end_s: float = signals.END_S,
+    ) -> None:
+        self._environment = {
+            ROOM_RETRY: str(room_retry_s),
+            ROOM_WAIT: str(room_wait_s),
+            END: str(end_s),
+        }
         self.dir = rundir.new_dir("faults")
         self._file = self.dir / "faults.json"
         self.clear()
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            VARIABLE: str(self._file),
-            ROOM_RETRY: str(self._room_retry_s),
-            ROOM_WAIT: str(self._room_wait_s),
-        }
+        return {VARIABLE: str(self._file), **self._environment}
 
     def inject(
         self,
@@ -162,6 +170,7 @@ def main() -> int:
     from binlog_server.cli import main as cli
     from binlog_server.metrics import health
 
+    vars(signals)["END_S"] = float(os.environ[END])
     for module in (full_disk, file_keeper):  # which has taken the constant when it was imported
         vars(module)["ROOM_RETRY_S"] = float(os.environ[ROOM_RETRY])
     vars(health)["ROOM_WAIT_S"] = float(os.environ[ROOM_WAIT])

@@ -95,6 +95,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "hypothesis_seed", "absent") is None:
         config.option.hypothesis_seed = seed
     rundir.keep_bytecode()
+    if (
+        only_units(config)
+        and not config.option.basetemp
+        and "PYTEST_XDIST_WORKER" not in os.environ
+    ):
+        # Of thousands of small stores; what a disk of a real machine does to them is asked elsewhere.
+        config.option.basetemp = str(rundir.new_dir("unit"))
+
+
+def only_units(config: pytest.Config) -> bool:
+    """Whether `make test-unit` runs."""
+    return bool(config.getoption("markexpr") == "unit")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -126,8 +138,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """To read all tests takes as long as to run the unit tests."""
-    only_units = config.getoption("markexpr") == "unit" and collection_path.suffix == ".py"
-    return True if only_units and not unit.may_have_units(collection_path) else None
+    if only_units(config) and collection_path.suffix == ".py":
+        return None if unit.may_have_units(collection_path) else True
+    return None
 
 
 def keep_those_in_turn(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -158,17 +171,30 @@ def pytest_collection_modifyitems(
     keep_those_in_turn(config, items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Tests are made by the ten thousand, and all of them stay: a collector of garbage would look in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """The thousands of tests stay to the end: the collector of garbage need not walk through them again and again."""
     gc.collect()
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
+# Hooks where a fixture of each test would do: ten thousand times a fixture is several seconds.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A unit test fails if it starts a process or connects to another machine."""
-    with unit.alone(request.node.get_closest_marker("unit") is not None):
-        yield
+    with unit.alone(item.get_closest_marker("unit") is not None):
+        return (yield)
 
 
 # -- whether a test has failed ----------------------------------------------------------------------
@@ -187,16 +213,20 @@ def pytest_runtest_makereport(
 # -- open files ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _nothing_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """A test that passes fails if this process has files of its `tmp_path` still open.
 
     What is not closed here is not closed in a server either, and thousands of them break select() in other tests.
     """
-    yield
-    tmp_path = request.node.funcargs.get("tmp_path")
-    if tmp_path is None or not _open_below(tmp_path) or request.node.stash.get(_FAILED, False):
-        return
+    result = yield
+    tmp_path = (getattr(item, "funcargs", None) or {}).get("tmp_path")
+    if tmp_path and _open_below(tmp_path) and not item.stash.get(_FAILED, False):
+        _require_closed(tmp_path)
+    return result
+
+
+def _require_closed(tmp_path: Path) -> None:
     gc.collect()  # files of exceptions that hold their frames
     if left := _open_below(tmp_path):
         names = sorted({Path(path).name for path in left})

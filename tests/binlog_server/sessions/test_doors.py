@@ -845,6 +845,7 @@ COMPRESSED: Final[Mapping[str, Made]] = {
 }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", COMPRESSED)
 @pytest.mark.timeout(120)
 def test_no_compressed_packet_holds_the_loop(name: str) -> None:
@@ -857,6 +858,7 @@ def test_no_compressed_packet_holds_the_loop(name: str) -> None:
     assert least(lambda: longest_round(send)) <= HOLD_S
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize("name", COMPRESSED)
 @pytest.mark.timeout(120)
 def test_no_compressed_packet_takes_much_memory(name: str) -> None:
@@ -882,6 +884,7 @@ IN_RECORDS: Final[Mapping[str, tuple[int, Made]]] = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", IN_RECORDS)
 @pytest.mark.timeout(120)
 def test_no_records_hold_the_loop(name: str) -> None:
@@ -895,6 +898,7 @@ def test_no_records_hold_the_loop(name: str) -> None:
     assert least(lambda: longest_round(send, client=TlsSender)) <= HOLD_S
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", ["a statement, a byte a record", "a long one"])
 @pytest.mark.timeout(120)
 def test_no_records_take_much_memory(name: str) -> None:
@@ -1076,6 +1080,7 @@ async def dumping(lab: Lab) -> Sender:
     return sender
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("name", ACKS)
 @pytest.mark.timeout(120)
 def test_no_acknowledgements_hold_the_loop(name: str) -> None:
@@ -1093,6 +1098,7 @@ def test_no_acknowledgements_hold_the_loop(name: str) -> None:
     assert least(lambda: on_a_plain_loop(run)) <= HOLD_S
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", ["what was not asked for", "long names"])
 @pytest.mark.timeout(120)
 def test_no_acknowledgements_take_much_memory(name: str) -> None:
@@ -1265,6 +1271,7 @@ PROOFS: Final[Mapping[str, Callable[[], list[bytes]]]] = {
 }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", PROOFS)
 @pytest.mark.timeout(120)
 def test_no_proof_of_an_upstream_holds_the_loop(name: str) -> None:
@@ -1340,6 +1347,7 @@ def sent_slowly(events: list[bytes]) -> Iterator[int]:
         yield port
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", [name for name in STREAMS if name.startswith("a large")])
 @pytest.mark.timeout(120)
 def test_no_upstream_takes_much_memory(name: str) -> None:
