@@ -52,6 +52,7 @@ def test_unknown_name() -> None:
     assert "  fanout " in done.stderr
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("clients", ["0", "1,", "many"])
 def test_wrong_option(clients: str) -> None:
     done = benchmarks("fanout", "--clients", clients)
@@ -121,6 +122,7 @@ def test_churn() -> None:
 ROWS: Final = ("ratio_rows_sync", "ratio_rows_nosync")
 
 
+@pytest.mark.slow
 @pytest.mark.replica
 @pytest.mark.timeout(180)
 def test_commit_of_rows() -> None:

@@ -39,7 +39,9 @@ ROOT = {"root": Account("pw", frozenset({ALL_PRIVILEGES}))}
 WITH_ROOT = {**ROOT, USER: Account(PASSWORD, REPLICA_AND_WATCHER)}
 DEADLINE_S = 30.0
 """Nothing is to take so long: a bound for what hangs, on a machine that is busy with other things."""
-STORE = StoreOptions(max_binlog_size=1 << 20)  # files are made in full size, in memory, too
+STORE = StoreOptions(
+    max_binlog_size=1 << 20, innodb_log_file_size=2 << 20
+)  # files are made in full size, in memory, too
 
 T = TypeVar("T")
 

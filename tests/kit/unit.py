@@ -21,9 +21,9 @@ LONG: Final = {
     "benchmarks": "benchmarks parts streams",
     "binlog_server": "compatibility_page loop_on_a_full_disk",
     "binlog_server/accounts": "accounts",
-    "binlog_server/app": "conversion master",
-    "binlog_server/cli": "backup convert events hand_over import json offline seed serve_archive server_histories "
-    "signals verify",
+    "binlog_server/app": "as_it_lies conversion master",
+    "binlog_server/cli": "backup compare convert events find hand_over import json offline seed serve_archive "
+    "server_histories signals verify",
     "binlog_server/commits": "quick_commit",
     "binlog_server/connections": "compression tls",
     "binlog_server/dumps": "archived_dump classic_style dump large_group_frames replica_stream",

@@ -3,13 +3,14 @@ from __future__ import annotations
 import ast
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from binlog_protocol import errors
 from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.gtid import Gtid
 
-from tests.house import ROOT
+from tests.house import nodes_in, product
 from tests.protocol.errors_page import PAGE, page
 
 GTID = Gtid(0, 1, 9999)
@@ -132,14 +133,16 @@ def test_an_error_has_the_values_of_its_text() -> None:
 def test_every_error_of_the_product_is_made_with_the_values_of_its_text() -> None:
     """As a type checker would find it, if each error were a function."""
     made, wrong = set(), []
-    for folder in ("protocol", "storage", "binlog_server", "pipeline"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for call in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-                    kind = KINDS.get(call.func.id)
-                    made.add(call.func.id)
-                    if kind is not None and len(call.args) != len(kind.names):
-                        wrong.append(f"{path}:{call.lineno}: {call.func.id}")
+    for module in product().modules.values():
+        ahead: list[Any] = [ast.parse(module.text)]
+        while ahead:
+            call = ahead.pop()
+            ahead += nodes_in(call)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                kind = KINDS.get(call.func.id)
+                made.add(call.func.id)
+                if kind is not None and len(call.args) != len(kind.names):
+                    wrong.append(f"{module.path}:{call.lineno}: {call.func.id}")
     assert wrong == []
     assert (
         len(made & KINDS.keys()) > len(KINDS) * 0.8

@@ -112,8 +112,8 @@ def apply_to(image: bytearray, operation: tuple[int, bytes] | int) -> None:
             image.extend(bytes(operation - len(image)))
         return
     offset, data = operation
-    if len(image) < offset + len(data):
-        image.extend(bytes(offset + len(data) - len(image)))
+    if len(image) < offset:
+        image.extend(bytes(offset - len(image)))
     image[offset : offset + len(data)] = data
 
 

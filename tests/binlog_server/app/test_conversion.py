@@ -85,6 +85,7 @@ def state_in(path: Path) -> tuple[str, Path, list[str]]:
         directory.close()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("engine", FORMATS)
 def test_there_and_back_under_load(tmp_path: Path, engine: str) -> None:
     """Commits wait and none is lost or twice; all that the store knows goes along, tables and XA with rows too."""

@@ -157,6 +157,7 @@ async def test_into_the_live_stream(objects: SlowObjects) -> None:
         assert connection.lag_state == ""
 
 
+@pytest.mark.by_turns(2)
 @BOTH_FORMS
 @pytest.mark.parametrize("make", [ibb, traditional])
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ async def test_the_opening_with_gtid(lab: Lab) -> None:
     assert others[-1].position == places(lab.engine)[2][1]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE", None])
 @pytest.mark.parametrize("seed", range(4))
 async def test_random_histories(lab: Lab, seed: int, checksum: str | None) -> None:

@@ -39,6 +39,7 @@ def answer(sql: SqlSession, statement: str) -> ResultSet:
     return found
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("program", "statement", "errno", "columns"),
     [

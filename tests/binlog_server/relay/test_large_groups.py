@@ -60,6 +60,7 @@ async def whole_stream(replica: Replica) -> list[bytes]:
 # --- the same stream as from memory ---
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
 async def test_random_histories(lab: Lab, seed: int, checksum: str) -> None:

@@ -390,6 +390,7 @@ async def test_an_upstream_is_told_what_is_durable_and_held() -> None:
     await syncer.close()
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("piece", [999, 70_000, 1 << 20])
 @pytest.mark.parametrize("classic", [False, True])
 @pytest.mark.parametrize("checksum", [False, True])

@@ -392,6 +392,7 @@ def steps(rng: random.Random) -> Iterator[tuple[str, int, int]]:
         )
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_purge_with_slots_keeps_what_a_model_says(seed: int) -> None:
     """Never is a file purged that a slot of the model holds; nor does one stay that none holds."""

@@ -19,6 +19,7 @@ STATES = 25
 RANDOM = 40  # in each test of the slow suite
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("seed", HISTORIES)
 async def test_histories(seed: int) -> None:
     rng = random.Random(seed)

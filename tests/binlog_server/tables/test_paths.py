@@ -74,12 +74,13 @@ async def filled(client: Any, rng: random.Random) -> None:
     await client.query("INSERT INTO copy (a, b, u, v, w) SELECT * FROM t")
 
 
-async def test_all_paths_find_the_same_rows(lab: Lab) -> None:
+@pytest.mark.parametrize("tries", [80, pytest.param(250, marks=pytest.mark.slow)])
+async def test_all_paths_find_the_same_rows(lab: Lab, tries: int) -> None:
     """Beside a copy of the rows that has no such keys."""
     rng = random.Random(2607)
     client = await session(lab)
     await filled(client, rng)
-    for _ in range(250):
+    for _ in range(tries):
         where = condition(rng)
         found = [
             await rows(client, f"SELECT a, b, u, v, w FROM {name} WHERE {where}")
@@ -108,11 +109,12 @@ async def test_all_paths_find_the_same_rows(lab: Lab) -> None:
         assert [folded(row) for row in one] == [folded(row) for row in other], tail
 
 
-async def test_changes_take_the_same_rows_by_each_path(lab: Lab) -> None:
+@pytest.mark.parametrize("tries", [40, pytest.param(120, marks=pytest.mark.slow)])
+async def test_changes_take_the_same_rows_by_each_path(lab: Lab, tries: int) -> None:
     rng = random.Random(11)
     client = await session(lab)
     await filled(client, rng)
-    for _ in range(120):
+    for _ in range(tries):
         change = rng.choice(
             (
                 "UPDATE {} SET u = u + 100 WHERE u > 5",

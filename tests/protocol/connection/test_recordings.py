@@ -78,6 +78,7 @@ def as_server(conversation: Conversation, chunk: int) -> list[Command]:
     return commands
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 @pytest.mark.parametrize("name", capture_names())
 def test_client_bytes_through_the_server(name: str, chunk: int) -> None:

@@ -207,6 +207,7 @@ def test_numberings_are_shared() -> None:
     assert frames.at_sequence(3) is other
 
 
+@pytest.mark.by_turns(3)
 @by_loops
 @pytest.mark.parametrize(
     "length",

@@ -24,6 +24,7 @@ from tests.storage.crash.tables import (
 )
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("options", [OPTIONS, CLASSIC], ids=["ibb", "traditional"])
 @pytest.mark.parametrize("number", range(4))
 def test_in_the_middle_of_transactions(

@@ -144,6 +144,7 @@ def test_another_size_after_a_restart() -> None:
 PLACES = [9000, 100, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("left", PLACES)
 @pytest.mark.parametrize("page_no", [1, 2, 3], ids=["page 1", "page 2", "last page"])
 def test_flush_at_every_place(left: int, page_no: int) -> None:

@@ -64,6 +64,7 @@ def test_what_fits_is_one_record(size: int) -> None:
     assert read_all(engine) == [gtid_event(ONE) + filler(size, "x")]
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("size", [*range(CACHE - 40, CACHE + 3), 2 * CACHE - 1, 2 * CACHE, 1001])
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_sizes_around_the_cache(size: int, pieces: int) -> None:
@@ -99,6 +100,7 @@ def test_both_caches(statement: int, transactional: int) -> None:
     assert read_all(engine) == [expected]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("before", [0, 1, CACHE - 1, CACHE, CACHE + 1, 2 * CACHE, 3 * CACHE + 7])
 @pytest.mark.parametrize("after", [0, 1, CACHE - 1, CACHE, CACHE + 1, 3 * CACHE])
 def test_a_savepoint_at_every_place(before: int, after: int) -> None:

@@ -49,6 +49,7 @@ def change(disk: Disk, rng: random.Random) -> None:
                 file.truncate(at)
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_it_does_what_a_disk_does(tmp_path: Path, seed: int) -> None:
     (tmp_path / "below" / "folder").mkdir(parents=True)

@@ -117,6 +117,7 @@ def seen(disk: Disk) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("seed", range(300))
 def test_a_full_disk_looks_like_one_with_room(seed: int) -> None:
     """From any step on, and while what waits is done bit by bit; what is done in the end is the same."""

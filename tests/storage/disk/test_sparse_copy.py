@@ -16,10 +16,10 @@ MIB = 1 << 20
     [
         (0, {}),
         (5, {0: b"short"}),
-        (64 * MIB, {}),
-        (64 * MIB, {0: b"head"}),
-        (64 * MIB, {63 * MIB: b"tail"}),
-        (64 * MIB, {0: b"head", 20 * MIB + 17: os.urandom(70_000), 64 * MIB - 1: b"e"}),
+        (16 * MIB, {}),
+        (16 * MIB, {0: b"head"}),
+        (16 * MIB, {15 * MIB: b"tail"}),
+        (16 * MIB, {0: b"head", 5 * MIB + 17: os.urandom(70_000), 16 * MIB - 1: b"e"}),
     ],
 )
 def test_the_same_bytes_in_no_more_room(size: int, parts: dict[int, bytes], tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_thirteen_nodes() -> None:
     assert forest.reference().last == place_of(12)
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("count", range(1, 201))
 def test_the_walk_gives_the_order_of_writing(count: int) -> None:
     forest, nodes = build(count)

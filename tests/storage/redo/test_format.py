@@ -89,20 +89,20 @@ def test_round_trips() -> None:
         assert Checkpoint.parse(checkpoint.build()) == checkpoint
 
 
-@pytest.mark.parametrize("at", range(44))
-def test_a_flipped_header(at: int) -> None:
-    block = bytearray(HEADER.build())
-    block[at] ^= 1
-    words = "does not begin as a redo log" if at < 16 else "checksum of its header"
-    with pytest.raises(RedoFormatError, match=words):
-        LogHeader.parse(bytes(block))
+def test_a_flipped_header() -> None:
+    for at in range(44):
+        block = bytearray(HEADER.build())
+        block[at] ^= 1
+        words = "does not begin as a redo log" if at < 16 else "checksum of its header"
+        with pytest.raises(RedoFormatError, match=words):
+            LogHeader.parse(bytes(block))
 
 
-@pytest.mark.parametrize("at", range(52))
-def test_a_flipped_checkpoint(at: int) -> None:
-    block = bytearray(PLACED.build())
-    block[at] ^= 0x80
-    assert Checkpoint.parse(bytes(block)) is None
+def test_a_flipped_checkpoint() -> None:
+    for at in range(52):
+        block = bytearray(PLACED.build())
+        block[at] ^= 0x80
+        assert Checkpoint.parse(bytes(block)) is None, at
 
 
 @pytest.mark.parametrize("size", [0, 7, 16, 43])

@@ -84,6 +84,7 @@ def require_settled(engine: IbbEngine, other: Other) -> None:
     assert rows(engine) == COMMITTED
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("more", [{}, {"innodb_log_file_size": 1 << 20}], ids=["", "resized"])
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_at_every_step(synchronous: bool, more: dict[str, int]) -> None:

@@ -148,6 +148,7 @@ def test_places_of_no_node() -> None:
             _speedups.unpack_nodes(body[:size], struct.pack("I", at), 0, 1, None)
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_random(seed: int) -> None:
     """Rows by the thousand, with equal keys, that are looked at, taken, undone and written in any order."""

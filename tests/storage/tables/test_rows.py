@@ -65,6 +65,7 @@ def history(types: Any, seed: int) -> list[object]:
         return seen
 
 
+@pytest.mark.by_turns(3)
 @built
 @pytest.mark.parametrize("seed", range(10))
 def test_random(seed: int) -> None:

@@ -181,6 +181,7 @@ def test_any_wrong_byte_ends_it(by: TakeChanges) -> None:
     assert state(made) == before
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("by", TWINS)
 @pytest.mark.parametrize("seed", range(20))
 def test_random(seed: int, by: TakeChanges) -> None:

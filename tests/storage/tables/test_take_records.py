@@ -94,6 +94,7 @@ def test_a_chain_gives_each_row_its_versions(twin: Any) -> None:
     }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.skipif(len(TWINS) == 1, reason="not built")
 @pytest.mark.parametrize("seed", range(30))
 def test_random(seed: int) -> None:
