@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
         and "PYTEST_XDIST_WORKER" not in os.environ
     ):
         # Of thousands of small stores; what a disk of a real machine does to them is asked elsewhere.
-        config.option.basetemp = str(rundir.new_dir("unit"))
+        config.option.basetemp = str(rundir.run_dir() / "unit")  # short: there are sockets below
 
 
 def only_units(config: pytest.Config) -> bool:
@@ -137,9 +137,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """To read all tests takes as long as to run the unit tests."""
-    if only_units(config) and collection_path.suffix == ".py":
+    """To read all tests takes as long as to run the unit tests: a stage reads those that may be its own."""
+    if collection_path.suffix != ".py":
+        return None
+    if only_units(config):
         return None if unit.may_have_units(collection_path) else True
+    if config.getoption("markexpr").startswith("not unit and "):
+        return True if unit.has_units_alone(collection_path) else None
     return None
 
 
@@ -167,6 +171,8 @@ def pytest_collection_modifyitems(
             item.add_marker(pytest.mark.replica)
         if unit.is_unit(item):
             item.add_marker(pytest.mark.unit)
+    if only_units(config):
+        unit.require_units_alone(items)
     yield  # -m chooses here: what is left of a family takes turns
     keep_those_in_turn(config, items)
 

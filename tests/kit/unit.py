@@ -6,8 +6,9 @@ A test is one by its place: it is in a folder of the code, asks for nothing that
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -69,6 +70,9 @@ _OUTSIDE: Final = frozenset(
     {"backend", "make_replica", "make_upstream", "binlog_server", "make_mariadb_replica"}
     | {"cut_disk", "small_disk", "thin_disk", "failing_disk"}
 )
+_NO_UNIT: Final = re.compile(
+    rf"\bmark\.({'|'.join(_OTHER_TIERS)})\b|\b({'|'.join(sorted(_OUTSIDE))})\s*[:,)]"
+)
 _PROCESSES: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
@@ -83,6 +87,23 @@ def may_have_units(path: Path) -> bool:
     below = path.relative_to(TESTS)
     name = below.stem.removeprefix("test_")
     return below.parts[0] in FOLDERS and name not in LONG.get(str(below.parent), "").split()
+
+
+@cache
+def has_units_alone(path: Path) -> bool:
+    """Whether `make test-others` need not read a file: nothing in its text makes a test anything but a unit.
+
+    `require_units_alone` holds it to be true in each run of the units.
+    """
+    is_test = path.name.startswith("test_") and may_have_units(path)
+    return is_test and not _NO_UNIT.search(path.read_text("utf-8"))
+
+
+def require_units_alone(items: Iterable[pytest.Item]) -> None:
+    """Raises `pytest.UsageError` if one is no unit and would be run by nobody."""
+    for item in items:
+        if has_units_alone(item.path) and not is_unit(item):
+            raise pytest.UsageError(f"{item.nodeid} is no unit: say so in its file, by a marker")
 
 
 def is_unit(item: pytest.Item) -> bool:

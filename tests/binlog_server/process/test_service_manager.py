@@ -29,7 +29,7 @@ def lines(told: socket.socket) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
 def test_what_it_is_told(tmp_path: Path, kind: str) -> None:
-    address = f"{tmp_path}/notify" if kind == "path" else f"@binlog-server-test{tmp_path}"
+    address = f"{tmp_path}/notify" if kind == "path" else f"@test{tmp_path}"
     with systemd(address) as told:
         manager = ServiceManager({"NOTIFY_SOCKET": address})
         manager.ready()
