@@ -261,16 +261,47 @@ class _Target(Protocol):
     def close(self) -> None: ...
 
 
+def _target(name: str) -> _Target:
+    if name == "-":
+        return _Tar(sys.stdout.buffer)
+    path = local_path(name)
+    if path.exists():
+        return BackupTarget(OsDisk(path), str(path))
+    return _NewTarget(path)
+
+
+class _NewTarget:
+    """A directory that is made when the backup begins: a server that refuses leaves nothing behind."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._made: BackupTarget | None = None
+
+    @property
+    def _target(self) -> BackupTarget:
+        if self._made is None:
+            self._made = BackupTarget(OsDisk(self._path), str(self._path))
+        return self._made
+
+    def begin(self, manifest: Manifest) -> None:
+        self._target.begin(manifest)
+
+    def take(self, piece: Piece) -> None:
+        self._target.take(piece)
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        return self._target.finish(manifest)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
 async def _copied(
     arguments: argparse.Namespace, info: MasterInfo, statement: str, progress: _Progress
 ) -> Manifest:
     """Make the copy. Returns the manifest of what is whole now. Raises `BackupRefused`, `ConnectionError`."""
-    target: _Target
-    if arguments.target == "-":
-        target = _Tar(sys.stdout.buffer)
-    else:
-        path = local_path(arguments.target)
-        target = BackupTarget(OsDisk(path), str(path))
+    target = _target(arguments.target)
     try:
         link = await ClientLink.connect(
             info.host, info.port, info.user, info.password.read(), _TIMEOUT_S, info.tls

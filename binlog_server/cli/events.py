@@ -20,7 +20,7 @@ from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json, gtid_position, utc_seconds
+from binlog_storage.console.arguments import add_json, gtid_position, time_argument
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -37,8 +37,8 @@ examples:
       everything in the store, as SQL; `-v` adds the rows, decoded, as comments
   binlog-server events /var/lib/binlog --start-position 0-1-4711 | mariadb
       give a server what came after that GTID, under the same GTIDs
-  binlog-server events DIR --stop-datetime '2026-11-20 10:00:00' | mariadb
-      point-in-time recovery (times are UTC)
+  binlog-server events DIR --stop-datetime '2026-11-20T10:00:00Z' | mariadb
+      point-in-time recovery
   binlog-server events DIR --table shop.orders --json | jq 'select(.rows)'
       every change of one table
   binlog-server events binlog-000007.ibb binlog-000008.ibb
@@ -48,7 +48,8 @@ examples:
 
 positions are GTID lists, as of a replica: behind --start-position 0-1-5,1-2-7 domains 0 and 1 begin after these GTIDs
 and other domains at their beginning; with --stop-position only the domains in it are shown, up to and with its GTIDs.
-Groups are shown whole. A running server may be writing the directory: what it has not written out yet is not seen.
+Groups are shown whole. Times are local, as those of mariadb-binlog; with Z they are UTC. A running server may be
+writing the directory: what it has not written out yet is not seen.
 """
 
 
@@ -65,12 +66,9 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("paths", nargs="+", type=path_argument, metavar="FILES|DIR", help=what)
     add("--start-position", metavar="GTIDS", help="show what comes after these GTIDs")
     add("--stop-position", metavar="GTIDS", help="show up to and with these GTIDs")
-    add(
-        "--start-datetime",
-        metavar="TIME",
-        help="show groups from then on: '2026-11-20 10:00:00', UTC",
-    )
-    add("--stop-datetime", metavar="TIME", help="stop at the first group of then or later")
+    when: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
+    add("--start-datetime", **when, help="show groups from then on: '2026-11-20 10:00:00'")
+    add("--stop-datetime", **when, help="stop at the first group of then or later")
     add(
         "--domain",
         type=int,
@@ -287,8 +285,8 @@ class GroupSelection:
         """Read the options. Raises `ValueError` or `ServerError` for a bad value."""
         self.position = _position(arguments.start_position)
         self._until = _position(arguments.stop_position)
-        self._start_time = _time(arguments.start_datetime)
-        self._stop_time = _time(arguments.stop_datetime)
+        self._start_time = arguments.start_datetime
+        self._stop_time = arguments.stop_datetime
         self._domains = frozenset(arguments.domain)
         self._servers = frozenset(arguments.server_id)
         self._reached: BinlogState | None = None
@@ -334,7 +332,3 @@ class GroupSelection:
 
 def _position(text: str | None) -> SlavePosition | None:
     return None if text is None else gtid_position(text)
-
-
-def _time(text: str | None) -> float | None:
-    return None if text is None else utc_seconds(text)

@@ -236,7 +236,8 @@ class Follower:
         self._guard.lost(ended=isinstance(error, DumpEnded))
         trace = None if isinstance(error, _EXPECTED) else self._defects.trace(error)
         facts = {**self.status.facts, "error": told(error)}
-        log.warning("lost %(title)s: %(error)s", facts, exc_info=trace)
+        happened = "lost" if self.status.connects else "not reached yet:"
+        log.warning(f"{happened} %(title)s: %(error)s", facts, exc_info=trace)
 
     def _failed(self, error: Exception) -> None:
         status = self.status

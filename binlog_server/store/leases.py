@@ -668,7 +668,7 @@ def _told(lease: Lease) -> str:
 
 def _with_end(told: str, lease: Lease) -> str:
     if lease.until is not None:
-        told += time.strftime(" until %Y-%m-%d %H:%M:%S", time.gmtime(lease.until))
+        told += time.strftime(" until %Y-%m-%d %H:%M:%SZ", time.gmtime(lease.until))
     if lease.max_bytes is not None:
         told += f" up to {lease.max_bytes} bytes"
     return told

@@ -9,13 +9,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
+from datetime import UTC
 from typing import Any, Final
 
 from binlog_protocol.dataclass import dataclass
+from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path
-from binlog_storage.console.arguments import did_you_mean, gtid_position, utc_seconds
+from binlog_storage.console.arguments import did_you_mean, gtid_position
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -172,7 +174,7 @@ def size(text: str) -> int:
 
 def moment(text: str) -> int:
     """Whole seconds since 1970 of an ISO 8601 time; UTC, if no zone is named. Raises ValueError."""
-    return int(utc_seconds(text))
+    return int(seconds_of(text.strip(), UTC))
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -51,7 +51,10 @@ def test_upstream_comes_late_and_restarts(
     upstream.stop()
     server = binlog_server(upstream=upstream)
     replica = make_replica().follow(server)
-    until(lambda: f"lost upstream 127.0.0.1:{upstream.port}" in server.log(), "a first failure")
+    until(
+        lambda: f"not reached yet: upstream 127.0.0.1:{upstream.port}" in server.log(),
+        "a first failure",
+    )
     upstream.start()
     upstream.make_table()
     assert_equal(upstream, replica)

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at-time",
         type=time_argument,
         metavar="TIME",
-        help="as it was then; ISO 8601, UTC without a zone",
+        help="as it was then, such as '2026-11-20 10:00:00': local, with Z UTC",
     )
     parser.add_argument("--start-gtid", metavar="GTIDS", help="where a new target begins")
     parser.add_argument(

@@ -24,6 +24,7 @@ from binlog_storage.archive.publisher import (
     manifest_there,
     open_shelf,
 )
+from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.partitions import PARTITION_BYTES
 
 from binlog_pipeline.errors import BadOption, DataLost
@@ -87,6 +88,8 @@ def archive(
                 "spark and --master"
             )
         settings = replace(settings, engine=replace(settings.engine, name="local"))
+    elif not local_path(target).exists():
+        beginning(source)  # a source that cannot be read leaves no empty target
     publisher = ArchivePublisher(open_shelf(target), key_id=settings.key_id)
     try:
         if publisher.manifest is None:

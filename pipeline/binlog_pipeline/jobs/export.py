@@ -142,11 +142,13 @@ def export(
     """
     target = local_path(target)
     source = open_source(options)
+    # Asked first: a source that cannot be read leaves no empty target.
+    earliest = None if target.exists() else source.earliest()
     with sole_writer(target, f"another export into {target} is running"):
         settings = _settings(options, layout)
         manifest = ExportManifest.read(target)
         if manifest is None:
-            begin = options.start_gtid or source.earliest()
+            begin = options.start_gtid or earliest or source.earliest()
             manifest = ExportManifest(source.name, settings, begin=str(begin), position=str(begin))
             _begin(target, manifest)
         _check(manifest, settings, options.start_gtid, target)

@@ -49,7 +49,13 @@ class HistoryEnd:
                 return cls(text, position=SlavePosition.parse(text))
             except ServerError as error:
                 raise ValueError(f"{text!r}: {error.message}") from None
-        return cls(text, time=seconds_of(text, zone))
+        try:
+            return cls(text, time=seconds_of(text, zone))
+        except NoTime:
+            raise ValueError(
+                f"{text!r} is neither a time such as '2026-11-20 10:00:00' or '2026-11-20T09:00:00Z', nor GTIDs "
+                "such as '0-1-5,1-2-7'"
+            ) from None
 
     def __str__(self) -> str:
         """As it was given; a time in UTC, too, as its zone is easily mistaken."""
@@ -75,7 +81,10 @@ def split_name(name: str) -> tuple[str, NamedTarget | None]:
 
 
 def seconds_of(text: str, zone: datetime.tzinfo | None) -> float:
-    """A time as seconds since 1970. Raises `ValueError`: it is none, or comes twice or never by changes of clocks."""
+    """A time as seconds since 1970. Raises `ValueError`: `NoTime`, or it comes twice or never by changes of clocks.
+
+    zone: of a time that does not say its own; None is the machine's.
+    """
     found = _TIME.fullmatch(text)
     try:
         if found is None:
@@ -87,10 +96,13 @@ def seconds_of(text: str, zone: datetime.tzinfo | None) -> float:
     except _NoSuchTime:
         raise
     except (ValueError, OverflowError, OSError):
-        raise ValueError(
-            f"{text[:TARGET_CHARS_MAX]!r} is neither a time such as '2026-11-20 10:00:00' or "
-            "'2026-11-20T09:00:00Z', nor GTIDs such as '0-1-5,1-2-7'"
+        raise NoTime(
+            f"{text[:TARGET_CHARS_MAX]!r} is no time such as '2026-11-20 10:00:00' or '2026-11-20T09:00:00Z'"
         ) from None
+
+
+class NoTime(ValueError):
+    """A text that is no time."""
 
 
 class _NoSuchTime(ValueError):

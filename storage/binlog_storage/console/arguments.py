@@ -7,8 +7,8 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
+from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import BadGtidList, ServerError
 from binlog_protocol.gtid import SlavePosition
 
@@ -71,19 +71,10 @@ def gtid_position(text: str) -> SlavePosition:
         raise ValueError(f"{text!r} is no GTID position such as 0-1-4711,3-2-15{why}") from None
 
 
-def utc_seconds(text: str) -> float:
-    """Seconds since 1970 of an ISO 8601 time, which is UTC unless it names a zone. Raises ValueError."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time such as '2026-11-20 10:00:00'") from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
 def time_argument(text: str) -> float:
-    """The same, as the `type` of an argument."""
+    """Seconds since 1970, as the `type` of an argument. A time is local, as for `mariadb-binlog`, and UTC with Z."""
     try:
-        return utc_seconds(text)
+        return seconds_of(text.strip(), None)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

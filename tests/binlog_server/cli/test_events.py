@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.ibb.page import PAGE_SIZE
 
+from binlog_server.cli import main
 from tests.binlog_server.cli.command import copy_to, run
 from tests.protocol.events.rows import samples
 from tests.protocol.statement_groups import ddl_group, transaction_group
@@ -108,12 +110,29 @@ def test_a_position_in_front_of_half_a_group(tmp_path: Path) -> None:
     assert numbers(directory) == [2, 4, 5]
 
 
+def test_a_time_without_a_zone_is_local(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-2")  # two hours east
+    time.tzset()
+    try:
+        assert numbers(store, "--start-datetime", "2026-05-28 22:29:10") == list(range(150, 601))
+        assert numbers(store, "--start-datetime", "2026-05-28T20:29:10Z") == list(range(150, 601))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_text_that_is_no_time(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["events", str(store), "--start-datetime", "noon"])
+    assert "argument --start-datetime: 'noon' is no time such as" in capsys.readouterr().err
+
+
 def test_choices(store: Path) -> None:
     assert set(numbers(store, "--domain", "1")) == set(range(3, 601, 2))
     assert set(numbers(store, "--domain", "0", "--server-id", "1")) == {1} | set(range(6, 601, 6))
-    assert numbers(store, "--start-datetime", "2026-05-28 20:29:10") == list(range(150, 601))
+    assert numbers(store, "--start-datetime", "2026-05-28 20:29:10+00:00") == list(range(150, 601))
     assert numbers(store, "--start-datetime", "2026-05-28T20:29:10Z") == list(range(150, 601))
-    assert numbers(store, "--stop-datetime", "2026-05-28 20:29:10") == list(range(1, 150))
+    assert numbers(store, "--stop-datetime", "2026-05-28 20:29:10Z") == list(range(1, 150))
     assert set(numbers(store, "--database", "d1")) == set(range(3, 601, 2))
     assert numbers(store, "--table", "t") == []
 
@@ -123,7 +142,6 @@ def test_choices(store: Path) -> None:
     [
         (["--start-position", "1-2"], "is no GTID position such as"),
         (["--stop-position", "0-1-1,0-2-2"], "conflict"),
-        (["--start-datetime", "noon"], "is no time such as"),
         (["--local-load", "it's"], "without quotes"),
     ],
 )

@@ -192,7 +192,7 @@ def test_purged(tmp_path: Path) -> None:
 WRONG = {
     (): "give --at, or --gtid, or some of",
     ("--at", "2026-05-28", "--op", "drop"): "give --at, or --gtid, or some of",
-    ("--at", "noon"): "'noon' is neither a time",
+    ("--at", "noon"): "'noon' is no time such as",
     ("--gtid", "1"): "1",
     ("--larger-than", "many"): "no size such as 100M",
 }

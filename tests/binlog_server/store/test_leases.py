@@ -139,7 +139,7 @@ def test_purge_tells_until_when(world: World) -> None:
     world.leases.create("etl", "0-1-1", 90_000.0, 10**9)
     plan = world.engine.purge_to(3)
     assert plan.why == (
-        "it is held by the lease 'etl' until 1970-01-02 01:00:00 up to 1000000000 bytes"
+        "it is held by the lease 'etl' until 1970-01-02 01:00:00Z up to 1000000000 bytes"
     )
 
 

@@ -92,7 +92,7 @@ def test_one_that_has_gone_keeps_its_files_for_its_time(world: World) -> None:
     assert world.first_left() == 2
     plan = world.engine.purge_to(5)
     assert plan.why.startswith(
-        "it is kept for the slot 'slot/7/ann@%' until 1970-01-01 03:46:40 up to"
+        "it is kept for the slot 'slot/7/ann@%' until 1970-01-01 03:46:40Z up to"
     )
     assert plan.why.endswith("DROP BINLOG LEASE 'slot/7/ann@%' ends it")
     world.passes(2)

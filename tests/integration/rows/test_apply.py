@@ -235,13 +235,13 @@ def test_choices(
     assert values("--table", "t", "--database", "e") == ["e.t in e", "e.t both"]
     assert values("--domain", "7") == ["d.t domain 7"]
     assert values("--server-id", "55") == ["d.t server 55", "d.t long ago"]
-    assert values("--stop-datetime", "2001-09-09 01:46:40") == []
-    assert values("--start-datetime", "2001-09-09 01:46:41") == [
+    assert values("--stop-datetime", "2001-09-09 01:46:40Z") == []
+    assert values("--start-datetime", "2001-09-09 01:46:41Z") == [
         *ordinary,
         "d.t domain 7",
         "d.t server 55",
     ]
-    assert "d.t in d" in values("--start-datetime", "2001-09-09 01:46:40")
+    assert "d.t in d" in values("--start-datetime", "2001-09-09 01:46:40Z")
     script = cli("events", directory, "--table", "e.t", "-v")
     assert b"CREATE" not in script
     target = make_upstream(server_id=upstream.server_id + 1000)

@@ -104,6 +104,15 @@ def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
     assert "COMMAND" in complaint(capsys, 2)
 
 
+@pytest.mark.parametrize("command", ["archive", "export"])
+def test_a_source_that_is_not_there_leaves_no_target(
+    capsys: Capture, tmp_path: Path, command: str
+) -> None:
+    target = tmp_path / "target"
+    complaint(capsys, 1, command, str(tmp_path / "none"), str(target))
+    assert not target.exists()
+
+
 def test_the_engine() -> None:
     assert not Engine().is_spark(1 << 30)
     assert Engine().is_spark(2 << 30)
