@@ -7,9 +7,12 @@ with running_master() as master:
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from binlog_server.testing.found import running_replica
     from binlog_server.testing.mariadb import MariaDB, ReplicationStopped
     from binlog_server.testing.master import BinlogMaster
@@ -39,17 +42,24 @@ _MODULES = {
 }
 
 
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """For imports: no module that is imported is garbage, and to look for some takes a tenth of the time."""
+    import gc
+
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        import gc
         from importlib import import_module
 
-        # No module that is imported is garbage, and to look for some takes a tenth of the time.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with without_collecting():
             return getattr(import_module(f"binlog_server.testing.{_MODULES[name]}"), name)
-        finally:
-            if collects:
-                gc.enable()
     raise AttributeError(f"module 'binlog_server.testing' has no attribute {name!r}")

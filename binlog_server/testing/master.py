@@ -1,5 +1,7 @@
 """A master for tests: a server of ours on a small store, in this process or in one of its own (`running.py`).
 
+This is what a test calls. It imports no part of the server: a master in another process loads that there.
+
 with running_master() as master:
     master.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, a TEXT)")
     gtid = master.rows("shop.t", [{"id": 1, "a": "x"}])
@@ -22,15 +24,14 @@ from binlog_protocol.errors import BadValue
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.sparse_copy import copy_sparse
 
-from binlog_server.faults.faults import BadFault
 from binlog_server.testing import ports, rundir
-from binlog_server.testing.replay import ReplayHandle
-from binlog_server.testing.served import Values
 from binlog_server.testing.sql_server import Credentials, SqlServer, url
 from binlog_server.testing.waiting import until
 
 if TYPE_CHECKING:
     from binlog_server.testing.random_histories import RandomHistory
+    from binlog_server.testing.replay import ReplayHandle
+    from binlog_server.testing.served import Values
 
 SMALL: Final = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 """Options by which a store takes 7 MiB: files are made in full size, one ahead."""
@@ -292,6 +293,8 @@ class BinlogMaster(MasterClient, ABC):
         pace = {"speed": speed, "rate": rate, "longest_gap": longest_gap}
         files = [Path(path).absolute() for path in paths]
         number = self._call("start_replay", files, pace, loop, fresh)
+        from binlog_server.testing.replay import ReplayHandle
+
         return ReplayHandle(self._call, number)
 
     def random(self, seed: int, **shape: Any) -> RandomHistory:
@@ -324,6 +327,8 @@ class BinlogMaster(MasterClient, ABC):
 
     def load_faults(self, scenario: Path | str) -> None:
         """Order the faults of a TOML file, all or none. Raises `BadFault`, `OSError`."""
+        from binlog_server.faults.faults import BadFault
+
         try:
             tables = tomllib.loads(Path(scenario).read_text("utf-8"))
         except (ValueError, RecursionError) as error:  # tomllib raises more than it says

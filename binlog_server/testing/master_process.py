@@ -19,11 +19,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, Self
 
-from binlog_server.process.logs import set_up_logging
-from binlog_server.process.signals import kill_process
-from binlog_server.testing import process
+from binlog_server.testing import process, without_collecting
 from binlog_server.testing.master import BinlogMaster
-from binlog_server.testing.served import Served
 
 _MODULE: Final = "binlog_server.testing.master_process"
 _START_S: Final = 60
@@ -122,6 +119,12 @@ class MasterProcess(BinlogMaster):
 
 def main() -> None:
     """Serve until the pipe ends."""
+    # Of this process alone: the test's has no use for a server, and need not wait until it has loaded one, too.
+    with without_collecting():
+        from binlog_server.process.logs import set_up_logging
+        from binlog_server.process.signals import kill_process
+        from binlog_server.testing.served import Served
+
     set_up_logging("INFO")
     with Connection(int(sys.argv[1])) as pipe:
         directory, options = pipe.recv()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from binlog_server.testing.master import BinlogMaster
-from binlog_server.testing.served import Served
+
+if TYPE_CHECKING:
+    from binlog_server.testing.served import Served
 
 
 class InProcessMaster(BinlogMaster):
@@ -18,6 +20,10 @@ class InProcessMaster(BinlogMaster):
 
     def start(self) -> Self:
         assert self._served is None, f"{self} runs already"
+        from binlog_server.testing import without_collecting
+
+        with without_collecting():
+            from binlog_server.testing.served import Served
         self._served = Served(self.directory, self._all_options())
         return self
 

@@ -32,6 +32,21 @@ with running_master():
     print(json.dumps({name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}))
 """
 
+CALLER: Final = """
+import json, sys
+from binlog_server.testing import new_master
+new_master(process=True).discard()
+print(json.dumps(list(sys.modules)))
+"""
+OF_SERVERS: Final = {
+    "asyncio",
+    "binlog_server.app",
+    "binlog_server.sql",
+    "binlog_server.testing.served",
+    "binlog_storage.engine",
+    "uvloop",
+}
+
 
 def superfluous(loaded: Mapping[str, str]) -> list[str]:
     """Modules by name that no start needs. `loaded`: the file of each."""
@@ -57,6 +72,14 @@ def test_a_start_loads_what_it_needs() -> None:
     loaded: dict[str, str] = json.loads(done.stdout)
     assert superfluous(loaded) == []
     assert len(loaded) < MODULES
+
+
+def test_the_caller_of_a_master_in_another_process_loads_no_server() -> None:
+    """It is loaded once, there: two of them one behind the other were twice the time."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALLER], capture_output=True, text=True, check=True
+    )
+    assert not OF_SERVERS & set(json.loads(done.stdout))
 
 
 def test_what_is_superfluous_is_seen() -> None:
