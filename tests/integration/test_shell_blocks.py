@@ -193,7 +193,7 @@ def place(prepared: Path, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("page", RUN)
-@pytest.mark.by_turns(8)
+@pytest.mark.by_turns(12)
 @pytest.mark.timeout(120)
 def test_the_blocks_of_a_page(place: Place, page: str) -> None:
     for block in blocks(page):

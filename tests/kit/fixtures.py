@@ -95,6 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "hypothesis_seed", "absent") is None:
         config.option.hypothesis_seed = seed
     rundir.keep_bytecode()
+    # Where tmp_path is: thousands of stores are made there, and each of their syncs would wait for a disk.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(rundir.base()))
     if (
         only_units(config)
         and not config.option.basetemp

@@ -34,7 +34,8 @@ def test_random_in_full(number: int, rng: random.Random) -> None:
     assert checker.states >= STATES_SLOW // 2
 
 
-def test_commits_and_snapshots(rng: random.Random) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_commits_and_snapshots(times: int, rng: random.Random) -> None:
     checker = TableChecker(commits_and_snapshots(rng), rng)
-    checker.run(4 * STATES)
+    checker.run(times * STATES)
     print(f"{checker.states} disk states")
