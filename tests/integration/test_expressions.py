@@ -189,9 +189,10 @@ def test_as_a_real_server(cursor: Cursor, seed: int) -> None:
     require_none_different(cursor, (expression(rng, 1) for _ in range(COUNT)))
 
 
-def test_times_json_and_regular_expressions(cursor: Cursor) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_times_json_and_regular_expressions(cursor: Cursor, times: int) -> None:
     rng = random.Random(1)
-    require_none_different(cursor, (filled(rng) for _ in range(2 * COUNT)))
+    require_none_different(cursor, (filled(rng) for _ in range(times * COUNT)))
 
 
 REGULAR: Final = (

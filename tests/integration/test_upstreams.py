@@ -143,7 +143,7 @@ def definitions(server: MariaDB) -> list[str]:
     ]
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("kind", [*KINDS, FULL_NODUP], ids=str)
 def test_as_if_there_was_nobody_between(
     backend: Backend,

@@ -139,7 +139,7 @@ def check(out: Path, everything: list[bytes]) -> None:
 
 
 def test_killed_at_random(tmp_path: Path, store: Path, made: list[Group]) -> None:
-    killed(tmp_path, store, made, random.Random(1), 6)
+    killed(tmp_path, store, made, random.Random(1), 4)
 
 
 @pytest.mark.slow

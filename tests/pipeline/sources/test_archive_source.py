@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DirectorySource, Arc
     return source, ArchiveSource(str(folder / "archive"))
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_any_part_of_it_is_the_same_as_of_the_directory(
     made: tuple[DirectorySource, ArchiveSource], count: int
 ) -> None:
