@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,11 +152,16 @@ class FailingIntake:
     failures = 3
     tries = 0
 
+    def __init__(self) -> None:
+        self.may_begin = threading.Event()
+        self.may_begin.set()
+
     @property
     def missing(self) -> str:
         return f"archive /nowhere is not all in the store yet ({self.waits})"
 
     def take_rest(self) -> None:
+        assert self.may_begin.wait(30)
         self.tries += 1
         if self.tries <= self.failures:
             raise OSError("no thread for it (injected)")
@@ -180,8 +186,10 @@ async def test_what_is_taken_of_an_archive_is_tried_again(
         await begin(skip=skip)
 
     monkeypatch.setattr(server.relay, "start_late", start_late)
+    intake.may_begin.clear()
     await server.start(intake)  # type: ignore[arg-type]
     assert what_is_missing(server) == [intake.missing]
+    intake.may_begin.set()
     await within(asyncio.wait([server._rest]))
     assert (intake.tries, begun) == (6, 3)
     assert what_is_missing(server) == []
