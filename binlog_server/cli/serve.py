@@ -209,9 +209,9 @@ async def _serve(
     while True:
         successor = await serving.serve(config, archive, start, sockets, predecessor)
         if successor is None and serving.goes_back:
-            config, sockets, predecessor = serving.config, serving.sockets, None
+            config, sockets, predecessor = serving.config, serving.way_back.sockets, None
             continue
-        if successor is None or await serving.is_taken_by(successor):
+        if successor is None or await serving.successors.is_taken_by(successor):
             break
         config, sockets, predecessor = serving.config_again(), successor.sockets, None
     serving.forget_faults()
@@ -234,8 +234,161 @@ async def _wait_for_place(config: Config, predecessor: Predecessor) -> Sequence[
     return predecessor.take_sockets(f"{config.listen_host}:{config.listen_port}")
 
 
+class _WayBack:
+    """A fault lets the store go back to a mark: the server ends, the store is what it was, and is served again.
+
+    Args:
+        at: see `_Serving.at`.
+    """
+
+    def __init__(self, signals: Signals, at: Callable[[str], None]) -> None:
+        self._signals = signals
+        self._at = at
+        self._server: Server
+        self._before: Server | None = None  # whose faults and marks go along
+        self._fault: OrderedFault | None = None  # that has asked for it
+        self.asked = asyncio.Event()
+        self.sockets: Sequence[socket.socket] = ()
+        """Where who comes meanwhile waits."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._fault is not None
+
+    def opens(self) -> bool:
+        """A store is opened. Returns whether it has gone back: its marks are kept."""
+        self._before, self._fault = self._server if self._fault is not None else None, None
+        self.asked.clear()
+        return self._before is not None
+
+    def serves(self, server: Server) -> None:
+        """That server has faults from now on."""
+        self._server = server
+        server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
+        if self._before is not None:
+            server.faults.take_over(self._before.faults)
+            self._before = None
+
+    def _mark(self) -> StoreMark:
+        """In a thread."""
+        server = self._server
+        engine = server.engine
+        assert isinstance(engine, BackupEngine), "all engines are"
+        return StoreMark.make(engine, server.backups, server.config)
+
+    def _go_back(self, one: OrderedFault) -> None:
+        if self._fault is None:
+            self._fault = one
+            self.sockets = self._server.listening_sockets()
+            self._server.cut_off()
+            self.asked.set()
+
+    async def go(self) -> None:
+        """End the server, and make its store what it was."""
+        server, one = self._server, self._fault
+        assert one is not None, "it goes back"
+        assert isinstance(one.mark, StoreMark), "such a fault has one"
+        log.warning("fault %s: the store goes back to what it was", one.name)
+        with self._signals.in_time():
+            await server.stop(self._at)
+        differs = one.fault.do == "another_history"
+        await asyncio.to_thread(one.mark.restore, server.config, differs=differs)
+
+
+class _Successors:
+    """Processes that are to take the place of this one.
+
+    Args:
+        at: see `_Serving.at`.
+        stop: is set when this process is told to end.
+    """
+
+    def __init__(
+        self,
+        signals: Signals,
+        manager: ServiceManager,
+        at: Callable[[str], None],
+        stop: asyncio.Event,
+    ) -> None:
+        self._signals = signals
+        self._manager = manager
+        self._at = at
+        self._stop = stop
+        self.asked = asyncio.Event()
+
+    async def give_up(self, following: asyncio.Task[Successor]) -> None:
+        following.cancel()
+        await asyncio.wait([following])
+        if not following.cancelled() and following.exception() is None:
+            following.result().kill()
+
+    async def next_for(self, server: Server) -> Successor:
+        """One that is ready, as often as one is asked for."""
+        while True:
+            await self.asked.wait()
+            self.asked.clear()
+            if (found := await self._new(server)) is not None:
+                return found
+
+    async def _new(self, server: Server) -> Successor | None:
+        """A process that is ready to take the place of this one."""
+        if os.getpid() == 1:
+            log.error("this is process 1, whose end ends its container: start another container")
+            return None
+        listen = f"{server.config.listen_host}:{server.config.listen_port}"
+        try:
+            successor = Successor.begin(own_command(), server.listening_sockets(), listen)
+        except OSError as error:
+            log.error("no new process could be started, this one goes on: %s", error)
+            return None
+        log.info("process %d is to take the place of this one", successor.pid)
+        self._signals.takes_along = successor.kill
+        try:
+            async with asyncio.timeout(READY_S):
+                if await successor.says(READY):
+                    return successor
+        except TimeoutError:
+            log.error("process %d is not ready in %.0f s", successor.pid, READY_S)
+            successor.kill()
+        except BaseException:
+            successor.kill()
+            raise
+        log.error(
+            "process %d has ended with status %d before it was ready: this one goes on",
+            successor.pid,
+            await successor.ended(),
+        )
+        successor.close()
+        return None
+
+    async def is_taken_by(self, successor: Successor) -> bool:
+        """Wait until another process serves in the place of this one, which is over then. False: it does not."""
+        self._at(f"process {successor.pid} opens the store")
+        word = asyncio.create_task(successor.says(SERVING))
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([word, stop], return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            successor.end()
+        stop.cancel()
+        serves = await word
+        self._signals.takes_along = lambda: None
+        if serves and not self._stop.is_set():
+            log.info("process %d serves", successor.pid)
+            self._manager.main_is(successor.pid)
+        if serves or self._stop.is_set():
+            successor.close()
+            return True
+        log.error(
+            "process %d has ended with status %d and does not serve: this one goes on",
+            successor.pid,
+            await successor.ended(),
+        )
+        successor.close(keep_sockets=True)
+        return False
+
+
 class _Serving:
-    """What this process does: it serves a store, and again if the process that was to take its place has not."""
+    """What this process does: it opens a store and serves it until it is told to end, or to make room."""
 
     def __init__(
         self, signals: Signals, manager: ServiceManager, read: Callable[[], Config] | None
@@ -245,11 +398,10 @@ class _Serving:
         self._read = read
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._handing_over = asyncio.Event()
         self._intake: ArchiveIntake | None = None
         self._waits_for_replicas = False
-        self._back = asyncio.Event()  # a fault lets it go back to a mark
-        self._marked: OrderedFault | None = None
+        self.way_back = _WayBack(signals, self.at)
+        self.successors = _Successors(signals, manager, self.at, self._stop)
         self._server: Server
 
     def at(self, what: str) -> None:
@@ -267,46 +419,20 @@ class _Serving:
         self._waits_for_replicas = waits
         self._end()
 
-    # --- back to a mark ---
-
-    def _mark(self) -> StoreMark:
-        """In a thread."""
-        server = self._server
-        engine = server.engine
-        assert isinstance(engine, BackupEngine), "all engines are"
-        return StoreMark.make(engine, server.backups, server.config)
-
-    def _go_back(self, one: OrderedFault) -> None:
-        if self._marked is None:
-            self._marked = one
-            self.sockets = self._server.listening_sockets()  # who comes meanwhile waits
-            self._server.cut_off()
-            self._back.set()
-
     @property
     def config(self) -> Config:
         """That of the server."""
         return self._server.config
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether it is to serve again, at the sockets of `way_back`, with the same configuration."""
+        return self.way_back.is_under_way and not self._stop.is_set()
+
     def forget_faults(self) -> None:
         """Marks go with them."""
         if (server := getattr(self, "_server", None)) is not None:
             server.faults.clear()
-
-    @property
-    def goes_back(self) -> bool:
-        """Whether it is to serve again because of that: at `sockets`, with the same configuration."""
-        return self._marked is not None and not self._stop.is_set()
-
-    async def _gone_back(self) -> None:
-        server, one = self._server, self._marked
-        assert one is not None, "it goes back"
-        assert isinstance(one.mark, StoreMark), "such a fault has one"
-        log.warning("fault %s: the store goes back to what it was", one.name)
-        with self._signals.in_time():
-            await server.stop(self.at)
-        differs = one.fault.do == "another_history"
-        await asyncio.to_thread(one.mark.restore, server.config, differs=differs)
 
     async def _see_off(self) -> None:
         """Wait until replicas have everything, or a signal says that it is enough. That may take as long as it does."""
@@ -325,15 +451,14 @@ class _Serving:
     ) -> Successor | None:
         """Until it is told to end. Returns the process that waits for the store, if that is why."""
         self.at("opening the store")
-        before, self._marked = self._server if self._marked is not None else None, None
+        has_gone_back = self.way_back.opens()
         directory = StoreDirectory.of(
             config,
             background=False,
             patient=not config.innodb_read_only,
             to_serve=True,
-            keeps_marks=before is not None,
+            keeps_marks=has_gone_back,
         )
-        self._back.clear()
         try:
             self._server = server = Server(config, directory, self._read)
         except BaseException:
@@ -348,13 +473,11 @@ class _Serving:
         )
         server.end_process = self._end_by_sql
         server.faults.die = kill_process
-        server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
-        if before is not None:
-            server.faults.take_over(before.faults)
+        self.way_back.serves(server)
         self._signals.hear(
             self._end,
             lambda: call_soon(self._loop, server.reload_soon),
-            lambda: call_soon(self._loop, self._handing_over.set),
+            lambda: call_soon(self._loop, self.successors.asked.set),
         )
         try:
             if intake is not None:
@@ -391,13 +514,13 @@ class _Serving:
         server.tell_of_reloads(self.manager.reloading, self.manager.ready)
         self.manager.ready()
         events = (self._stop, server.failed)
-        ended = [asyncio.create_task(event.wait()) for event in (*events, self._back)]
-        following = asyncio.create_task(self._next_successor())
+        ended = [asyncio.create_task(event.wait()) for event in (*events, self.way_back.asked)]
+        following = asyncio.create_task(self.successors.next_for(server))
         await asyncio.wait([*ended, following], return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.cancel()
         if any(event.is_set() for event in events):
-            await self._give_up(following)
+            await self.successors.give_up(following)
             log.info("shutting down")
             self.manager.stopping()
             if self._waits_for_replicas:
@@ -406,9 +529,9 @@ class _Serving:
                 self._signals.ending()
                 await server.stop(self.at)
             successor = None
-        elif self._back.is_set():
-            await self._give_up(following)
-            await self._gone_back()
+        elif self.way_back.asked.is_set():
+            await self.successors.give_up(following)
+            await self.way_back.go()
             successor = None
         else:
             successor = following.result()
@@ -419,77 +542,6 @@ class _Serving:
             successor.yours()
         self._signals.status = 1 if server.failed.is_set() else 0
         return successor
-
-    async def _give_up(self, following: asyncio.Task[Successor]) -> None:
-        following.cancel()
-        await asyncio.wait([following])
-        if not following.cancelled() and following.exception() is None:
-            following.result().kill()
-
-    async def _next_successor(self) -> Successor:
-        """One that is ready, as often as one is asked for."""
-        while True:
-            await self._handing_over.wait()
-            self._handing_over.clear()
-            if (found := await self._new_successor()) is not None:
-                return found
-
-    async def _new_successor(self) -> Successor | None:
-        """A process that is ready to take the place of this one."""
-        if os.getpid() == 1:
-            log.error("this is process 1, whose end ends its container: start another container")
-            return None
-        server = self._server
-        listen = f"{server.config.listen_host}:{server.config.listen_port}"
-        try:
-            successor = Successor.begin(own_command(), server.listening_sockets(), listen)
-        except OSError as error:
-            log.error("no new process could be started, this one goes on: %s", error)
-            return None
-        log.info("process %d is to take the place of this one", successor.pid)
-        self._signals.takes_along = successor.kill
-        try:
-            async with asyncio.timeout(READY_S):
-                if await successor.says(READY):
-                    return successor
-        except TimeoutError:
-            log.error("process %d is not ready in %.0f s", successor.pid, READY_S)
-            successor.kill()
-        except BaseException:
-            successor.kill()
-            raise
-        log.error(
-            "process %d has ended with status %d before it was ready: this one goes on",
-            successor.pid,
-            await successor.ended(),
-        )
-        successor.close()
-        return None
-
-    async def is_taken_by(self, successor: Successor) -> bool:
-        """Wait until another process serves in the place of this one, which is over then. False: it does not."""
-        self.at(f"process {successor.pid} opens the store")
-        word = asyncio.create_task(successor.says(SERVING))
-        stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([word, stop], return_when=asyncio.FIRST_COMPLETED)
-        if stop.done():
-            successor.end()
-        stop.cancel()
-        serves = await word
-        self._signals.takes_along = lambda: None
-        if serves and not self._stop.is_set():
-            log.info("process %d serves", successor.pid)
-            self.manager.main_is(successor.pid)
-        if serves or self._stop.is_set():
-            successor.close()
-            return True
-        log.error(
-            "process %d has ended with status %d and does not serve: this one goes on",
-            successor.pid,
-            await successor.ended(),
-        )
-        successor.close(keep_sockets=True)
-        return False
 
     def config_again(self) -> Config:
         """As it is in the file, or as it was if it cannot be read."""
