@@ -16,6 +16,7 @@ from binlog_protocol.events.event_type import EventType
 from binlog_server.testing.local import LocalMariaDB
 from binlog_server.testing.mariadb import UPSTREAM, MariaDB
 from binlog_server.testing.sql_server import Followed
+from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import RawClient
 from tests.kit.backends import VERSIONS, Backend, full_matrix
@@ -258,6 +259,13 @@ def test_semi_sync_and_a_mariadb_in_its_place(
     upstream.wait(
         "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'", lambda rows: rows[0]["Value"] == "1"
     )
+
+    def waits() -> bool:
+        insert(upstream, 1)
+        status = upstream.q("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'")
+        return bool(status[0]["Value"] == "ON")
+
+    until(waits, "it waits again, which it gave up while there was no replica")
     insert(upstream, 20)
     yes = upstream.q("SHOW STATUS LIKE 'Rpl_semi_sync_master_yes_tx'")
     assert int(yes[0]["Value"]) >= 20
