@@ -86,7 +86,7 @@ def restarted(
     server.stop()
 
 
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("call", "file"), CALLS, ids=[f"{call}-{file[1:]}" for call, file in CALLS]
 )
@@ -171,6 +171,7 @@ def opened(path: Path, *, is_ibb: bool) -> IbbEngine | ClassicEngine:
     return IbbEngine(disk, StoreOptions(max_binlog_size=8 << 20, innodb_log_file_size=4 << 20))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("is_ibb", [True, False], ids=["ibb", "traditional"])
 def test_another_start_on_the_same_disk_and_a_power_cut(
     thin_disk: MakeThinDisk, *, is_ibb: bool
@@ -236,6 +237,7 @@ def test_relay(
     assert_equal(upstream, replica, late)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("file", [".redo", ".ibb"])
 def test_abort_server(
     file: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random

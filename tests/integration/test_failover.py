@@ -279,6 +279,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("binlog_format", ["ROW", "MIXED"])
 def test_groups_that_a_candidate_has_logged_anew(
     binlog_format: str, make_upstream: MakeMariaDB, binlog_server: MakeBinlogServer

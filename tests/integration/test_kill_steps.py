@@ -204,6 +204,7 @@ def killed_backups(
     return stages
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("store", STORES)
 def test_kill_during_a_backup_and_while_it_is_prepared(
     runs: Runs, seed: int, place: Path, store: str, rng: random.Random

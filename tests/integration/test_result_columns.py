@@ -131,6 +131,7 @@ def test_every_system_variable(sessions: tuple[Cursor, Cursor]) -> None:
     assert different == {}
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [

@@ -185,6 +185,7 @@ def test_who_lags_too_far_stops_and_shows_why(
     assert row_count(replica) == published
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
 def test_a_replica_behind_a_dead_line_is_noticed(
     make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, busy: bool

@@ -192,6 +192,7 @@ def test_large_transactions(
     ]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("setting", [0, 1, 2])
 def test_a_replica_waits_for_no_flush(
     setting: int, make_replica: MakeMariaDB, master: BinlogServer

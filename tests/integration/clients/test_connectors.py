@@ -95,6 +95,7 @@ def script(server: BinlogServer, tls: bool, *argv: str, **environment: str) -> N
 TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("logs in, looks, commits", "TLS", client="Perl DBD::MariaDB and DBD::mysql")
 @pytest.mark.parametrize("driver", ["MariaDB", "mysql"])
 @TLS
@@ -125,6 +126,7 @@ def run_node(script: str, *argv: str) -> str:
     return run([str(node), str(SCRIPTS / script), *argv], NODE_PATH=str(modules))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("logs in, looks, commits", "TLS", client="Node mariadb and mysql2")
 @pytest.mark.parametrize("driver", ["mariadb", "mysql2"])
 @TLS
@@ -299,6 +301,7 @@ def test_sqlalchemy(server: BinlogServer, driver: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("JDBC metadata, commits, batches", "TLS", client="Connector/J")
 @TLS
 def test_jdbc(server: BinlogServer, commits: None, tls: bool) -> None:

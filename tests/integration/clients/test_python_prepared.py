@@ -56,6 +56,7 @@ def looks(cursor: Callable[[], Any], mark: str) -> None:
     assert rows(schemas + mark, "inform%") == [("information_schema",)]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.proves("prepared statements", client="mysql-connector-python")
 @pytest.mark.parametrize("pure", [True, False], ids=["pure", "C"])
 def test_mysql_connector(server: BinlogServer, pure: bool) -> None:

@@ -53,6 +53,7 @@ CONVERTED = [
 ]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(("alter", "second", "first"), CONVERTED)
 def test_older_rows_are_converted_by_name(
     make_upstream: MakeMariaDB, tmp_path: Path, alter: str, second: str, first: dict[str, Any]
@@ -106,6 +107,7 @@ ANOTHER_MEANING = [
 ]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("alter", ANOTHER_MEANING)
 def test_a_name_of_another_column_is_never_filled_silently(
     make_upstream: MakeMariaDB, tmp_path: Path, alter: str
@@ -187,6 +189,7 @@ def task(view: View, store: Path, start: str, *, begins: bool) -> list[dict[str,
     ]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("alter", "is_loaded_before"),
     [

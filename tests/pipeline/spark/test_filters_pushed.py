@@ -50,6 +50,7 @@ def read(made: FilteringReader) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "pushed",

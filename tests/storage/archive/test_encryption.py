@@ -261,6 +261,7 @@ def test_a_manifest_in_clear_in_the_place_of_an_encrypted_one(
     assert found(wary) == [0, 2]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["folder", "objects"])
 def test_all_readers(

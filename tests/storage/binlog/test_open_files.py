@@ -382,6 +382,7 @@ OPENINGS: dict[str, tuple[dict[str, bytes], StoreOptions]] = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("what", OPENINGS)
 def test_an_opening_that_fails_leaves_nothing_open(what: str) -> None:
     contents, options = OPENINGS[what]

@@ -85,6 +85,7 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_planted(plant: str) -> None:
     with PLANTS[plant]():

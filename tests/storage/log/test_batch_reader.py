@@ -92,7 +92,7 @@ def in_batches(pages: PlainPages, start: Position, limit: Position) -> list[byte
     return groups
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_batches_hold_what_single_records_do(
