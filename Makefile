@@ -1,6 +1,6 @@
 # make demo          see it work: installs the server alone, then about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
-# make test-unit     the part of it that needs no server: a minute and a half
+# make test-unit     the part of it that needs no server: about a minute
 # make test-others   the rest of it
 # make test-slow     the full counts
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1

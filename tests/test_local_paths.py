@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,8 @@ def test_a_file_url_is_a_path(store: str, capsys: pytest.CaptureFixture[str]) ->
 def test_no_argument_of_a_command_is_a_bare_path() -> None:
     root = Path(__file__).parent.parent
     for path in [*(root / "pipeline").rglob("*.py"), *(root / "binlog_server").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        # Few modules say it at all, and in a comment it is no argument.
+        for node in ast.walk(ast.parse(text)) if re.search(r"\btype\s*=\s*Path\b", text) else ():
             if isinstance(node, ast.keyword) and node.arg == "type":
                 assert ast.unparse(node.value) != "Path", f"{path}:{node.value.lineno}"

@@ -60,7 +60,7 @@ def test_what_was_found_once(path: Path) -> None:
     assert found is None, found.trace
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize("name", TARGETS)
 def test_new_inputs(name: str, rng: random.Random) -> None:
     seed = rng.random()
@@ -235,7 +235,7 @@ def test_there_is_a_plant_for_each() -> None:
     assert list(PLANTS) == list(TARGETS)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize(("name", "plant"), [*PLANTS.items(), *MORE_PLANTS])
 def test_a_mistake_is_found(
     name: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

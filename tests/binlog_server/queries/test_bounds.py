@@ -90,7 +90,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terms, "TEXT_CHARS_MAX", TEXT)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(5)
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_is_bounded(name: str) -> None:
@@ -118,7 +118,7 @@ def test_conditions_of_a_join_are_looked_at_where_they_can_be_first(joined: str)
     assert asking.budget._ticks < 10 * ROWS
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(5)
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_is_bounded(name: str) -> None:

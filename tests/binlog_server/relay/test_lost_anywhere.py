@@ -130,7 +130,7 @@ async def _unit(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int.from_bytes(head[:3], "little"))
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("tls", [False, True], ids=["clear", "TLS"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_following_goes_on(

@@ -787,7 +787,7 @@ LARGE: Final = [
 ]
 
 
-@pytest.mark.by_turns(6)
+@pytest.mark.by_turns(12)
 @pytest.mark.parametrize(("user", "made"), LARGE)
 @pytest.mark.timeout(120)
 def test_no_command_takes_much_memory(user: str, made: Made) -> None:

@@ -191,7 +191,7 @@ def test_select_of_several(sql: SqlSession) -> None:
     assert rows(sql, "SELECT 1 LIMIT 0") == []
 
 
-@pytest.mark.by_turns(4)
+@pytest.mark.by_turns(8)
 @pytest.mark.parametrize("name", VARIABLES)
 def test_each_variable_can_be_selected_and_shown(sql: SqlSession, name: str) -> None:
     sql.execute("SET timestamp=5")  # else it goes on

@@ -111,7 +111,7 @@ async def outcome(lab: Lab, example: Example, victim: int) -> int:
         client.close()
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 async def test_each_privilege_alone(lab: Lab, privilege: str) -> None:
     wrong = []
     victim: Client | None = None

@@ -377,7 +377,7 @@ async def found(plant: Plant, seed: int) -> str | None:
     return None
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 async def test_is_found(plant: Plant) -> None:
     """By its seed, or one of those behind it: other statements than today's may be given to each."""

@@ -20,7 +20,7 @@ from binlog_storage.binlog.store import IbbEngine
 
 from binlog_server.accounts.users import Account
 from binlog_server.tables.held import HeldTables
-from tests.binlog_server.lab import ROOT, Client, Lab, until
+from tests.binlog_server.lab import ROOT, STORE, Client, Lab, until
 from tests.binlog_server.tables.scene import lab_with
 from tests.storage.groups import read_all
 
@@ -310,7 +310,7 @@ async def test_restart(lab: Lab) -> None:
     await client.query("INSERT INTO u VALUES (1)")
     disk = lab.directory.disk
     await lab.stop()
-    async with Lab(IbbEngine(disk), users=USERS, local_tables=True) as again:
+    async with Lab(IbbEngine(disk, STORE), users=USERS, local_tables=True) as again:
         other = await session(again)
         assert await rows(other) == [("1", "kept", "0")]
         assert await rows(other, "SELECT COUNT(*) FROM u") == [("0",)]

@@ -14,7 +14,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.tables.rows import TEMPORARY
 
 from binlog_server.accounts.users import Account
-from tests.binlog_server.lab import Client, Lab, until
+from tests.binlog_server.lab import STORE, Client, Lab, until
 from tests.binlog_server.tables.scene import lab_with
 from tests.binlog_server.tables.test_sessions import errno, rows
 from tests.storage.groups import read_all
@@ -210,7 +210,7 @@ async def test_mixed_with_logged_rows_over_a_start(lab: Lab) -> None:
     assert await rows(root, "SELECT id FROM x") == []
     disk = lab.directory.disk
     await lab.stop()
-    async with Lab(IbbEngine(disk), users=USERS, local_tables=True) as again:
+    async with Lab(IbbEngine(disk, STORE), users=USERS, local_tables=True) as again:
         client = await session(again)
         assert await rows(client, "SELECT id FROM t") == [("1",), ("2",), ("5",)]
         assert numbers(again) == []

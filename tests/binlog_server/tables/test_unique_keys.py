@@ -9,7 +9,7 @@ import pytest
 from binlog_protocol.errors import RemoteError
 from binlog_storage.binlog.store import IbbEngine
 
-from tests.binlog_server.lab import Lab
+from tests.binlog_server.lab import STORE, Lab
 from tests.binlog_server.tables.scene import lab_with
 from tests.binlog_server.tables.test_sessions import USERS, errno, rows, session, waiting
 
@@ -162,7 +162,7 @@ async def test_restart(lab: Lab) -> None:
     await client.query("DELETE FROM t WHERE id = 1")
     disk = lab.directory.disk
     await lab.stop()
-    engine = IbbEngine(disk)
+    engine = IbbEngine(disk, STORE)
     while engine.rows_to_undo:  # here no thread does it; a session that was closed late leaves some
         engine.step()
     async with Lab(engine, users=USERS, local_tables=True) as again:

@@ -139,6 +139,7 @@ def checked(rng: random.Random, rooms: list[Room], some: int | None = None) -> N
         TableChecker(history, rng).run(STATES)
 
 
+@pytest.mark.long
 def test_full_from_some_change_on(rng: random.Random, opened_with: list[Room]) -> None:
     checked(rng, opened_with, 1)
 
