@@ -1,4 +1,4 @@
-"""`binlog-server events`: prints the groups of binlog files as SQL that `mariadb` applies, or as JSON."""
+"""`binlog-server events`: the groups of binlog files, or of a server, as SQL that `mariadb` applies, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.event_text import Choice, JsonForm, SqlForm
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_storage.archive.places import Where
 from binlog_storage.classic.directory import bases
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
@@ -29,7 +30,11 @@ from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
 from binlog_server.cli.keys import add_key_options, binlog_keys
+from binlog_server.cli.servers import add_login_options, is_server, server_info
+from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
+
+_LATEST: Final = "latest"
 
 _EXAMPLES = """
 examples:
@@ -45,26 +50,35 @@ examples:
       the groups that begin in these files; what they refer to is read from files beside them
   binlog-server events master-bin.000001
       traditional binlog files are read too
+  binlog-server events mariadb://repl@db1:3306 --password-file pw --follow --start-position latest --json
+      every change of a running server, from now on
 
 positions are GTID lists, as of a replica: behind --start-position 0-1-5,1-2-7 domains 0 and 1 begin after these GTIDs
 and other domains at their beginning; with --stop-position only the domains in it are shown, up to and with its GTIDs.
 Groups are shown whole. Times are local, as those of mariadb-binlog; with Z they are UTC. A running server may be
 writing the directory: what it has not written out yet is not seen.
+
+mariadb://USER@HOST:PORT is a running server, ours or a MariaDB, which is read as a replica does (REPLICATION SLAVE): up
+to where its binlog ended when this began, or for ever with --follow. A connection that is lost between two groups is
+made again, and no group is shown twice. If it is lost inside a large group, of which a part was shown, that is an
+error: begin again behind the GTID in front of it.
 """
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "events",
-        help="show the events of binlog files as SQL or JSON",
-        description="Show the events of a binlog directory or of binlog files, across file boundaries, each once.",
+        help="show the events of binlog files, or of a server, as SQL or JSON",
+        description="Show the events of a binlog directory, of binlog files, or of a running server, each once.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    what = "binlog files of either format, or a store"
-    add("paths", nargs="+", type=path_argument, metavar="FILES|DIR", help=what)
-    add("--start-position", metavar="GTIDS", help="show what comes after these GTIDs")
+    what = "binlog files of either format, or a store; or a server: mariadb://USER@HOST:PORT"
+    add("paths", nargs="+", type=_path_or_server, metavar="FILES|DIR|SERVER", help=what)
+    add("--follow", action="store_true", help="of a server: go on with what comes")
+    after = "show what comes after these GTIDs; of a server also 'latest': what comes from now on"
+    add("--start-position", metavar="GTIDS", help=after)
     add("--stop-position", metavar="GTIDS", help="show up to and with these GTIDs")
     when: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
     add("--start-datetime", **when, help="show groups from then on: '2026-11-20 10:00:00'")
@@ -115,18 +129,29 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         help="where the files of LOAD DATA statements are put",
     )
     add_key_options(parser)
+    add_login_options(parser)
     parser.set_defaults(run=run)
+
+
+def _path_or_server(text: str) -> Where:
+    return text if is_server(text) else path_argument(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
-    try:
-        selection = GroupSelection(arguments)
-    except (ValueError, ServerError) as error:
-        raise ConfigError(str(error)) from None
     with contextlib.ExitStack() as stack:
-        source = _Source(arguments.paths, selection.position, binlog_keys(arguments.config, "."))
-        stack.callback(source.close)
+        history = _history(arguments, stack)
+        try:
+            selection = GroupSelection(arguments, None if history is None else history.end)
+        except (ValueError, ServerError) as error:
+            raise ConfigError(str(error)) from None
+        source: _Source
+        if history is None:
+            keys = binlog_keys(arguments.config, ".")
+            source = _Files(arguments.paths, selection.position, keys)
+            stack.callback(source.close)
+        else:
+            source = _Server(history, selection.position, follows=arguments.follow)
         try:
             _write(arguments, selection, source)
             sys.stdout.flush()
@@ -136,9 +161,27 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         except ProtocolError as error:
             raise StorageError(str(error)) from None
-        for line in (*source.notes(), *selection.notes()):
-            print(f"binlog-server: {line}", file=sys.stderr)
+        for line in (*source.notes(), *selection.notes(source.name)):
+            _tell(line)
     return 0
+
+
+def _tell(line: str) -> None:
+    print(f"binlog-server: {line}", file=sys.stderr, flush=True)
+
+
+def _history(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> ServerHistory | None:
+    """The binlog of the server that was given; None for files. Raises `ConfigError`, `ServerUnreadable`."""
+    servers = [path for path in arguments.paths if is_server(path)]
+    if not servers:
+        if arguments.follow:
+            raise ConfigError("--follow is for a server: mariadb://USER@HOST:PORT")
+        return None
+    if len(arguments.paths) > 1:
+        raise ConfigError("a server stands alone: nothing can be read beside it")
+    history = ServerHistory(server_info(servers[0], arguments))
+    stack.callback(history.close)
+    return history
 
 
 def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _Source) -> None:
@@ -158,6 +201,8 @@ def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _So
                     json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace")
                     + b"\n"
                 )
+            if arguments.follow:
+                output.flush()
         return
     files = None if arguments.local_load is None else _LoadFiles(arguments.local_load)
     script = SqlForm(
@@ -170,6 +215,8 @@ def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _So
         else:
             pieces = script.group(group.events(), group.where)
         output.writelines(pieces)
+        if arguments.follow:
+            output.flush()
     output.write(script.tail())
 
 
@@ -204,12 +251,44 @@ def traditional_files(paths: list[Path]) -> list[Path]:
     return paths
 
 
-class _Source:
+class _Source(Protocol):
+    """Groups in their order.
+
+    Attributes:
+        name: for people.
+        state: the binlog state in front of the first.
+    """
+
+    name: str
+    state: BinlogState
+    groups: Iterator[OfflineGroup]
+
+    def notes(self) -> Iterable[str]:
+        """Remarks for the end of the output."""
+
+
+class _Server:
+    """The groups of a running server, behind the start position."""
+
+    def __init__(
+        self, history: ServerHistory, position: SlavePosition | None, *, follows: bool
+    ) -> None:
+        position = history.begin if position is None else position
+        self.name = f"the binlog of {history.name}"
+        self.state = BinlogState(position)
+        self.groups = history.follow(position, _tell) if follows else history.groups(position)
+
+    def notes(self) -> Iterable[str]:
+        return ()
+
+
+class _Files:
     """The groups of binlog files, from the file on in which the start position lies."""
 
     def __init__(
         self, paths: list[Path], position: SlavePosition | None, keys: Keys | None
     ) -> None:
+        self.name = "these files"
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
         self.state = BinlogState()
@@ -281,9 +360,10 @@ def require_ibb(path: Path) -> None:
 class GroupSelection:
     """The groups that the options choose, by GTID and time."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        """Read the options. Raises `ValueError` or `ServerError` for a bad value."""
-        self.position = _position(arguments.start_position)
+    def __init__(self, arguments: argparse.Namespace, end: BinlogState | None = None) -> None:
+        """Read the options. Raises `ValueError` or `ServerError` for a bad value. `end`: of a server, `latest`."""
+        latest = end is not None and arguments.start_position == _LATEST
+        self.position = end.position() if end and latest else _position(arguments.start_position)
         self._until = _position(arguments.stop_position)
         self._start_time = arguments.start_datetime
         self._stop_time = arguments.stop_datetime
@@ -295,9 +375,7 @@ class GroupSelection:
         """The chosen groups of a source, in their order. Raises `StorageError`, `ProtocolError`."""
         state = self._reached = source.state.copy()
         dump = DumpFilter(self.position or SlavePosition(), state_at_start=state, until=self._until)
-        for group in source.groups:
-            if dump.until_reached:
-                return
+        while not dump.until_reached and (group := next(source.groups, None)) is not None:
             if group.gtid is None:
                 if (
                     dump.send_marker()
@@ -315,14 +393,14 @@ class GroupSelection:
             if self._start_time is None or group.timestamp >= self._start_time:
                 yield group
 
-    def notes(self) -> Iterator[str]:
-        """Remarks for the end of the output: GTIDs of start and stop positions that were not in the files."""
+    def notes(self, where: str) -> Iterator[str]:
+        """Remarks for the end of the output: GTIDs of start and stop positions that were not in what was read."""
         state = self._reached or BinlogState()
         for name, wanted in (("--start-position", self.position), ("--stop-position", self._until)):
             for gtid in wanted or ():
                 seen = state.get(gtid.domain_id, gtid.server_id)
                 if seen is None or seen < gtid.seq_no:
-                    yield f"{name} {gtid} is not in these files"
+                    yield f"{name} {gtid} is not in {where}"
 
     def _has_origin(self, gtid: Gtid) -> bool:
         if self._domains and gtid.domain_id not in self._domains:

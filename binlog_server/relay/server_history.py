@@ -1,13 +1,15 @@
-"""The binlog of a running server, read from its beginning to where it ended when this began: by dumps, as a replica.
+"""The binlog of a running server, read to where it ended when this began, or followed: by dumps, as a replica.
 
 For commands that look through a binlog and wait for it: they have no loop, so this has one of its own. The account
-needs REPLICATION SLAVE. A connection that is lost is an error: who looks through all of it begins again.
+needs REPLICATION SLAVE. A connection that is lost is an error for who looks through all of it, and begins again; who
+follows is connected again between two groups.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -48,11 +50,16 @@ _NET_WRITE_TIMEOUT_S: Final = (
     3600  # of our session there: reading stands still while others are read
 )
 _NO_LIMIT: Final = 1 << 62
+_RETRY_S: Final = (0.5, 10.0)  # the first pause before a connection is made again, and the longest
 ResultT = TypeVar("ResultT")
 
 
 class ServerUnreadable(StorageError):
     """The binlog of a server cannot be read, or not to its end."""
+
+
+class ServerLost(ServerUnreadable):
+    """The connection could not be made, was lost, or was ended by the server: later it may be made again."""
 
 
 class ServerHistory:
@@ -96,10 +103,37 @@ class ServerHistory:
         }
         if not left:
             return
+        yield from self._read(position, left, lambda _: None)
+
+    def follow(
+        self, position: SlavePosition, told: Callable[[str], None]
+    ) -> Iterator[OfflineGroup]:
+        """The groups behind a position, and incidents, and all that come, without an end.
+
+        A connection that is lost between two groups is made again, and that is `told`. Raises `ServerUnreadable`: also
+        if it is lost inside a group of which a part was given.
+        """
+        reached = BinlogState(position)
+        pause_s, longest_s = _RETRY_S
+        while True:
+            before = reached.position()
+            try:
+                yield from self._read(before, None, reached.update)
+            except ServerLost as lost:
+                told(f"{lost}; connecting again")
+            if reached.position() != before:
+                pause_s, _ = _RETRY_S
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+
+    def _read(
+        self, position: SlavePosition, left: dict[int, Gtid] | None, passed: Callable[[Gtid], None]
+    ) -> Iterator[OfflineGroup]:
+        """The groups of one dump; see `_Reading`."""
         doing = f"reading behind '{position}'"
-        link = self._told(doing, lambda: self._run(self._dump(position)))
+        link = self._told(doing, lambda: self._run(self._dump(position, ends=left is not None)))
         try:
-            yield from _Reading(self, *link, left, doing).groups()
+            yield from _Reading(self, *link, left, passed, doing).groups()
         finally:
             self._drop(link[0])
 
@@ -113,9 +147,11 @@ class ServerHistory:
 
         return self._told(doing, wait)
 
-    def unreadable(self, doing: str, why: object) -> ServerUnreadable:
+    def unreadable(
+        self, doing: str, why: object, kind: type[ServerUnreadable] = ServerUnreadable
+    ) -> ServerUnreadable:
         """The error for people."""
-        return ServerUnreadable(f"{self.name}: {doing}: {why}")
+        return kind(f"{self.name}: {doing}: {why}")
 
     def close(self) -> None:
         for link in list(self._links):
@@ -130,7 +166,8 @@ class ServerHistory:
         try:
             return act()
         except RemoteError as error:
-            raise self.unreadable(doing, str(error)) from None
+            kind = ServerLost if error.may_pass else ServerUnreadable
+            raise self.unreadable(doing, str(error), kind) from None
         except UpstreamRefused as error:
             raise self.unreadable(doing, error.message) from None
         except ProtocolError as error:
@@ -138,7 +175,7 @@ class ServerHistory:
         except (TlsFailed, PasswordUnavailable) as error:
             raise self.unreadable(doing, error) from None
         except OSError as error:
-            raise self.unreadable(doing, unreachable(error)) from None
+            raise self.unreadable(doing, unreachable(error), ServerLost) from None
 
     def _run(self, act: Awaitable[ResultT]) -> ResultT:
         return self._loop.run_until_complete(act)
@@ -158,7 +195,7 @@ class ServerHistory:
         finally:
             self._drop(link)
 
-    async def _dump(self, position: SlavePosition) -> tuple[ClientLink, int]:
+    async def _dump(self, position: SlavePosition, *, ends: bool) -> tuple[ClientLink, int]:
         """A link on which the dump comes, and the checksums of its first events."""
         link = await self._connect()
         try:
@@ -169,7 +206,8 @@ class ServerHistory:
                 position=position,
                 heartbeat_period_ns=_HEARTBEAT_NS,
                 strict_mode=False,
-                non_block=True,
+                non_block=ends,
+                comes_back=False,
             )
             await link.start_dump(handshake)
         except BaseException:
@@ -197,19 +235,26 @@ class ServerHistory:
 
 
 class _Reading:
-    """The groups of one dump. `left`: the last group of each domain that has not come."""
+    """The groups of one dump.
+
+    Args:
+        left: the last group of each domain that has not come; None for a dump without an end.
+        passed: told of each group that was given whole, when the next is asked for.
+    """
 
     def __init__(
         self,
         history: ServerHistory,
         link: ClientLink,
         checksum_algorithm: int,
-        left: dict[int, Gtid],
+        left: dict[int, Gtid] | None,
+        passed: Callable[[Gtid], None],
         doing: str,
     ) -> None:
         self._history = history
         self._link = link
         self._left = left
+        self._told = passed
         self._doing = doing
         self._place = ReplicaPlace()
         self._stream = GroupStream(
@@ -219,7 +264,7 @@ class _Reading:
     def groups(self) -> Iterator[OfflineGroup]:
         """Raises `ServerUnreadable`."""
         stream = self._stream
-        while self._left:
+        while self._left is None or self._left:
             start = self._place.position
             match self._next(runs=True):
                 case GroupRun() as run:
@@ -233,9 +278,11 @@ class _Reading:
                 case StreamEvent() as event if (unfinished := stream.unfinished) is not None:
                     yield from self._begun(unfinished, start, event)
                 case StreamEnded():
-                    missing = ",".join(map(str, self._left.values()))
+                    missing = ",".join(map(str, (self._left or {}).values()))
                     raise self._history.unreadable(
-                        self._doing, f"the server has ended the stream before {missing} came"
+                        self._doing,
+                        "the server has ended the stream" + (missing and f" before {missing} came"),
+                        ServerLost,
                     )
 
     def _begun(self, gtid: Gtid, start: int, begin: StreamEvent) -> Iterator[OfflineGroup]:
@@ -258,7 +305,7 @@ class _Reading:
                     return
                 case _:
                     raise self._history.unreadable(
-                        self._doing, f"the server has ended the stream inside {gtid}"
+                        self._doing, f"the server has ended the stream inside {gtid}", ServerLost
                     )
         self._passed(gtid)
 
@@ -287,7 +334,8 @@ class _Reading:
         return OfflineGroup(file, Position(0, start), gtid, group_time(begin), pieces)
 
     def _passed(self, gtid: Gtid) -> None:
-        if self._left.get(gtid.domain_id) == gtid:
+        self._told(gtid)
+        if self._left is not None and self._left.get(gtid.domain_id) == gtid:
             del self._left[gtid.domain_id]
 
     def _next(self, *, runs: bool) -> Item:

@@ -114,6 +114,11 @@ class RemoteError(Exception):
         self.sqlstate = sqlstate
         self.message = message
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the cause may pass by itself, so that another connection is worth it."""
+        return self.errno in _PASSING
+
 
 # The list, by numbers, with MariaDB's names. A text without a MariaDB version beside it is that of 10.11 and 11.8.
 
@@ -924,3 +929,14 @@ EngineBinlogUnavailable = ErrorKind(
 )
 # ER_BINLOG_CANNOT_READ_STATE
 BinlogStateUnreadable = ErrorKind(4250, "Error reading GTID state from the binlog")
+
+_PASSING: Final = frozenset(
+    kind.errno
+    for kind in (
+        TooManyConnections,
+        ServerShutdown,
+        TooManyUserConnections,
+        QueryInterrupted,
+        ConnectionKilled,
+    )
+)

@@ -74,8 +74,12 @@ class ReplicaHandshake:
         non_block: bool = False,
         dump_flags: int = DumpFlag.SEND_ANNOTATE_ROWS,
         semi_sync: bool = False,
+        comes_back: bool = True,
     ) -> None:
         """`heartbeat_period_ns` 0 asks for no heartbeats. `server_id` must be unique there.
+
+        `comes_back`: under the same `server_id`, as a replica does. Who does not stays unregistered: a server, ours for
+        one, may keep files for who has registered.
 
         `semi_sync`: asked for; `connection.semi_sync` tells whether the upstream has it.
 
@@ -96,6 +100,7 @@ class ReplicaHandshake:
         self._report_port = report_port
         self._dump_flags = int(dump_flags) | (DumpFlag.NON_BLOCK if non_block else 0)
         self._semi_sync = semi_sync
+        self._comes_back = comes_back
         self._steps = self._plan()
         self._pending: _Step | None = None
 
@@ -151,12 +156,13 @@ class ReplicaHandshake:
         yield self._query(f"SET @slave_gtid_ignore_duplicates={int(self._ignore_duplicates)}", _ok)
         if self._until is not None:
             yield self._query(f"SET @slave_until_gtid='{self._until}'", _ok)
-        yield _Step(
-            lambda: self._connection.register_slave(
-                self._server_id, self._report_host, self._report_port
-            ),
-            _ok,
-        )
+        if self._comes_back:
+            yield _Step(
+                lambda: self._connection.register_slave(
+                    self._server_id, self._report_host, self._report_port
+                ),
+                _ok,
+            )
         if self._semi_sync:
             yield self._query(
                 "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'", self._check_semi_sync

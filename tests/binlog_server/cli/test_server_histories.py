@@ -1,16 +1,24 @@
-"""`compare` and `find` at the URL of a running server, ours. tests/integration/test_compare.py has MariaDB's."""
+"""`compare`, `find` and `events` at the URL of a running server, ours. tests/integration has MariaDB's."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pymysql
 import pytest
+from binlog_protocol.gtid import Gtid
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import running_server
+from binlog_server.relay.server_history import ServerHistory
+from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
 
@@ -89,6 +97,95 @@ def test_find(server: Server) -> None:
     assert [json.loads(line)["gtid"] for line in ran.lines] == ["0-1-1", "0-1-2"]
     assert run("find", url(server), NOT_VERIFIED, "--gtid", "0-1-5").code == 0
     assert run("find", url(server), NOT_VERIFIED, "--gtid", "0-1-500").code == 1
+
+
+def events(*arguments: str | Path) -> list[dict[str, Any]]:
+    """Without where they are."""
+    ran = run("events", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in ("file", "offset")}
+        for line in ran.lines
+    ]
+
+
+def insert_some(server: Server) -> None:
+    for number in range(4):
+        insert(server, 4000 + number, "follows")
+
+
+def last(server: Server) -> Gtid:
+    gtid = server.engine.binlog_state(0).last(0)
+    assert gtid is not None
+    return gtid
+
+
+def test_events(server: Server) -> None:
+    server.engine.flush()
+    there = events(url(server), NOT_VERIFIED)
+    stored = [event for event in events(directory(server)) if "gtid" in event]
+    assert there == stored
+    behind = events(url(server), NOT_VERIFIED, "--start-position", "0-1-20")
+    assert behind == [event for event in stored if int(event["gtid"].split("-")[2]) > 20]
+    part = events(url(server), NOT_VERIFIED, "--start-position=0-1-3", "--stop-position=0-1-5")
+    assert {event["gtid"] for event in part} == {"0-1-4", "0-1-5"}
+    assert events(url(server), NOT_VERIFIED, "--start-position", "latest") == []
+    ran = run("events", url(server), NOT_VERIFIED, "--stop-position", "0-1-5000")
+    assert "0-1-5000 is not in the binlog of 127.0.0.1" in ran.err
+
+
+def test_events_that_come(server: Server) -> None:
+    begin = last(server)
+    until = Gtid(0, 1, begin.seq_no + 3)
+    coming = threading.Thread(target=insert_some, args=(server,))
+    coming.start()
+    follow = (url(server), NOT_VERIFIED, "--follow", "--start-position", str(begin))
+    seen = events(*follow, "--stop-position", str(until))
+    coming.join()
+    gtids = [event["gtid"] for event in seen if "rows" in event]
+    assert gtids == [str(Gtid(0, 1, begin.seq_no + n)) for n in (1, 2, 3)]
+
+
+def dumps(server: Server) -> list[int]:
+    with root(server) as cursor:
+        cursor.execute("SHOW PROCESSLIST")
+        return [row[0] for row in cursor.fetchall() if row[4] == "Binlog Dump"]
+
+
+@contextlib.contextmanager
+def root(server: Server) -> Iterator[Any]:
+    connected = pymysql.connect(host="127.0.0.1", port=server.port, user="root", password="pw")
+    with connected, connected.cursor() as cursor:
+        yield cursor
+
+
+def test_a_connection_that_is_lost_is_made_again(server: Server) -> None:
+    told: list[str] = []
+    info = MasterInfo.from_url(url(server))
+    history = ServerHistory(dataclasses.replace(info, ssl_verify_server_cert=False))
+    with contextlib.closing(history):
+        coming = history.follow(history.end.position(), told.append)
+        got = []
+        for n in range(3):
+            insert(server, 5000 + n, "x")
+            wanted = last(server)
+            group = next(coming)
+            got.append(group.gtid)
+            assert group.gtid == wanted
+            with root(server) as cursor:
+                cursor.execute(f"KILL {dumps(server)[0]}")
+        assert len(set(got)) == 3
+        assert len(told) == 2
+        assert "connecting again" in told[0]
+
+
+def test_only_a_server_is_followed(server: Server) -> None:
+    ran = run("events", directory(server), "--follow")
+    assert (ran.code, "--follow is for a server" in ran.err) == (2, True)
+    ran = run("events", url(server), directory(server))
+    assert "a server stands alone" in ran.err
+    ran = run("events", directory(server), "--start-position", "latest")
+    assert ran.code == 2
 
 
 def test_what_cannot_be_read(server: Server) -> None:

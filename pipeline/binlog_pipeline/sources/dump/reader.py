@@ -139,6 +139,7 @@ class DumpReader:
                 strict_mode=self._strict and self._from is None,
                 until=None if hangs_up else until,
                 non_block=until is not None,
+                comes_back=self._server_id != 0,
             )
             link.start_dump(handshake)
             stream = DumpStream(

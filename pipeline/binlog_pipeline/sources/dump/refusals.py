@@ -8,33 +8,18 @@ from typing import Final
 from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.errors import (
     AccessDenied,
-    ConnectionKilled,
     HostNotAllowed,
     MasterFatalError,
     PrivilegeRequired,
     ProtocolError,
-    QueryInterrupted,
     RemoteError,
     SecureTransportRequired,
-    ServerShutdown,
-    TooManyConnections,
-    TooManyUserConnections,
 )
 from binlog_storage.console.running import unreachable
 
 from binlog_pipeline.errors import DataLost, PipelineError, SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 
-_PASSING: Final = frozenset(
-    kind.errno
-    for kind in (
-        TooManyConnections,
-        ServerShutdown,
-        TooManyUserConnections,
-        QueryInterrupted,
-        ConnectionKilled,
-    )
-)
 _ADVICE: Final = {
     AccessDenied.errno: "is the user right, and the password (passwordFile, passwordEnv)?",
     PrivilegeRequired.errno: "GRANT REPLICATION SLAVE ON *.* TO the account",
@@ -53,7 +38,7 @@ class EndedEarly(ConnectionError):
 def may_pass(error: Exception) -> bool:
     """Whether the cause of an error may pass by itself, so that another connection is worth it."""
     if isinstance(error, RemoteError):
-        return error.errno in _PASSING
+        return error.may_pass
     return isinstance(error, OSError) and not isinstance(error, socket.gaierror)
 
 
