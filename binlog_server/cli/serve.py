@@ -206,15 +206,17 @@ async def _serve(
     if predecessor is not None:
         sockets = await _wait_for_place(config, predecessor)
     watching = loop.create_task(serving.manager.watch())
-    while True:
-        successor = await serving.serve(config, archive, start, sockets, predecessor)
-        if successor is None and serving.goes_back:
-            config, sockets, predecessor = serving.config, serving.way_back.sockets, None
-            continue
-        if successor is None or await serving.successors.is_taken_by(successor):
-            break
-        config, sockets, predecessor = serving.config_again(), successor.sockets, None
-    serving.forget_faults()
+    try:
+        while True:
+            successor = await serving.serve(config, archive, start, sockets, predecessor)
+            if successor is None and serving.goes_back:
+                config, sockets, predecessor = serving.config, serving.way_back.sockets, None
+                continue
+            if successor is None or await serving.successors.is_taken_by(successor):
+                break
+            config, sockets, predecessor = serving.config_again(), successor.sockets, None
+    finally:
+        serving.forget_faults()
     serving.at("threads that have not returned")
     watching.cancel()
     threads.shutdown(wait=False, cancel_futures=True)
@@ -432,7 +434,7 @@ class _Serving:
     def forget_faults(self) -> None:
         """Marks go with them."""
         if (server := getattr(self, "_server", None)) is not None:
-            server.faults.clear()
+            server.faults.end()
 
     async def _see_off(self) -> None:
         """Wait until replicas have everything, or a signal says that it is enough. That may take as long as it does."""

@@ -494,6 +494,12 @@ class Faults:
         for name in list(self._ordered):
             self.drop(name)
 
+    def end(self) -> None:
+        """As `clear`, and nobody goes back any more: the mark that this was on the way to goes as well."""
+        self.clear()
+        if self._restarting is not None and self._restarting.mark is not None:
+            self._restarting.mark.discard()
+
     def ordered(self) -> list[OrderedFault]:
         """In the order in which they were ordered."""
         return list(self._ordered.values())

@@ -20,6 +20,7 @@ from binlog_server.metrics.health import what_is_missing
 from binlog_server.process.service_manager import ServiceManager
 from binlog_server.settings.config import Config
 from binlog_server.store.marks import StoreMark
+from binlog_server.store.replacement import MARKS
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.lab import until, within
 
@@ -104,6 +105,36 @@ async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
     assert await within(serving) == 0
     assert isinstance(mark, StoreMark)
     assert not mark.folder.exists()
+
+
+@pytest.mark.long
+async def test_a_way_back_that_fails_leaves_no_marks(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is as large as the store, and it may have failed because the disk is full."""
+    start, signals = Server.start, HeardSignals()
+    servers: list[Server] = []
+
+    async def started(server: Server, *rest: Any) -> None:
+        await start(server, *rest)
+        servers.append(server)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Server, "start", started)
+    monkeypatch.setattr(StoreMark, "restore", full)
+    serving = asyncio.create_task(serve._serve(config, signals, None, None))  # type: ignore[arg-type]
+    await until(lambda: len(servers) == 1)
+    faults = servers[0].faults
+    assert faults.make_mark is not None
+    for statement in ("SELECT", "SHOW"):
+        mark = await asyncio.to_thread(faults.make_mark)
+        faults.add([{"do": "lose_tail", "statement": statement}], mark=mark)
+    faults.restart(faults.ordered()[0].fault)
+    with pytest.raises(OSError, match="No space"):
+        await within(serving)
+    assert not (config.binlog_directory / MARKS).exists()
 
 
 async def test_the_service_manager_hears_of_it(config: Config, tmp_path: Path) -> None:

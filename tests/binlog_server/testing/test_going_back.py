@@ -170,6 +170,8 @@ def test_a_store_that_it_goes_back_to_stays_when_its_fault_is_dropped() -> None:
     faults.restart(faults.ordered()[0].fault)
     faults.clear()
     assert (kept.is_gone, other.is_gone) == (False, True)
+    faults.end()
+    assert kept.is_gone
 
 
 class Kept:
