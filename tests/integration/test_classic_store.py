@@ -253,7 +253,7 @@ def test_purge_and_reset_by_both(version: str, make_upstream: MakeMariaDB) -> No
 
 @pytest.mark.parametrize("files", ["the same file", "more files"])
 def test_what_a_killed_server_had_prepared(
-    version: str, files: str, make_upstream: MakeMariaDB, tmp_path: Path
+    version: str, files: str, make_upstream: MakeMariaDB
 ) -> None:
     """Its last commit is in its binlog, and prepared in its tables: it is there again behind us, whom it finds stopped
     in order twice.
@@ -267,16 +267,19 @@ def test_what_a_killed_server_had_prepared(
     )
     assert isinstance(server, LocalMariaDB)
     shutil.rmtree(server.dir)
-    # A redo log in /dev/shm is mapped into memory, and has the commit as well.
-    server.dir = Path(tempfile.mkdtemp(prefix="prepared-", dir=tmp_path))
-    server.start().create_account()
-    server.make_table()
-    insert(server, 3)
-    server.kill()
-    store = Ours(server, max_binlog_size=4096)
-    for _ in range(2):
-        with closing(store.open()) as engine:
-            store.write(engine, 40 if files == "more files" else 1)
-    server.start()
-    assert server.value("SELECT COUNT(*) FROM d.t") == 3
-    assert "Found 1 prepared transaction(s) in InnoDB" in server.log()
+    # A redo log in /dev/shm, where tmp_path is, is mapped into memory, and has the commit as well.
+    with tempfile.TemporaryDirectory(prefix="prepared-") as folder:
+        server.dir = Path(folder) / "data"
+        server.dir.mkdir()
+        server.start().create_account()
+        server.make_table()
+        insert(server, 3)
+        server.kill()
+        store = Ours(server, max_binlog_size=4096)
+        for _ in range(2):
+            with closing(store.open()) as engine:
+                store.write(engine, 40 if files == "more files" else 1)
+        server.start()
+        assert server.value("SELECT COUNT(*) FROM d.t") == 3
+        assert "Found 1 prepared transaction(s) in InnoDB" in server.log()
+        server.kill()

@@ -96,7 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = seed
     rundir.keep_bytecode()
     # Where tmp_path is: thousands of stores are made there, and each of their syncs would wait for a disk.
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(rundir.base()))
+    # No folder more than needed: servers have their sockets there, and a path of one has 107 characters at most.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(rundir.base().parent))
     if (
         only_units(config)
         and not config.option.basetemp

@@ -52,6 +52,7 @@ def streams(*arguments: list[str]) -> list[tuple[int, str]]:
     return [(int(code), text) for code, text in zip(said[1::2], said[::2], strict=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.any_version
 def test_text_in_another_database_is_told_at_the_end(
     make_upstream: MakeMariaDB,
