@@ -251,7 +251,9 @@ def take(directory: BinlogDirectory, opened: Surveyed) -> File:
         flag = file.pread(1, FLAG_AT)[0]
         if not flag & FLAG_IN_USE:
             file.pwrite(bytes([flag | FLAG_IN_USE]), FLAG_AT)
-        if size > opened.end:
+        # Also where it seems to have been done: the sync behind it may have failed, and the length in memory is not
+        # the one on the disk then.
+        if size > opened.end or opened.head.in_use:
             file.truncate(opened.end)
         if opened.head.in_use:
             make_durable(disk, name, file, opened.end)

@@ -72,6 +72,11 @@ def test_traditional_files_on_a_disk_that_fails(rng: random.Random) -> None:
     simulate_failing(ClassicWorld, rng, CLASSIC_WORLDS)
 
 
+def test_a_cut_whose_sync_has_failed_is_made_again() -> None:
+    """A start cuts a torn tail off, and its sync fails; the next start sees no tail, and it is on the disk."""
+    ClassicWorld(86562091835099).run()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_traditional_files_on_a_disk_that_fails_in_many_worlds(rng: random.Random) -> None:
