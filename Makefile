@@ -17,7 +17,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
 # What a demo needs is the server alone: a tenth of the tools, unless these are there.
 BASE  := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/server-only)
-JOBS  ?= 4
+JOBS  ?= 3
 HEAVY_JOBS ?= 2
 # Unit tests wait for nothing: a worker more than there are processors would only look for the tests once more.
 UNIT_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))

@@ -126,7 +126,9 @@ class Chaos:
         """Until the server has noticed."""
 
         def losses() -> int:
-            return self._server.log().count("lost upstream")
+            log = self._server.log()
+            # The other one of a process that has not reached it before.
+            return log.count("lost upstream") + log.count("not reached yet: upstream")
 
         until(lambda: self._proxy.connections, "a connection")
         seen = losses()

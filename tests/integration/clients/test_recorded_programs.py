@@ -5,7 +5,6 @@ Where it is not, `REASONS` says why. A reason that nothing needs any more fails,
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from tests.integration.clients.recorded import (
     Replay,
     programs,
 )
-from tests.kit.backends import full_matrix
 from tests.kit.fixtures import MakeBinlogServer
 from tests.kit.server import BinlogServer
 
@@ -206,13 +204,10 @@ def server(binlog_server: MakeBinlogServer) -> BinlogServer:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.any_version
-def test_recorded_programs(server: BinlogServer, rng: random.Random) -> None:
-    """All of them in the slow suite, otherwise a third: they say 20,000 things."""
+def test_recorded_programs(server: BinlogServer) -> None:
+    """All, in their order: one asks for what another has written."""
     unexplained, used = [], set()
-    every = list(programs())
-    some = every if full_matrix() else rng.sample(every, -(-len(every) // 3))
-    for program in some:
+    for program in programs():
         for conversation in program.conversations:
             for statement, seen in differences(server, conversation):
                 why = next((r for r in REASONS if r.explains(statement, seen)), None)
@@ -221,4 +216,4 @@ def test_recorded_programs(server: BinlogServer, rng: random.Random) -> None:
                 else:
                     used.add(why)
     assert not unexplained, "\n".join(unexplained)
-    assert some != every or [r for r in REASONS if r not in used] == []
+    assert [r for r in REASONS if r not in used] == []
