@@ -28,6 +28,7 @@ from binlog_storage.console.running import told
 from binlog_storage.defects import Defects
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import BinlogEngine
+from binlog_storage.engine.backup import BackupEngine
 from binlog_storage.engine.switching import SwitchingEngine, SwitchingFacts
 from binlog_storage.errors import StorageError
 from binlog_storage.intake.server_version import UPSTREAM_VERSION_KEY, note_server_version
@@ -79,6 +80,7 @@ from binlog_server.store.archive_hold import ArchiveHold
 from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
+from binlog_server.store.marks import StoreMark
 from binlog_server.store.scrub import Scrub
 from binlog_server.store.store_directory import ARCHIVES_NAME, StoreDirectory
 from binlog_server.tables.held import HeldTables
@@ -363,6 +365,11 @@ class Server:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self.connections.pending.none_left()
+
+    def mark(self) -> StoreMark:
+        """The store as it is now, to go back to. It takes time: for a thread."""
+        assert isinstance(self.engine, BackupEngine), "all engines are"
+        return StoreMark.make(self.engine, self.backups, self.config)
 
     def cut_off(self) -> None:
         """As a crash would: nobody is let in, and nobody gets another word."""

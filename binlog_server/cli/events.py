@@ -30,7 +30,7 @@ from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
 
 from binlog_server.cli.keys import add_key_options, binlog_keys
-from binlog_server.cli.servers import add_login_options, is_server, server_info
+from binlog_server.cli.servers import add_login_options, is_server, server_info, sole_server
 from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
 
@@ -172,14 +172,12 @@ def _tell(line: str) -> None:
 
 def _history(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> ServerHistory | None:
     """The binlog of the server that was given; None for files. Raises `ConfigError`, `ServerUnreadable`."""
-    servers = [path for path in arguments.paths if is_server(path)]
-    if not servers:
+    url = sole_server(arguments.paths)
+    if url is None:
         if arguments.follow:
             raise ConfigError("--follow is for a server: mariadb://USER@HOST:PORT")
         return None
-    if len(arguments.paths) > 1:
-        raise ConfigError("a server stands alone: nothing can be read beside it")
-    history = ServerHistory(server_info(servers[0], arguments))
+    history = ServerHistory(server_info(url, arguments))
     stack.callback(history.close)
     return history
 

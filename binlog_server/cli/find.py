@@ -41,8 +41,8 @@ from binlog_server.cli.keys import add_key_options, archive_keys, binlog_keys
 from binlog_server.cli.servers import (
     add_login_options,
     history_argument,
-    is_server,
     server_info,
+    sole_server,
 )
 from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
@@ -266,10 +266,8 @@ def group_files(
         server: of a URL.
         only_whole: begin behind groups of which a purge has left a half.
     """
-    if any(is_server(path) for path in paths):
-        if len(paths) > 1:
-            raise ConfigError("a server stands alone: nothing can be looked through beside it")
-        history = ServerHistory(server(str(paths[0])))
+    if (url := sole_server(paths)) is not None:
+        history = ServerHistory(server(url))
         stack.callback(history.close)
         return _from_first([history.file()])
     if len(paths) == 1 and is_archive(paths[0]):

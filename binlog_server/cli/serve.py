@@ -21,7 +21,6 @@ from binlog_storage.archive.places import archive_argument
 from binlog_storage.console.arguments import add_json, position_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.engine.backup import BackupEngine
 
 from binlog_server.app.app import (
     Server,
@@ -266,17 +265,10 @@ class _WayBack:
     def serves(self, server: Server) -> None:
         """That server has faults from now on."""
         self._server = server
-        server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
+        server.faults.make_mark, server.faults.go_back = server.mark, self._go_back
         if self._before is not None:
             server.faults.take_over(self._before.faults)
             self._before = None
-
-    def _mark(self) -> StoreMark:
-        """In a thread."""
-        server = self._server
-        engine = server.engine
-        assert isinstance(engine, BackupEngine), "all engines are"
-        return StoreMark.make(engine, server.backups, server.config)
 
     def _go_back(self, one: OrderedFault) -> None:
         if self._fault is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from binlog_storage.archive.places import Where, archive_argument
@@ -31,6 +32,16 @@ def add_login_options(parser: argparse.ArgumentParser) -> None:
 def is_server(where: Where) -> bool:
     """Whether it names a server, and no directory or archive."""
     return isinstance(where, str) and _SERVER.match(where) is not None
+
+
+def sole_server(paths: Sequence[Where]) -> str | None:
+    """The server that is given; None if files are. Raises `ConfigError` if there is anything beside it."""
+    server = next((path for path in paths if is_server(path)), None)
+    if server is None:
+        return None
+    if len(paths) > 1:
+        raise ConfigError("a server stands alone: nothing can be looked through beside it")
+    return str(server)
 
 
 def history_argument(text: str) -> Where:

@@ -32,7 +32,6 @@ from binlog_protocol.tables.definition import KeyKind, StoredTable
 from binlog_protocol.tables.row_format import RowFormat
 from binlog_protocol.tables.row_group import LoggedTable, RowLogging, RowStatement, TableChange
 from binlog_storage.disk.sparse_copy import copy_sparse
-from binlog_storage.engine.backup import BackupEngine
 from binlog_storage.ibb.file_header import number_in
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -126,7 +125,7 @@ class Served:
     def _begun(self, before: Faults | None = None, sockets: Sequence[socket] = ()) -> Server:
         def give_faults(server: Server) -> None:
             self._loop_thread = threading.current_thread()
-            server.faults.make_mark, server.faults.go_back = self._mark, self._go_back
+            server.faults.make_mark, server.faults.go_back = server.mark, self._go_back
             if before is not None:
                 server.faults.take_over(before)
 
@@ -139,12 +138,6 @@ class Served:
                 keeps_marks=before is not None,
             )
         )
-
-    def _mark(self) -> StoreMark:
-        server = self._server
-        engine = server.engine
-        assert isinstance(engine, BackupEngine), "all engines are"
-        return StoreMark.make(engine, server.backups, server.config)
 
     def _go_back(self, one: OrderedFault) -> None:
         """On the loop of the server."""
@@ -330,7 +323,7 @@ class Served:
     def order_faults(self, tables: Sequence[Mapping[str, Any]]) -> None:
         """From now on, in streams that run, too. Raises `BadFault`; then none of them is ordered."""
         faults = self.server.faults
-        mark = self._mark() if faults.needs_mark(tables) else None
+        mark = self._server.mark() if faults.needs_mark(tables) else None
         try:
             self._on_loop(lambda: faults.add(tables, mark=mark))
         except BaseException:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from binlog_server.pytest_plugin import Logged, servers_of
-from binlog_server.testing import containers, rundir
+from binlog_server.testing import containers, rundir, without_collecting
 from binlog_server.testing.mariadb import UPSTREAM, MariaDB
 from tests.kit import backends, mounts, turns, unit
 from tests.kit.backends import Backend
@@ -183,11 +183,8 @@ def pytest_collection_modifyitems(
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Tests are made by the ten thousand, and all of them stay: a collector of garbage would look in vain."""
-    gc.disable()
-    try:
+    with without_collecting():
         return (yield)
-    finally:
-        gc.enable()
 
 
 def pytest_collection_finish() -> None:

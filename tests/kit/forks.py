@@ -57,9 +57,8 @@ class Forked:
             poll.register(self._end, select.POLLIN)
             if poll.poll(None if timeout is None else timeout * 1000):
                 self.returncode = self._nursery.ask({"poll": self.pid})
-        end, self._end = self._end, -1 if self.returncode is not None else self._end
-        if end != self._end:
-            os.close(end)
+            if self.returncode is not None:
+                os.close(self._end)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:

@@ -3,14 +3,13 @@ from __future__ import annotations
 import ast
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from binlog_protocol import errors
 from binlog_protocol.errors import ErrorKind, ServerError
 from binlog_protocol.gtid import Gtid
 
-from tests.house import nodes_in, product
+from tests.house import product, walk
 from tests.protocol.errors_page import PAGE, page
 
 GTID = Gtid(0, 1, 9999)
@@ -134,10 +133,7 @@ def test_every_error_of_the_product_is_made_with_the_values_of_its_text() -> Non
     """As a type checker would find it, if each error were a function."""
     made, wrong = set(), []
     for module in product().modules.values():
-        ahead: list[Any] = [ast.parse(module.text)]
-        while ahead:
-            call = ahead.pop()
-            ahead += nodes_in(call)
+        for call in walk(module.text):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                 kind = KINDS.get(call.func.id)
                 made.add(call.func.id)

@@ -6,11 +6,11 @@ import ast
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import binlog_protocol
 
-from tests.house import nodes_in
+from tests.house import walk
 
 PACKAGE = Path(binlog_protocol.__path__[0])
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -55,9 +55,7 @@ class Used(NamedTuple):
 @cache
 def used(path: Path) -> Used:
     found = Used(set(), set(), set())
-    ahead: list[Any] = [ast.parse(path.read_text())]
-    while ahead:
-        node = ahead.pop()
+    for node in walk(path.read_text()):
         if isinstance(node, ast.Import):
             found.imported.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +65,6 @@ def used(path: Path) -> Used:
             found.called.add(node.func.id)
         elif isinstance(node, ast.Attribute):
             found.attributes.add(node.attr)
-        ahead += nodes_in(node)
     return found
 
 

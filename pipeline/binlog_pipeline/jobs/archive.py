@@ -81,6 +81,7 @@ def archive(
     Args:
         progress: is called with how many slices are done, of how many.
     """
+    begin = None
     if is_remote(target):
         if settings.engine.name == "spark" or settings.engine.master:
             raise BadOption(
@@ -89,11 +90,12 @@ def archive(
             )
         settings = replace(settings, engine=replace(settings.engine, name="local"))
     elif not local_path(target).exists():
-        beginning(source)  # a source that cannot be read leaves no empty target
+        begin = beginning(source)  # a source that cannot be read leaves no empty target
     publisher = ArchivePublisher(open_shelf(target), key_id=settings.key_id)
     try:
         if publisher.manifest is None:
-            publisher.begin(beginning(source), {"kind": _kind(source), "name": source.name})
+            begin = beginning(source) if begin is None else begin
+            publisher.begin(begin, {"kind": _kind(source), "name": source.name})
         assert publisher.manifest is not None
         plan = plan_archive(
             source, publisher.manifest, settings.partition_bytes, tail=settings.tail

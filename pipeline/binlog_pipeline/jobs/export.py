@@ -148,7 +148,7 @@ def export(
         settings = _settings(options, layout)
         manifest = ExportManifest.read(target)
         if manifest is None:
-            begin = options.start_gtid or earliest or source.earliest()
+            begin = options.start_gtid or (source.earliest() if earliest is None else earliest)
             manifest = ExportManifest(source.name, settings, begin=str(begin), position=str(begin))
             _begin(target, manifest)
         _check(manifest, settings, options.start_gtid, target)

@@ -71,12 +71,9 @@ async def test_it_is_told_to_end_while_it_starts(
     assert "shutdown complete" in caplog.text
 
 
-@pytest.mark.long
-async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the same port, and with the faults that are left."""
-    start, signals = Server.start, HeardSignals()
+def started_servers(monkeypatch: pytest.MonkeyPatch) -> list[Server]:
+    """Those that have started, from now on."""
+    start = Server.start
     servers: list[Server] = []
 
     async def started(server: Server, *rest: Any) -> None:
@@ -84,6 +81,15 @@ async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
         servers.append(server)
 
     monkeypatch.setattr(Server, "start", started)
+    return servers
+
+
+@pytest.mark.long
+async def test_a_fault_lets_it_begin_anew_with_the_store_of_before(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the same port, and with the faults that are left."""
+    signals, servers = HeardSignals(), started_servers(monkeypatch)
     config = dataclasses.replace(config, local_tables=True)
     serving = asyncio.create_task(serve._serve(config, signals, None, None))  # type: ignore[arg-type]
     await until(lambda: len(servers) == 1)
@@ -112,17 +118,11 @@ async def test_a_way_back_that_fails_leaves_no_marks(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is as large as the store, and it may have failed because the disk is full."""
-    start, signals = Server.start, HeardSignals()
-    servers: list[Server] = []
-
-    async def started(server: Server, *rest: Any) -> None:
-        await start(server, *rest)
-        servers.append(server)
+    signals, servers = HeardSignals(), started_servers(monkeypatch)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Server, "start", started)
     monkeypatch.setattr(StoreMark, "restore", full)
     serving = asyncio.create_task(serve._serve(config, signals, None, None))  # type: ignore[arg-type]
     await until(lambda: len(servers) == 1)
