@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from binlog_storage.disk.disk import Disk, File, OsDisk, OsFile
+from binlog_storage.disk.disk import Disk, File, OsDisk, OsFile, one_by_one
 from binlog_storage.errors import DiskError
 
 
@@ -98,6 +98,8 @@ class BreakableDisk:
     def fsync_dir(self) -> None:
         self.check()
         self._disk.fsync_dir()
+
+    beside = staticmethod(one_by_one)
 
 
 def fails_to_sync(kind: str, name: str) -> None:

@@ -152,7 +152,7 @@ def open_place(where: Where, keys: ArchiveKeys | None = None) -> Place:
         return ObjectPlace(open_objects(str(where)), keys)
     directory = local_path(where)
     if not directory.is_dir():
-        raise NotAnArchive(f"{no_directory(directory)}, or this machine cannot see it")
+        raise NotAnArchive(no_directory(directory))
     return DiskPlace(ReadOnlyDisk(directory), str(directory), keys)
 
 

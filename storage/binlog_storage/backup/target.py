@@ -6,11 +6,19 @@ import contextlib
 import dataclasses
 
 from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.engine.backup import COPYING, Manifest, Piece, write_manifest
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
 
 _NO_FILES = frozenset({"lost+found", LOCK_NAME})
+
+
+def require_empty(disk: ReadableDisk, where: str) -> None:
+    """Raises `NotAStore` for a directory that is not empty. `where`: its name."""
+    there = sorted(set(disk.names()) - _NO_FILES)
+    if there:
+        raise NotAStore(f"{where} holds {there[0]!r}: give an empty directory for the backup")
 
 
 class BackupTarget:
@@ -22,9 +30,7 @@ class BackupTarget:
 
     def __init__(self, disk: Disk, where: str) -> None:
         """Raises `NotAStore` for a directory that is not empty."""
-        there = sorted(set(disk.names()) - _NO_FILES)
-        if there:
-            raise NotAStore(f"{where} holds {there[0]!r}: give an empty directory for the backup")
+        require_empty(disk, where)
         self._disk = disk
         self._name = ""
         self._file: File | None = None

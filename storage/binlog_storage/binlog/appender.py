@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.header import split_events
@@ -40,16 +40,6 @@ STEP_BYTES = (
     64  # of what tables take along in a mini-transaction, at most; prepared ones have room anyway
 )
 _RUN_PAGES = 16  # that `append_run` writes at most: a millisecond if full of small groups
-
-
-class ChangeAtOnce(NamedTuple):
-    """A row of a table that becomes another one; None: there is none."""
-
-    store: TableStore
-    table: int
-    key: bytes
-    before: bytes | None
-    after: bytes | None
 
 
 class JoinedTables(Protocol):
@@ -121,16 +111,23 @@ class Appender:
             return self.writer.end
 
     def append_change(
-        self, payload: bytes, gtid: Gtid, change: ChangeAtOnce, age: int | None = None
+        self,
+        store: TableStore,
+        table: int,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        payload: bytes,
+        gtid: Gtid,
+        age: int | None = None,
     ) -> Position | None:
         """A transaction that changes one row, whole: the change, its group and its commit are one mini-transaction.
 
-        None, and nothing is done, where `TableStore.at_once` cannot, or the group is larger than a piece. Raises as
-        `append`.
+        A row of None is none. None, and nothing is done, where `TableStore.at_once` cannot, or the group is larger than
+        a piece. Raises as `append`.
         """
         if len(payload) > self.piece_bytes:
             return None
-        store, table, key, before, after = change
         size = CHANGE_BYTES + len(key) + len(before or b"") + len(after or b"")
         with self.lock:
             self.admit(len(payload) + STEP_BYTES + size)

@@ -44,6 +44,7 @@ from binlog_storage.redo.format import (
     Write,
 )
 from binlog_storage.redo.log import RedoLog
+from binlog_storage.redo.take_writes import take_writes
 from binlog_storage.tables.rebuild import Rebuild
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,14 @@ def plan_replay(disk: Disk, redo: RedoLog, tables: Rebuild | None = None) -> Rep
     follower = _Follower(begin, pages)
     count = 0
     from_lsn = redo.checkpoint.lsn  # of the pages: the tables may begin before it
+    of_pages = False  # the one before: mostly the next one is of the same kind
+
+    def take(window: bytes, at: int, stop: int, lsn: int, epoch: int) -> tuple[int, int]:
+        taker = follower.take if of_pages else tables.take
+        return taker(window, at, stop, lsn, epoch)
+
     try:
-        for mtr in redo.replay(tables.take):
+        for mtr in redo.replay(take):
             of_pages = mtr.lsn >= from_lsn and not mtr.is_of_tables
             if of_pages and not count:
                 _require_match(disk, begin, mtr.lsn, next(mtr.records()))
@@ -240,6 +247,15 @@ class _Follower:
                     raise self._missing(record, lsn)
                 self.files[-1].pages, self.files[-1].is_cut = pages, True
 
+    def take(self, window: bytes, at: int, stop: int, lsn: int, epoch: int) -> tuple[int, int]:
+        """Move on by what only goes on with the page: see `take_writes` and `RedoReader.replay`."""
+        if not self._begun or not self.files:
+            return at, 0
+        behind, self._at, durable = take_writes(
+            window, at, stop, lsn, epoch, self._file_no & 1, self._page_no, self._at, None
+        )
+        return behind, durable
+
     @property
     def _file_no(self) -> int:
         return self.files[-1].number if self.files else -1
@@ -350,13 +366,26 @@ class Replay:
         """A page made of its redo alone, with its checksum."""
         page = bytearray(PAGE_SIZE)
         begun = False
-        for mtr in self._redo.mtrs_from(lsn):
+        behind = 0
+        parity = file.number & 1
+
+        def take(window: bytes, at: int, stop: int, lsn: int, epoch: int) -> tuple[int, int]:
+            nonlocal behind
+            if not begun:
+                return at, 0
+            at, behind, durable = take_writes(
+                window, at, stop, lsn, epoch, parity, page_no, behind, page
+            )
+            return at, durable
+
+        for mtr in self._redo.mtrs_from(lsn, take):
             for record in mtr.records():
-                place = (file.number & 1, page_no)
+                place = (parity, page_no)
                 if isinstance(record, Write) and (record.parity, record.page_no) == place:
                     if not record.offset:
                         page[:] = bytes(PAGE_SIZE)
-                    page[record.offset : record.offset + len(record.data)] = record.data
+                    behind = record.offset + len(record.data)
+                    page[record.offset : behind] = record.data
                     begun = True
                 elif begun and not isinstance(record, Tables):
                     return seal(page)

@@ -27,7 +27,7 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_storage.binlog.appender import Appender, ChangeAtOnce, OpenGroup
+from binlog_storage.binlog.appender import Appender, OpenGroup
 from binlog_storage.binlog.backup import IbbBackup
 from binlog_storage.binlog.bounds import Bounds
 from binlog_storage.binlog.decision import Decision, xa_name
@@ -383,17 +383,18 @@ class IbbEngine:
 
     def append_change(
         self,
-        payload: bytes,
-        gtid: Gtid,
         table: int,
         key: bytes,
         before: bytes | None,
         after: bytes | None,
+        payload: bytes,
+        gtid: Gtid,
         age: int | None = None,
     ) -> Position | None:
         """See `TableEngine`."""
-        change = ChangeAtOnce(self.tables, table, key, before, after)
-        return self._appender.append_change(payload, gtid, change, age)
+        return self._appender.append_change(
+            self.tables, table, key, before, after, payload, gtid, age
+        )
 
     @property
     def next_sync(self) -> int:

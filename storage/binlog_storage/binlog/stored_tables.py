@@ -44,12 +44,12 @@ class TableEngine(Protocol):
 
     def append_change(
         self,
-        payload: bytes,
-        gtid: Gtid,
         table: int,
         key: bytes,
         before: bytes | None,
         after: bytes | None,
+        payload: bytes,
+        gtid: Gtid,
         age: int | None = None,
     ) -> Position | None:
         """Commit a group with the change of one row, which is all that its transaction does; see `EngineWriter.append`.

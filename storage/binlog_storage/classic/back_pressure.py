@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from binlog_storage.classic.patience import Patience
 from binlog_storage.classic.write_behind import WriteBehind
 from binlog_storage.classic.written_log import BUFFER_MAX, WrittenLog
 from binlog_storage.errors import StoreFailed, WaitGivenUp
+
+_SOFT_BYTES: Final = BUFFER_MAX // 2
 
 
 class Turns:
@@ -52,11 +55,12 @@ class BackPressure:
 
     @property
     def has_room(self) -> bool:
-        return self._log.soundness.failed or (
+        log = self._log
+        return log.soundness.failure is not None or (
             self._patience.full.error is None
             and not self._turns.count
-            and len(self._log.buffer) <= BUFFER_MAX // 2
-            and (self._log.rows is None or self._log.rows.has_room)
+            and len(log.buffer) <= _SOFT_BYTES
+            and (log.rows is None or log.rows.has_room)
         )
 
     @property

@@ -38,6 +38,7 @@ _BEFORE_LIST: Final = frozenset(
 _MARK_BYTES: Final = 8
 _MARKED_BYTES_MAX: Final = 16 << 20  # a damaged file may say any length
 _LENGTH_BYTES: Final = 4
+_HEAD_CHUNK_BYTES: Final = 4096  # a head is short, and may be read while others wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
 
     `file`: as for `EventReader`.
     """
-    with EventReader(path, file=file) as reader:
+    with EventReader(path, file=file, chunk_bytes=_HEAD_CHUNK_BYTES) as reader:
         event, offset = reader.next(), 4
         try:
             if event is None or event[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +74,11 @@ class MadeFile(NamedTuple):
 
 def _nothing() -> None:
     pass
+
+
+def _no_old(_: int, beside: AbstractContextManager[None]) -> None:
+    with beside:
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +211,15 @@ class BinlogFiles:
         self,
         new: NewFiles,
         old: CurrentFile | None = None,
-        end_old: Callable[[int], None] = lambda _: None,
+        end_old: Callable[[int, AbstractContextManager[None]], None] = _no_old,
     ) -> list[MadeFile]:
         """New files, durable, and named by the index; they are noted still.
 
-        Their bytes and the end of the file before are written first and synced behind each other: a file system with a
+        Their bytes and the end of the file before are written first and synced at the same time: a file system with a
         journal writes that once.
 
-        old: the file before; `end_old` writes its ROTATE event, which names that number, and makes all of it durable. A
-        torn one is cut off at a start, if its file is still the last.
+        old: the file before; `end_old` writes its ROTATE event, which names that number, and makes all of it durable,
+            inside of what it gets. A torn one is cut off at a start, if its file is still the last.
         """
         directory, is_decided = self.directory, False
 
@@ -230,10 +236,8 @@ class BinlogFiles:
                     self.indexes.clear(number)
                 made = new.make()
                 try:
-                    end_old(new.numbers[0])
-                    for one in made:
-                        one.file.fdatasync()
-                    self.disk.fsync_dir()
+                    synced = [one.file.fdatasync for one in made]
+                    end_old(new.numbers[0], self.disk.beside(*synced, self.disk.fsync_dir))
                     directory.write_index([*self.index, *new.numbers], decide)
                 except BaseException as error:
                     if (

@@ -74,6 +74,7 @@ class EventReader:
         *,
         file: Bytes | None = None,
         size: int | None = None,
+        chunk_bytes: int = _CHUNK_BYTES,
     ) -> None:
         """Begins at an event. Raises `UnreadableBinlog`, `OSError`.
 
@@ -81,7 +82,9 @@ class EventReader:
             path: of the file; only its name in errors, if `file` is given.
             file: what is read, and closed at the end.
             size: the file ends there for this reader, at the latest.
+            chunk_bytes: are read at a time, or as many as an event has.
         """
+        self._chunk_bytes: Final = chunk_bytes
         self.path: Final = path
         self._file = GivenFile(path) if file is None else file
         self._buffer = bytearray()
@@ -140,7 +143,7 @@ class EventReader:
         del self._buffer[: self._at]
         self._at = 0
         end = self._begin + len(self._buffer)
-        wanted = min(max(missing, _CHUNK_BYTES), self.size - end)
+        wanted = min(max(missing, self._chunk_bytes), self.size - end)
         while wanted > 0:
             data = self._file.pread(wanted, end)
             if not data:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -61,10 +62,13 @@ class GrowingIndex:
         self._tree = tree
         self._span = span_min
         self._last = self._last_mark = 0
+        self._latest: Gtid | None = None  # not in the next ones yet
         self._new = BinlogState()
         self._new_to_mark = BinlogState()
         self._marks: list[tuple[int, list[Gtid]]] = []
         self._lock = threading.Lock()
+        self.has_grown = False
+        """There are records that `take` has not looked at."""
 
     @classmethod
     def of(cls, head: FileHead, options: ClassicOptions) -> GrowingIndex:
@@ -76,9 +80,16 @@ class GrowingIndex:
 
     def add(self, end: int, gtid: Gtid) -> None:
         """A group that ends at an offset."""
-        self._new.update(gtid)
+        latest = self._latest
+        if latest is not None and (latest[1] != gtid[1] or latest[0] != gtid[0]):
+            self._new.update(latest)  # of another domain or server: it stays
+        self._latest = gtid
         if end - self._last >= self._span:
             self._record(end)
+
+    def until_record(self, end: int) -> int:
+        """Bytes from that end to the next one that gets a record; not below 1."""
+        return max(self._last + self._span - end, 1)
 
     def add_run(self, run: GroupRun, ends: list[int]) -> None:
         """The same of many."""
@@ -86,18 +97,22 @@ class GrowingIndex:
         while at < len(ends):
             following = bisect_left(ends, self._last + self._span, at)
             if following == len(ends):
-                self._new.update(run.last)
+                self.add(ends[-1], run.last)  # which is too near for a record
                 return
             self.add(ends[following], run.gtid(following))
             at = following + 1
 
     def _record(self, end: int) -> None:
+        if self._latest is not None:
+            self._new.update(self._latest)
+            self._latest = None
         change = self._new.entries()
         self._new = BinlogState()
         self._last = end
         if self._tree is not None:
             with self._lock:
                 self._tree.add(end, change)
+            self.has_grown = True
         self._new_to_mark.overlay(change)
         if end - self._last_mark >= _MARK_BYTES:
             self._marks.append((end, self._new_to_mark.entries()))
@@ -122,6 +137,7 @@ class GrowingIndex:
 
     def take(self, least: int = 1) -> bytes:
         """The pages of the file that are due, if they are so many bytes."""
+        self.has_grown = False  # before the look at them
         with self._lock:
             tree = self._tree
             return tree.take() if tree is not None and tree.waiting >= least else b""
@@ -247,9 +263,13 @@ class FileIndexes:
         if self._current is not None:
             self._current.index.add(end, gtid)
 
+    def until_record(self, end: int) -> int:
+        """Bytes from the end of the last file to the next record. Under the append lock."""
+        return sys.maxsize if self._current is None else self._current.index.until_record(end)
+
     def write(self) -> None:
         """Write what is due of the last file. Under the lock of writes."""
-        if self._current is not None:
+        if self._current is not None and self._current.index.has_grown:
             self._current.write(self._directory)
 
     def forget(self) -> None:

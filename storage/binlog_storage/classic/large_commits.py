@@ -218,11 +218,16 @@ class LargeCommits:
             and size >= self._files.options.binlog_large_commit_threshold
         )
 
-    def settle(self, spool: Spool, given_up: Callable[[], bool]) -> int:
-        """Do ahead what a rename needs and takes time. Returns the end of the file. Raises `WaitGivenUp`."""
+    def settle(
+        self, spool: Spool, given_up: Callable[[], bool], *, is_synced_again: bool = False
+    ) -> int:
+        """Do ahead what a rename needs and takes time. Returns the end of the file. Raises `WaitGivenUp`.
+
+        is_synced_again: see `Spool.seal`.
+        """
 
         def settled() -> int:
-            end = spool.seal()
+            end = spool.seal(is_synced_again=is_synced_again)
             self._files.prepare(2 if self._fills(end) else 1)
             return end
 
@@ -234,7 +239,7 @@ class LargeCommits:
 
     def rename(self, group: LargeCommit, spool: Spool) -> Position | None:
         """Let the file of a large group be the next binlog file. None if it has to be copied."""
-        end = self.settle(spool, group.given_up)
+        end = self.settle(spool, group.given_up, is_synced_again=True)
 
         def renamed() -> Position | None:
             self._log.admit_step(with_tables=group.ending is not None)
@@ -256,7 +261,7 @@ class LargeCommits:
         return place
 
     def _adopt(self, group: LargeCommit, spool: Spool, end: int) -> Position | None:
-        """The same, inside of `still`. The file is durable but for what is reserved."""
+        """The same, inside of `still`. The file is durable but for what is reserved, and its last events."""
         number = self._files.next_number()
         head = self._files.head(number, self._log.state, self._files.description())
         algorithm = spool.checksum_algorithm

@@ -48,23 +48,28 @@ class Patience:
         """Do it, again and again while the disk is full. Raises `WaitGivenUp` if `given_up` returns True, or the store
         is being closed.
         """
-        waits_long = self.waits_long
         began = time.monotonic()
+        full = self.full
         while True:
-            tries = self.full.tries
+            tries = full.tries
             try:
-                self.full.require_time()
+                if full.error is not None:
+                    full.require_time()
                 done = work()
             except DiskFull as error:
                 if self._soundness.failed:
                     raise
                 self.note_full(error, tries)
             else:
-                self.full.passed()
+                if full.error is not None:
+                    full.passed()
                 return done
             try:
-                self.full.wait(
-                    lambda: given_up() or not (waits_long or time.monotonic() - began < LONG_WAIT_S)
+                full.wait(
+                    lambda: (
+                        given_up()
+                        or not (self.waits_long or time.monotonic() - began < LONG_WAIT_S)
+                    )
                 )
             except NoRoom as error:
                 raise WaitGivenUp(str(error)) from None

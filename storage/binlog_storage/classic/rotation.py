@@ -35,7 +35,7 @@ from binlog_storage.errors import (
 log = logging.getLogger(__name__)
 
 
-_NEAR: Final = 7 / 8  # of max_binlog_size: what the next file needs is done ahead from there on
+NEAR: Final = 7 / 8  # of max_binlog_size: what the next file needs is done ahead from there on
 
 
 class Rotation:
@@ -82,8 +82,10 @@ class Rotation:
         # A start marker is written into an empty file by its own: until then readers find nothing in it.
         new = new or files.empty_file(state, files.description())
 
-        def end_old(following: int) -> None:
-            binlog.sync_once(files.last_event(old, following))
+        def end_old(following: int, beside: AbstractContextManager[None]) -> None:
+            binlog.write_last(files.last_event(old, following))
+            with beside:
+                binlog.sync_once(ended=True)
             with binlog.lock:
                 binlog.all_settled()
 
@@ -144,7 +146,7 @@ class Rotation:
     def step(self) -> None:
         """Begin a new file if that is due, or do ahead what it needs. In the caretaker's thread."""
         self.rotate_if_due()
-        is_near = self._log.current.end >= self._files.options.max_binlog_size * _NEAR
+        is_near = self._log.current.end >= self._files.options.max_binlog_size * NEAR
         if is_near and not self._is_prepared and not self._log.soundness.failed:
             self._is_prepared = True
             try:
@@ -155,7 +157,7 @@ class Rotation:
     def care(self) -> None:
         """Let the caretaker prepare a rotation that is near, or make one that is due. Never waits."""
         binlog = self._log
-        near = binlog.current.end >= self._files.options.max_binlog_size * _NEAR
+        near = binlog.current.end >= self._files.options.max_binlog_size * NEAR
         if binlog.rotation_due or (near and not self._is_prepared):
             self._caretaker().poke()
 
@@ -191,15 +193,16 @@ class Rotation:
 
     def sync(self) -> None:
         """All that was appended is durable; waits for room."""
+        log = self._log
+        if self._patience.until_done(self._synced):
+            log.soundness.wake()
+        if log.rotation_due or log.current.end >= self._files.options.max_binlog_size * NEAR:
+            self.rotate_if_due()
+            self.care()
 
-        def synced() -> bool:
-            with self._log.syncing:
-                return self._log.sync_once()
-
-        if self._patience.until_done(synced):
-            self._log.soundness.wake()
-        self.rotate_if_due()
-        self.care()
+    def _synced(self) -> bool:
+        with self._log.syncing:
+            return self._log.sync_once()
 
     def append_marker(self, payload: bytes, age: int | None) -> Position:
         """The format description of a file without groups: of a new one, if the last has some."""

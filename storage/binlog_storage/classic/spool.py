@@ -43,6 +43,7 @@ _PIECE_BYTES: Final = 256 << 10
 _WHOLE_BYTES: Final = (
     64 << 10
 )  # of an event that is held whole; a longer one is laid out as it comes
+_END_BYTES: Final = 1024  # of events that end a group: they come behind what is settled ahead
 _LENGTH: Final = struct.Struct("<I")
 _LENGTH_AND_END: Final = struct.Struct("<II")
 
@@ -121,7 +122,7 @@ class Spool:
         self._ranges: list[tuple[int, int]] = []  # of what was laid out and not taken back
         self._reading = _Reading()
         self._marks: weakref.WeakSet[SpoolMark] = weakref.WeakSet()
-        self._sealed = -1  # the size with which the file was
+        self._sealed: int | None = None  # the size with which the file was, and was synced
 
     def __len__(self) -> int:
         """Bytes of the events in normal form."""
@@ -237,6 +238,8 @@ class Spool:
             self._file, self.name, self.reserved = self._made(found.name), *found
             if self._encrypted is not None:
                 self._file = self._encrypted(self._file)
+        if not self._memory:
+            return
         self._file.pwrite(self._memory, self.reserved + self._in_file)
         self._in_file += len(self._memory)
         self._behind.wrote(self.name, len(self._memory))
@@ -259,7 +262,7 @@ class Spool:
 
     def rewind(self, mark: SpoolMark) -> None:
         """Go back to a mark."""
-        self._sealed = -1
+        self._sealed = None
         self._ranges = list(mark.ranges)
         self._reading = replace(mark.reading)
         if self._encrypted is None and all(other.end <= mark.end for other in self._marks):
@@ -352,20 +355,26 @@ class Spool:
             return False
         return self._file is not None and [(0, self._in_file + len(self._memory))] == self._ranges
 
-    def seal(self) -> int:
-        """Let the file end with the last event, durably. Returns where that is. Raises `DiskError`."""
-        end = self.reserved + self.size
-        if self._sealed == self._reading.size:
+    def seal(self, *, is_synced_again: bool = False) -> int:
+        """Let the file end with the last event, durably. Returns where that is. Raises `DiskError`.
+
+        is_synced_again: by who takes it; what ends the group waits for that, if all else was sealed ahead.
+        """
+        end, sealed = self.reserved + self.size, self._sealed
+        if sealed == self._reading.size:
             return end
         self.end_at(end)
         self._write()
         assert self._file is not None
         last = self.last(self.reserved + self.body_size)
-        self._file.pwrite(last, self.reserved + self.body_size)
-        self._file.truncate(end)
-        self._file.fdatasync()
-        self._behind.forget(self.name)
-        self._sealed = self._reading.size
+        if last:
+            self._file.pwrite(last, self.reserved + self.body_size)
+        if self._file.size() > end:
+            self._file.truncate(end)
+        if not is_synced_again or sealed is None or self._reading.size - sealed > _END_BYTES:
+            self._file.fdatasync()
+            self._behind.forget(self.name)
+            self._sealed = self._reading.size
         return end
 
     @property

@@ -10,7 +10,7 @@ The steps of a group into the store, and the effect of a crash between them:
 
 A new file begins when one has reached max_binlog_size, at FLUSH, and at a start marker. Ahead, without locks: `~rec~`
 names the new file; the next index is written under another name. Then, while nothing is appended: the file is made
-with its whole head; the old one gets what was appended and its ROTATE event; both are synced, then the folder; the
+with its whole head; the old one gets what was appended and its ROTATE event; both and the folder are synced; the
 index takes its name. Behind that the old file's flag is cleared; `~rec~` goes. Before the index names the new file,
 opening deletes it, and cuts off the ROTATE event; behind that it is the last file. A start marker is the format
 description of its file, with a time of creation, as MariaDB's are: in a file without groups it takes the place of the
@@ -383,16 +383,16 @@ class ClassicEngine:
 
     def append_change(
         self,
-        payload: bytes,
-        gtid: Gtid,
         table: int,
         key: bytes,
         before: bytes | None,
         after: bytes | None,
+        payload: bytes,
+        gtid: Gtid,
         age: int | None = None,
     ) -> Position | None:
         """See `TableEngine`."""
-        return self._small.append_change(payload, gtid, table, key, before, after, age)
+        return self._small.append_change(table, key, before, after, payload, gtid, age)
 
     def append_ending(
         self, payload: bytes, gtid: Gtid, ending: Callable[[], TableStep], age: int | None = None

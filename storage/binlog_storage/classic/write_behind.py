@@ -19,8 +19,8 @@ from binlog_storage.errors import DiskError, FileMissing
 
 log = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 4 << 20
-LEFT_BYTES_MAX: Final = 32 << 20  # of all files; beyond it `has_room` is false
+STEP_BYTES: Final = 2 << 20
+LEFT_BYTES_MAX: Final = 8 << 20  # of all files; beyond it `has_room` is false
 
 
 class WriteBehind:

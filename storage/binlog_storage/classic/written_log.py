@@ -116,10 +116,12 @@ class WrittenLog:
         """Under the append lock, which is given back while a large group is being copied."""
         if self.copying:
             self.wait_for_copy()
-        self.require_open(age)
+        # All is well, but for the other cases of `require_open`: this is looked at for each group.
+        if self.soundness.failure is not None or (age is not None and age != self.references.age):
+            self.require_open(age)
 
     def require_open(self, age: int | None) -> None:
-        """Raises `StoreFailed` after a failure, and if the binlog has begun anew since that age."""
+        """Raises `StoreFailed` after a failure, and `BinlogBegunAnew` if the binlog has begun anew since that age."""
         self.soundness.require_sound()
         self.references.require_age(age)
 
@@ -183,20 +185,21 @@ class WrittenLog:
                     return
             self.wait_for_copy()
 
-    def note_group(self, size: int, gtid: Gtid) -> Position:
-        """Note that a group of so many bytes is behind the end. Under the append lock."""
+    def note_group(self, size: int, gtid: Gtid, count: int = 1) -> Position:
+        """Note that a group of so many bytes is behind the end; or several, of one domain and server. Under the append
+        lock.
+        """
         current = self.current
-        current.end += size
-        current.logical_end = current.end
+        current.end = current.logical_end = end = current.end + size
         current.is_empty = False
         self.state.update(gtid)
-        self.files.indexes.add(current.end, gtid)
+        self.files.indexes.add(end, gtid)
         self.last_marker = None
-        self.commits += 1
+        self.commits += count
         self.bytes_written += size
-        if current.end >= self.files.options.max_binlog_size:
+        if end >= self.files.options.max_binlog_size:
             self.rotation_due = True
-        return Position(current.number, current.end)
+        return Position(current.number, end)
 
     def log_step(self, step: TableStep | None, end: Position) -> None:
         """End a transaction of tables with a group that ends there. Under the append lock."""
@@ -238,12 +241,16 @@ class WrittenLog:
         sync_rows: sync the redo log, also if no group needs that.
         """
         rows = self.rows
+        lsn = wanted = 0
         with self.lock:
-            self.soundness.require_sound()
-            current, end, data = self.current, self.written_end, bytes(self.buffer)
-            lsn = 0 if rows is None else rows.redo.lsn
-            wanted = rows is not None and rows.group_lsn > rows.redo.durable_lsn
-        if rows is not None and (sync_rows or (data and wanted)):
+            if self.soundness.failure is not None:
+                self.soundness.require_sound()
+            current, data = self.current, bytes(self.buffer)
+            end = Position(current.number, current.logical_end)
+            if rows is not None:
+                lsn = rows.redo.lsn
+                wanted = lsn if sync_rows else rows.group_lsn if data else 0
+        if rows is not None and wanted > rows.redo.durable_lsn:
             rows.flush()
         if data:
             self.write(current.file, data, current.written)
@@ -263,30 +270,34 @@ class WrittenLog:
             self.soundness.fail(error)
             raise
 
-    def sync_once(self, last: bytes = b"") -> bool:
+    def write_last(self, last: bytes) -> None:
+        """Write the last event of the file, behind all that was written. While nothing is appended."""
+        self.current.file.pwrite(last, self.current.end)
+
+    def sync_once(self, *, ended: bool = False) -> bool:
         """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs.
 
-        last: the last event of the file, behind all that; while nothing is appended.
+        ended: the file has its last event, which is made durable, too.
         """
-        with self.lock:
-            ended = list(self.xa.ended)  # their groups are in front of the end that is written
+        committed: list[PreparedFile] = []
+        if self.xa.ended:  # who comes later is of the next sync
+            with self.lock:
+                committed = list(self.xa.ended)  # their groups are in front of the end
         with self.writing:
             current, end, lsn = self.write_out(sync_rows=True)
-            if last:
-                current.file.pwrite(last, current.end)
         moves = end != self.extent.durable
-        if moves or last:
-            # Groups may be lost if that fails; an event that ends the file is taken back.
-            ends_store = self.soundness.failing() if moves else contextlib.nullcontext()
-            with ends_store, self.fsyncs.measured():
-                current.file.fdatasync()
         if moves:
+            with self.soundness.failing(), self.fsyncs.measured():  # groups may be lost
+                current.file.fdatasync()
             with self.extending:
-                self.extent = self.extent._replace(durable=end)
+                self.extent = Extent(self.extent.numbers, end)
             self.group_commits += 1
+        elif ended:
+            with self.fsyncs.measured():  # an event that ends the file is taken back
+                current.file.fdatasync()
         if self.rows is not None:
             self.rows.settled(lsn)
-        for prepared in ended:
+        for prepared in committed:
             with self.lock:
                 self.xa.ended.remove(prepared)
             self.remove_prepared(prepared)

@@ -17,7 +17,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from binlog_protocol.errors import ProtocolError, RemoteError, ServerError
+from binlog_protocol.errors import (
+    AccessDenied,
+    HostNotAllowed,
+    ProtocolError,
+    RemoteError,
+    ServerError,
+)
 
 from binlog_storage.console.output import shown
 from binlog_storage.errors import StorageError
@@ -34,12 +40,17 @@ _REMEDIES: Final = {
     errno.EROFS: "give a directory that can be written",
     errno.EMFILE: "raise the limit by ulimit -n",
 }
+_ASKED_OF_LOGINS: Final = {
+    AccessDenied.errno: "is the user right, and the password?",
+    HostNotAllowed.errno: "is there an account for this machine?",
+}
 _EXTRAS: Final = {
     "pyspark": "spark",
     "py4j": "spark",
     "grpc": "connect",
     "obstore": "archive",
     "deltalake": "delta",
+    "pyiceberg": "iceberg",
     "matplotlib": "plot",
 }
 """The extra of this package that brings a module; the others are of `jobs`."""
@@ -93,6 +104,12 @@ def unreachable(error: OSError) -> str:
     if error.errno < 0:  # the resolver's own numbers
         return f"{error.strerror or error}; is the name of the host right?"
     return f"{os.strerror(error.errno)}; is the server up, and reachable?"
+
+
+def refused(error: RemoteError) -> str:
+    """What a server has said to a login, and what to ask where its text does not say it."""
+    asked = _ASKED_OF_LOGINS.get(error.errno)
+    return f"{error}" + (f"; {asked}" if asked else "")
 
 
 def told(error: OSError) -> str:

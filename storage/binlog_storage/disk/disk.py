@@ -19,7 +19,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -123,6 +124,13 @@ class Disk(Protocol):
     def fsync_dir(self) -> None:
         """Returns when names made, changed or removed in the directory so far are durable; not those in folders."""
 
+    def beside(self, *syncs: Callable[[], None]) -> AbstractContextManager[None]:
+        """Around a sync: others are done at the same time, for a file system with a journal writes that once for all.
+
+        syncs: of files and of this directory; all was written before. At the end of the block each has returned. The
+            first error is raised, that of the block before theirs; behind one the others are done, or not.
+        """
+
     def lock(self, name: str) -> None:
         """Take the directory for this process, or raise `StoreInUse`. Held until `close`.
 
@@ -131,6 +139,14 @@ class Disk(Protocol):
 
     def close(self) -> None:
         """Give up the lock."""
+
+
+@contextlib.contextmanager
+def one_by_one(*syncs: Callable[[], None]) -> Iterator[None]:
+    """See `Disk.beside`: behind the block, in their order, where nothing is gained by threads."""
+    yield
+    for sync in syncs:
+        sync()
 
 
 @contextlib.contextmanager
@@ -198,7 +214,10 @@ _KINDS: Final[dict[int | None, type[DiskError]]] = {
 
 
 class Mapped:
-    """See `mapped`. A class, since it is entered for each call: a generator takes three times as long."""
+    """See `mapped`. A class, since it is entered for each call: a generator takes three times as long.
+
+    It may be entered again and again, and by several threads.
+    """
 
     __slots__ = ("_action", "_path")
 
@@ -207,7 +226,7 @@ class Mapped:
         self._path = path
 
     def __enter__(self) -> None:
-        _under_way[threading.get_ident()] = DiskCall(time.monotonic(), self._action, self._path)
+        _under_way[threading.get_ident()] = (time.monotonic(), self._action, self._path)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         _under_way.pop(threading.get_ident(), None)
@@ -234,12 +253,13 @@ class DiskCall(NamedTuple):
     path: Path
 
 
-_under_way: Final[dict[int, DiskCall]] = {}  # by thread: it makes one at a time
+# By thread, which makes one at a time. Plain tuples, as nearly nobody looks: the parts of a `DiskCall`.
+_under_way: Final[dict[int, tuple[float, str, Path]]] = {}
 
 
 def calls_under_way() -> list[DiskCall]:
     """The calls of this process, the oldest first: on a disk that has stopped they do not return."""
-    return sorted(_under_way.values())
+    return sorted(map(DiskCall._make, list(_under_way.values())))
 
 
 _KINDS_OF_ENTRY: Final = {
@@ -289,6 +309,7 @@ class OsFile:
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
         self._fd = fd
+        self._writing, self._syncing = mapped("write", path), mapped("sync", path)
 
     def pread(self, size: int, offset: int) -> bytes:
         with mapped("read", self._path):
@@ -308,16 +329,19 @@ class OsFile:
             return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        with mapped("write", self._path):
-            view = memoryview(data)
+        with self._writing:
+            done = os.pwrite(self._fd, data, offset)
+            if done == len(data):
+                return
+            # A full disk shows as a short write first; the next call then names the reason.
+            view = memoryview(data)[done:]
             while view:
-                # A full disk shows as a short write first; the next call then names the reason.
+                offset += done
                 done = os.pwrite(self._fd, view, offset)
                 view = view[done:]
-                offset += done
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
-        with mapped("write", self._path):
+        with self._writing:
             done = os.pwritev(self._fd, parts, offset)
         if done < sum(map(len, parts)):
             self.pwrite(memoryview(b"".join(parts))[done:], offset + done)
@@ -347,7 +371,7 @@ class OsFile:
             _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self) -> None:
-        with mapped("sync", self._path):
+        with self._syncing:
             os.fdatasync(self._fd)
 
     def close(self) -> None:
@@ -405,6 +429,8 @@ class OsDisk:
         path = self._directory / name
         with mapped("make directory", path):
             path.mkdir(mode=0o700, exist_ok=True)
+        if path.is_symlink():  # what is removed there would be another's
+            raise DiskError(f"cannot make directory {path}: it is a symbolic link, not a folder")
 
     def modified(self, name: str) -> float:
         with mapped("stat", self._directory / name):
@@ -438,6 +464,36 @@ class OsDisk:
                 os.fsync(self._fd)
             else:
                 sync_folder(self._directory)
+
+    @contextlib.contextmanager
+    def beside(self, *syncs: Callable[[], None]) -> Iterator[None]:
+        """See `Disk`. In threads of its own: this is done for a new file, and each saves a write of the journal."""
+        failed: dict[int, BaseException] = {}
+
+        def do(place: int, sync: Callable[[], None]) -> None:
+            try:
+                sync()
+            except BaseException as error:  # noqa: BLE001 - it is raised by who waits
+                failed[place] = error
+
+        threads = [
+            threading.Thread(target=do, args=one, name="sync", daemon=True)
+            for one in enumerate(syncs)
+        ]
+        started = 0
+        try:
+            with contextlib.suppress(RuntimeError):  # there may be no more threads
+                for thread in threads:
+                    thread.start()
+                    started += 1
+            yield
+        finally:
+            for thread in threads[:started]:
+                thread.join()
+        if failed:
+            raise failed[min(failed)]
+        for sync in syncs[started:]:
+            sync()
 
     def lock(self, name: str) -> None:
         self._lock_fd = locked(self._directory, name, os.O_RDWR | os.O_CREAT)

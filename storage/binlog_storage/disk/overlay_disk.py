@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from binlog_storage.disk.disk import File, locked, mapped
+from binlog_storage.disk.disk import File, locked, mapped, one_by_one
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.patient_disk import FileImage
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -185,6 +185,8 @@ class OverlayDisk:
 
     def fsync_dir(self) -> None:
         """There is no disk behind it."""
+
+    beside = staticmethod(one_by_one)
 
     def lock(self, name: str) -> None:
         """See `Disk`. Without a lock file no server of ours has written here, and none is made."""

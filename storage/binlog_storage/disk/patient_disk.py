@@ -19,12 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import Final
 
 from binlog_protocol.dataclass import dataclass
 
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, one_by_one
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, TooManyOpenFiles
 
 WAITING_BYTES_MAX: Final = 256 << 20
@@ -422,6 +423,10 @@ class PatientDisk:
             self.sync(self._below.fsync_dir)
         else:
             self._below.fsync_dir()
+
+    def beside(self, *syncs: Callable[[], None]) -> AbstractContextManager[None]:
+        """See `Disk`. In an opening one by one: what waits has its turn."""
+        return one_by_one(*syncs) if self._opening else self._below.beside(*syncs)
 
     def lock(self, name: str) -> None:
         self._below.lock(name)

@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from binlog_storage.errors import DiskError, StorageError, StoreFailed
 
 log = logging.getLogger(__name__)
 
 
+class _Failing:
+    """See `Soundness.failing`. Entered for each sync, which a generator makes three times as long."""
+
+    __slots__ = ("_soundness",)
+
+    def __init__(self, soundness: Soundness) -> None:
+        self._soundness = soundness
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DiskError):
+            self._soundness.fail(error)
+
+
 class Soundness:
-    """The failure of one store, and its listeners; from any thread."""
+    """The failure of one store, and its listeners; from any thread.
+
+    failure: the error after which it accepts nothing more.
+    """
 
     def __init__(self) -> None:
-        self._failure: StorageError | None = None
+        self.failure: StorageError | None = None
         self._failing = threading.Lock()
+        self._guard = _Failing(self)
         self._when_failed: list[Callable[[StorageError], None]] = []
         self._listeners: list[Callable[[], None]] = []
 
     @property
     def failed(self) -> bool:
         """Whether a write or sync has failed: the store accepts nothing more."""
-        return self._failure is not None
+        return self.failure is not None
 
     def require_sound(self) -> None:
         """Raises `StoreFailed` after a failure."""
-        if self._failure is not None:
+        if self.failure is not None:
             raise StoreFailed(
-                f"the binlog accepts nothing more after an earlier failure: {self._failure}"
+                f"the binlog accepts nothing more after an earlier failure: {self.failure}"
             )
 
     def fail(self, error: StorageError) -> None:
         """End writing for good: it is unknown which bytes reached the disk, and the next sync may succeed without
         them."""
         with self._failing:
-            if self._failure is not None:
+            if self.failure is not None:
                 return
-            self._failure = error
+            self.failure = error
         log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
         for failed in self._when_failed:
             failed(error)
 
-    @contextlib.contextmanager
-    def failing(self) -> Iterator[None]:
+    def failing(self) -> _Failing:
         """What fails on the disk in here ends the store."""
-        try:
-            yield
-        except DiskError as error:
-            self.fail(error)
-            raise
+        return self._guard
 
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
         """See `BinlogEngine`."""

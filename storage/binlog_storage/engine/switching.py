@@ -27,7 +27,15 @@ from typing import Any, Final
 from binlog_protocol.gtid import Gtid
 
 from binlog_storage.disk.state import StoreFacts
-from binlog_storage.engine import BinlogEngine, GroupMark, GroupWriter, Pin, Position, Stalled
+from binlog_storage.engine import (
+    BinlogEngine,
+    GroupBatch,
+    GroupMark,
+    GroupWriter,
+    Pin,
+    Position,
+    Stalled,
+)
 from binlog_storage.errors import BinlogBegunAnew, StorageError, WaitGivenUp
 from binlog_storage.ibb.xa import Xid
 
@@ -192,7 +200,43 @@ class SwitchingEngine:
             self._wait()
         raise WaitGivenUp(_PAUSED)  # it was asked for what the old engine would have done
 
-    # --- of the engine ---
+    # --- of the engine; each commit and each group at the tail asks for these: `__getattr__` costs a microsecond ---
+
+    def sync(self) -> None:
+        """See `EngineWriter`."""
+        self.now.sync()
+
+    def write_log(self) -> None:
+        """See `EngineWriter`."""
+        self.now.write_log()
+
+    @property
+    def durable_end(self) -> Position:
+        """See `OpenBinlog`."""
+        return self.now.durable_end
+
+    @property
+    def written_end(self) -> Position:
+        """See `OpenBinlog`."""
+        return self.now.written_end
+
+    def is_recent(self, start: Position) -> bool:
+        """See `EngineReader`."""
+        return self.now.is_recent(start)
+
+    def read(self, start: Position) -> GroupBatch:
+        """See `EngineReader`."""
+        return self.now.read(start)
+
+    @property
+    def tables(self) -> Any:
+        """See `TableEngine`."""
+        return self.now.tables  # type: ignore[attr-defined]
+
+    @property
+    def next_sync(self) -> Any:
+        """See `TableEngine`."""
+        return self.now.next_sync  # type: ignore[attr-defined]
 
     @property
     def age(self) -> int:

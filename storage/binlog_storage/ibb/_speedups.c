@@ -10,6 +10,7 @@
 #include <structmember.h>
 
 /* See binlog_storage/ibb/page.py and chunk.py. */
+#undef PAGE_SIZE /* musl's limits.h has that of the memory */
 #define PAGE_SIZE 16384
 #define PAGE_END 16380
 #define CHUNK_HEADER 3
@@ -150,7 +151,11 @@ crc32c_by_tables(const unsigned char *at, size_t size)
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_CRC_INSTRUCTION __builtin_cpu_supports("sse4.2")
+#if defined(__clang__) && __clang_major__ >= 14 /* a feature of its own there */
+#define WITH_CRC_INSTRUCTION __attribute__((target("sse4.2,crc32")))
+#else
 #define WITH_CRC_INSTRUCTION __attribute__((target("sse4.2")))
+#endif
 #define CRC_OF_WORD(crc, word) ((uint32_t)__builtin_ia32_crc32di(crc, word))
 #define CRC_OF_BYTE(crc, byte) __builtin_ia32_crc32qi(crc, byte)
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -211,6 +216,58 @@ crc32c(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+PyDoc_STRVAR(next_keys_doc,
+"next_keys(rows, at, last, count)\n--\n\n"
+"See `rows.Listing`: keys of a dict behind the one that was read last (None: from the first one on), at most `count`,\n"
+"and the place behind them. `at` is the place behind `last` when that was read. None if `last` is not there.");
+
+/* A dict has its entries in the order in which they came. When it grows it closes the gaps of those that went, so an
+ * entry moves towards the front, and never past another one. */
+#define NEAR 512
+
+static int
+found_in_dict(PyObject *rows, PyObject *wanted, Py_ssize_t *place, Py_ssize_t end)
+{
+    PyObject *key;
+    while (*place < end && PyDict_Next(rows, place, &key, NULL))
+        if (key == wanted)
+            return 1;
+    return 0;
+}
+
+static PyObject *
+next_keys(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *rows, *last, *key;
+    Py_ssize_t at, count, place = 0;
+
+    if (!PyArg_ParseTuple(args, "O!nOn:next_keys", &PyDict_Type, &rows, &at, &last, &count))
+        return NULL;
+    if (last != Py_None) {
+        place = at > 0 ? at - 1 : 0;
+        int found = found_in_dict(rows, last, &place, at);
+        if (!found) {
+            place = at > NEAR ? at - NEAR : 0;
+            found = found_in_dict(rows, last, &place, at);
+        }
+        if (!found) {
+            place = 0;
+            found = found_in_dict(rows, last, &place, at);
+        }
+        if (!found)
+            Py_RETURN_NONE;
+    }
+    PyObject *keys = PyList_New(0);
+    if (keys == NULL)
+        return NULL;
+    while (count-- > 0 && PyDict_Next(rows, &place, &key, NULL))
+        if (PyList_Append(keys, key) < 0) {
+            Py_DECREF(keys);
+            return NULL;
+        }
+    return Py_BuildValue("Nn", keys, place);
+}
+
 PyDoc_STRVAR(plain_commit_doc,
 "plain_commit(page, at, payload, behind, kind, page_no, epoch, lsn)\n--\n\n"
 "See `fill_page.plain_commit_plainly`. IndexError unless `page` is a whole page in which the record has its place.");
@@ -218,6 +275,7 @@ PyDoc_STRVAR(plain_commit_doc,
 /* A mini-transaction of the redo log: see binlog_storage/redo/format.py. */
 #define MTR_MAGIC "\xb1\x06mt"
 #define MTR_HEAD 20
+#define CRC_SIZE 4
 
 static void
 put_number(unsigned char *at, uint64_t value, int bytes)
@@ -400,15 +458,95 @@ entries_encoded(PyObject *Py_UNUSED(module), PyObject *seq_nos)
     return result;
 }
 
+/* Mini-transactions that go on with a page: see binlog_storage/redo/take_writes.py. */
+#define KIND_WRITE 0x10
+#define KIND_FLUSHED 0x30
+#define NOTE (MTR_HEAD + 9 + CRC_SIZE)
+
+static uint32_t
+u16_at(const unsigned char *at)
+{
+    return (uint32_t)(at[0] | at[1] << 8);
+}
+
+/* The offset in the page behind these records; -1 if one of them is another one than a write that goes on there. */
+static int32_t
+behind_writes(const unsigned char *at, const unsigned char *end, unsigned char kind, uint32_t page_no, uint32_t offset)
+{
+    while (at < end) {
+        if (end - at < WRITE_HEAD || at[0] != kind || load_u32(at + 1) != page_no || u16_at(at + 5) != offset)
+            return -1;
+        uint32_t size = u16_at(at + 7);
+        at += WRITE_HEAD;
+        offset += size;
+        if (size == 0 || (ptrdiff_t)size > end - at || offset > PAGE_SIZE)
+            return -1;
+        at += size;
+    }
+    return (int32_t)offset;
+}
+
+PyDoc_STRVAR(writes_doc,
+"take_writes(window, at, stop, lsn, epoch, parity, page_no, offset, page)\n--\n\n"
+"See `take_writes.take_writes_plainly`. IndexError unless the places lie in the window, and in the page.");
+
+static PyObject *
+take_writes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *window, *page;
+    Py_ssize_t at, stop;
+    unsigned long long lsn;
+    unsigned int epoch, parity, page_no, offset;
+
+    if (!PyArg_ParseTuple(args, "O!nnKIIIIO:take_writes", &PyBytes_Type, &window, &at, &stop, &lsn, &epoch, &parity,
+                          &page_no, &offset, &page))
+        return NULL;
+    Py_buffer out = {.buf = NULL};
+    if (page != Py_None && PyObject_GetBuffer(page, &out, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (at < 0 || stop > PyBytes_Size(window) || offset > PAGE_SIZE || (out.buf != NULL && out.len < PAGE_SIZE)) {
+        PyErr_SetString(PyExc_IndexError, "a place outside of the window, or of the page");
+        if (out.buf != NULL)
+            PyBuffer_Release(&out);
+        return NULL;
+    }
+    const unsigned char *data = (const unsigned char *)PyBytes_AsString(window);
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    unsigned char kind = (unsigned char)(KIND_WRITE | parity);
+    uint64_t told = 0;
+    while (stop - at >= NOTE) {
+        const unsigned char *mtr = data + at;
+        uint64_t size = load_u32(mtr + 16);
+        if (memcmp(mtr, MTR_MAGIC, 4) != 0 || load_u32(mtr + 4) != epoch || load_u64(mtr + 8) != lsn || size < NOTE
+            || size > (uint64_t)(stop - at))
+            break;
+        const unsigned char *first = mtr + MTR_HEAD, *end = mtr + size - CRC_SIZE;
+        int is_note = size == NOTE && *first == KIND_FLUSHED;
+        int32_t behind = is_note ? (int32_t)offset : behind_writes(first, end, kind, page_no, offset);
+        size_t checked = (size_t)size - CRC_SIZE;
+        if (behind < 0
+            || (has_instruction ? crc32c_by_instruction(mtr, checked) : crc32c_by_tables(mtr, checked)) != load_u32(end))
+            break;
+        if (is_note)
+            told = load_u64(first + 1) > told ? load_u64(first + 1) : told;
+        else if (out.buf != NULL)
+            for (const unsigned char *write = first; write < end; write += WRITE_HEAD + u16_at(write + 7))
+                memcpy((unsigned char *)out.buf + u16_at(write + 5), write + WRITE_HEAD, u16_at(write + 7));
+        at += (Py_ssize_t)size;
+        lsn += size;
+        offset = (uint32_t)behind;
+    }
+    if (out.buf != NULL)
+        PyBuffer_Release(&out);
+    return Py_BuildValue("nIK", at, offset, (unsigned long long)told);
+}
+
 /* A mini-transaction that is one change of a row: see binlog_storage/redo/format.py and tables/records.py. */
-#define MTR_HEAD 20
-#define MTR_MAGIC 0x746D06B1u /* little-endian */
 #define TABLES_HEAD 5
 #define KIND_TABLES 0x50
 #define CHANGE_HEAD 33
 #define KIND_CHANGE 1
 #define NO_ROW 0xFFFFFFFFu
-#define CRC_SIZE 4
 
 /* Records of the snapshot: see binlog_storage/tables/snapshot.py. Places of records in a block, or a window, have 4 bytes. */
 #define SNAPSHOT_ROW_HEAD 13
@@ -1706,7 +1844,7 @@ take_changes(PyObject *Py_UNUSED(module), PyObject *args)
     while (stop - at >= MTR_HEAD + TABLES_HEAD + CHANGE_HEAD + CRC_SIZE && at <= (Py_ssize_t)(UINT32_MAX / 2)) {
         const unsigned char *mtr = data + at, *change = mtr + MTR_HEAD + TABLES_HEAD;
         uint64_t size = load_u32(mtr + 16);
-        if (load_u32(mtr) != MTR_MAGIC || load_u32(mtr + 4) != epoch || load_u64(mtr + 8) != lsn
+        if (memcmp(mtr, MTR_MAGIC, 4) != 0 || load_u32(mtr + 4) != epoch || load_u64(mtr + 8) != lsn
             || size > (uint64_t)(stop - at) || mtr[MTR_HEAD] != KIND_TABLES || change[0] != KIND_CHANGE)
             break;
         uint64_t of_tables = load_u32(mtr + MTR_HEAD + 1);
@@ -2027,11 +2165,13 @@ static PyMethodDef methods[] = {
     {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
     {"find_nodes", find_nodes, METH_VARARGS, find_doc},
+    {"next_keys", next_keys, METH_VARARGS, next_keys_doc},
     {"plain_commit", plain_commit, METH_VARARGS, plain_commit_doc},
     {"take_changes", take_changes, METH_VARARGS, changes_doc},
     {"take_nodes", take_nodes, METH_VARARGS, nodes_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},
     {"take_rows", take_rows, METH_VARARGS, rows_doc},
+    {"take_writes", take_writes, METH_VARARGS, writes_doc},
     {"unpack_nodes", unpack_nodes, METH_VARARGS, unpack_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,9 @@ def fill_pages(
     kind: int,
     page_no: int,
 ) -> tuple[bytes, bytearray, bytes]: ...
+def next_keys(
+    rows: dict[bytes, Any], at: int, last: bytes | None, count: int, /
+) -> tuple[list[bytes], int] | None: ...
 def plain_commit(
     page: bytearray,
     at: int,
@@ -28,6 +31,17 @@ def plain_commit(
     /,
 ) -> bytes: ...
 def find_nodes(body: bytes, at: int, /) -> tuple[int, bytes]: ...
+def take_writes(
+    window: bytes,
+    at: int,
+    stop: int,
+    lsn: int,
+    epoch: int,
+    parity: int,
+    page_no: int,
+    offset: int,
+    page: bytearray | None,
+) -> tuple[int, int, int]: ...
 def take_changes(
     window: bytes,
     at: int,

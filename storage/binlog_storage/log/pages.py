@@ -163,4 +163,6 @@ class OfflinePages(OutsidePages):
             if first:
                 break
             time.sleep(_RETRY_S)  # a server makes a file in two steps: its name, then its length
-        return bool(first) and is_zero(first)
+        # Without a length, the newest of several was being made when its server was killed.
+        named_only = not first and self.numbers[0] < file_no == self.numbers[-1]
+        return named_only or (bool(first) and is_zero(first))

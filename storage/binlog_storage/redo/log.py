@@ -12,8 +12,8 @@ Thread contract: `append` under the lock that was given; `write`, `flush`, `chec
 
 from __future__ import annotations
 
-import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol
@@ -82,6 +82,30 @@ def make(
         file.pwrite(first.build(), first.at)
 
 
+class _Deadly:
+    """Around writes and syncs of the file: after an error nothing is known of it any more, and it is never tried again.
+
+    The kernel reports a lost write once, and the next sync would succeed without it. No generator: a commit goes
+    through this twice.
+    """
+
+    def __init__(self) -> None:
+        self._failure: DiskError | None = None
+
+    def __enter__(self) -> None:
+        if self._failure is not None:
+            raise DiskError(f"the redo log failed before: {self._failure}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if isinstance(error, DiskError):
+            self._failure = error
+
+
 class RedoLog:
     """The log of one store, open. First `replay`, then `begin`, then it takes new mini-transactions.
 
@@ -104,6 +128,8 @@ class RedoLog:
         self.uuid = self._reader.uuid
         self.capacity = self._reader.capacity
         self.checkpoint = self._reader.checkpoint
+        self.checkpoint_lsn = self.checkpoint.begin[0]
+        """The LSN of the last checkpoint, where recovery would begin to read: the lower one of the two."""
         self.tables = self.checkpoint.tables
         """Where the tables begin to read, from the next checkpoint on; None while there are none. Under the lock."""
         self.tables_logged = 0
@@ -116,17 +142,12 @@ class RedoLog:
         self._noted_durable = 0
         self._writing = threading.Lock()  # from taking the buffer until it is in the file
         self._syncing = threading.Lock()
-        self._failure: DiskError | None = None
+        self._deadly = _Deadly()
         self.bytes_written = 0
         self.taken = 0
         """How often the buffer was taken to be written: what is appended at the same number shares a sync."""
         self.fsyncs = Durations()
         self.groups = 0  # flushes that found something to do
-
-    @property
-    def checkpoint_lsn(self) -> int:
-        """The LSN of the last checkpoint, where recovery would begin to read: the lower one of the two."""
-        return self.checkpoint.begin[0]
 
     # --- opening ---
 
@@ -143,9 +164,9 @@ class RedoLog:
         """The epoch of what `replay` gave last."""
         return self._reader.epoch
 
-    def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
-        """The mini-transactions from the one at that LSN on, once more. After `replay`."""
-        return self._reader.mtrs_from(lsn)
+    def mtrs_from(self, lsn: int, take: Take | None = None) -> Iterator[MiniTransaction]:
+        """See `RedoReader.mtrs_from`. After `replay`."""
+        return self._reader.mtrs_from(lsn, take)
 
     def begin(self, end: Position | None) -> None:
         """Recovery is done, and the files hold everything: a new epoch, from here on. Durable."""
@@ -170,7 +191,7 @@ class RedoLog:
         size = self._reader.end - self._reader.synced
         at = self._reader.synced % self.capacity
         first = min(size, self.capacity - at)
-        with self._syncing, self._deadly():
+        with self._syncing, self._deadly:
             self._file.pwrite(self.checkpoint.build(), self.checkpoint.at)
             write_again(self._file, RING_AT + at, first)
             write_again(self._file, RING_AT, size - first)
@@ -243,7 +264,7 @@ class RedoLog:
         Args:
             taken: called under the lock with the LSN up to which the log is about to be written.
         """
-        with self._writing, self._deadly():
+        with self._writing, self._deadly:
             with self._lock:
                 start = self.written_lsn
                 if self.lsn == start:
@@ -279,26 +300,13 @@ class RedoLog:
         with self._syncing:
             end = self.write(taken)
             if end > self.durable_lsn:
-                with self._deadly():
-                    with self.fsyncs.measured():
-                        self._file.fdatasync()
-                    self.groups += 1
-                    self.durable_lsn = end
+                began = time.perf_counter()
+                with self._deadly:
+                    self._file.fdatasync()
+                self.fsyncs.add(time.perf_counter() - began)
+                self.groups += 1
+                self.durable_lsn = end
             return self.durable_lsn
-
-    @contextlib.contextmanager
-    def _deadly(self) -> Iterator[None]:
-        """After an error nothing is known of the file any more, and it is never tried again.
-
-        The kernel reports a lost write once, and the next sync would succeed without it.
-        """
-        if self._failure is not None:
-            raise DiskError(f"the redo log failed before: {self._failure}")
-        try:
-            yield
-        except DiskError as error:
-            self._failure = error
-            raise
 
     @property
     def tables_unchanged(self) -> bool:
@@ -336,12 +344,13 @@ class RedoLog:
     def _write_checkpoint(self, lsn: int, end: Position | None) -> None:
         number = self.checkpoint.number + 1
         checkpoint = Checkpoint(number, self.epoch, lsn, end, self.tables)
-        with self._deadly():
+        with self._deadly:
             self._file.pwrite(checkpoint.build(), checkpoint.at)
             with self.fsyncs.measured():
                 self._file.fdatasync()
         self.bytes_written += BLOCK
         self.checkpoint = checkpoint  # only now may the ring before it be used again
+        self.checkpoint_lsn = checkpoint.begin[0]
 
     def close(self) -> None:
         """Close the file, without a flush."""
@@ -349,11 +358,13 @@ class RedoLog:
 
     def _write_ring(self, data: bytearray, lsn: int) -> None:
         at = lsn % self.capacity
-        first = min(len(data), self.capacity - at)
+        if at + len(data) <= self.capacity:
+            self._file.pwrite(data, RING_AT + at)
+            return
+        first = self.capacity - at
         with memoryview(data) as view:
             self._file.pwrite(view[:first], RING_AT + at)
-            if first < len(data):
-                self._file.pwrite(view[first:], RING_AT)
+            self._file.pwrite(view[first:], RING_AT)
 
 
 _NOTE_BYTES = FLUSHED.size + MTR_OVERHEAD

@@ -43,10 +43,10 @@ _ADVICE = (
     "once with innodb_force_recovery=6 to go on with what the .ibb files hold, without the last commits"
 )
 
-Take = Callable[[bytes, int, int, int, int], int]
+Take = Callable[[bytes, int, int, int, int], tuple[int, int]]
 """Takes whole mini-transactions from a part of the log; the offset to begin at and to stop at, LSN and epoch there.
 
-Returns the offset behind them."""
+Returns the offset behind them, and the highest LSN that notes among them say was durable (0: there were none)."""
 
 Reaches = Callable[[Position], bool]
 """Whether the traditional binlog beside a log reaches up to a place."""
@@ -136,17 +136,16 @@ class RedoReader:
         Raises `CorruptRedo` if it ends in the middle of what was durable.
 
         Args:
-            take: may take those of tables alone, many at once: they are not given then.
+            take: may take many at once, which are not given then: none that have a place.
             reaches: asked for places behind the checkpoint; where the binlog does not, the log ends.
         """
         lsn, self.epoch = self.begin, self._first_epoch
         reader = _RingReader(self._file, self.capacity, lsn)
-        of_tables = True
         told = _Progress(lsn)
         while True:
             told.at(lsn)
-            if take is not None and of_tables:
-                lsn = self._taken(take, reader, lsn, told)
+            if take is not None:
+                lsn = self._taken(take, reader, lsn, self.begin + self.capacity, self.epoch, told)
             if (found := self._next(reader, lsn)) is None:
                 break
             place = found.place if reaches is not None and lsn >= self.checkpoint.lsn else None
@@ -154,7 +153,6 @@ class RedoReader:
                 self._missed = place
                 break
             lsn = found.end
-            of_tables = found.is_of_tables
             if found.is_note:
                 self.synced = max([self.synced, *_claims(found)])
             else:
@@ -163,12 +161,17 @@ class RedoReader:
         told.end(lsn)
         self.end = lsn
 
-    def mtrs_from(self, lsn: int) -> Iterator[MiniTransaction]:
+    def mtrs_from(self, lsn: int, take: Take | None = None) -> Iterator[MiniTransaction]:
         """The mini-transactions from that LSN on, once more, but those that are of tables alone.
 
-        Raises `CorruptRedo` if they have changed since then.
+        Raises `CorruptRedo` if they have changed since then. `take`: see `replay`.
         """
         while lsn < self.end:
+            if take is not None:
+                _, epoch, _, _ = MTR_HEAD.unpack(self._again.read(lsn, MTR_HEAD.size))
+                lsn = self._taken(take, self._again, lsn, self.end, epoch)
+                if lsn == self.end:
+                    return
             if self._last is None or self._last.lsn != lsn:
                 self._last = self._whole(self._again, lsn, self.capacity)
             found = self._last
@@ -180,16 +183,25 @@ class RedoReader:
             if not found.is_note and not found.is_of_tables:
                 yield found
 
-    def _taken(self, take: Take, reader: _RingReader, lsn: int, told: _Progress) -> int:
-        """Let `take` have what it wants from there on. Returns the LSN behind that."""
-        limit = self.begin + self.capacity
+    def _taken(
+        self,
+        take: Take,
+        reader: _RingReader,
+        lsn: int,
+        limit: int,
+        epoch: int,
+        progress: _Progress | None = None,
+    ) -> int:
+        """Let `take` have what it wants from there on, up to the LSN `limit`. Returns the LSN behind that."""
         while True:
             window, at = reader.window(lsn)
-            behind = take(window, at, min(len(window), at + limit - lsn), lsn, self.epoch)
+            behind, durable = take(window, at, min(len(window), at + limit - lsn), lsn, epoch)
             if behind == at:
                 return lsn
+            self.synced = max(self.synced, durable)
             lsn += behind - at
-            told.at(lsn)
+            if progress is not None:
+                progress.at(lsn)
 
     def _next(self, reader: _RingReader, lsn: int) -> MiniTransaction | None:
         """The one that begins there, of this epoch or the first of the next one. Follows into that one."""

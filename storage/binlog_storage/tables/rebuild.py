@@ -110,17 +110,17 @@ class Rebuild:
         self.next_trx, self.begin = self._snapshot.next_trx, self._snapshot.begin
         return self._snapshot
 
-    def take(self, window: bytes, at: int, stop: int, lsn: int, epoch: int) -> int:
-        """Apply what is plain in a part of the log: see `take_changes`. Returns the offset behind it."""
+    def take(self, window: bytes, at: int, stop: int, lsn: int, epoch: int) -> tuple[int, int]:
+        """Apply what is plain in a part of the log: see `take_changes` and `RedoReader.replay`."""
         if self.begin is None or lsn < self.begin.lsn:
-            return at
+            return at, 0
         behind, count = take_changes(
             window, at, stop, lsn, epoch, self.open, self.memory.tables, COMMITTED
         )
         if count:
             self.logged = lsn + behind - at - 1  # inside of the last one
             self.changes += count
-        return behind
+        return behind, 0
 
     def apply(self, data: bytes, lsn: int, epoch: int) -> None:
         """Apply records of the log that begin at that LSN. Raises `CorruptTables`."""

@@ -234,6 +234,10 @@ if TYPE_CHECKING:
 else:
     with contextlib.suppress(ImportError):
         from binlog_storage.ibb._speedups import Node, Version
+try:
+    from binlog_storage.ibb._speedups import next_keys as next_keys
+except ImportError:  # a wheel without compiled modules
+    next_keys = None  # type: ignore[assignment]
 
 AnyNode = Node | PackedNode
 
@@ -244,17 +248,19 @@ class Table:
     Attributes:
         rows: those that are objects. A row that a start has found is none before somebody changes it.
         packed: the others; None if there never were any.
+        listing: told of keys that go while somebody lists `rows`; None if nobody does.
         noted: keys that came (True) and went while somebody puts the others in order; None if nobody does.
         look: the newest version of a row by its key, None without one; takes no lock.
         take: the same, and it is in `rows` then; for whoever is going to change something.
     """
 
-    __slots__ = ("keys", "look", "noted", "packed", "rows", "take")
+    __slots__ = ("keys", "listing", "look", "noted", "packed", "rows", "take")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Version] = {}
         self.keys: SortedKeys | None = None
         self.noted: list[tuple[bytes, bool]] | None = None
+        self.listing: Listing | None = None
         self.packed: PackedRows | None = None
         self.look: Callable[[bytes], Version | None] = self.rows.get
         self.take: Callable[[bytes], Version | None] = self.rows.get
@@ -334,10 +340,59 @@ class Table:
         self._gone(key)
 
     def _gone(self, key: bytes) -> None:
+        if self.listing is not None:
+            self.listing.gone(key)
         if self.keys is not None:
             self.keys.discard(key)
         elif self.noted is not None:
             self.noted.append((key, False))
+
+
+class Listing:
+    """The keys of a table's rows that are objects, in steps between which others change it.
+
+    Each key that was there at the first step and did not go comes, perhaps more than once; one that came since may be
+    missing. A list of all at once holds everybody for 20 to 30 ms where there are a million. Each call is under the
+    latch; `close` is the last.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._at = 0
+        self._read: dict[bytes, None] = {}
+        self._is_begun = False
+        self._rest: list[bytes] | None = None
+        # Keys that came since stand behind those that were there, and may come as fast as they are read.
+        self._count = len(table.rows)
+        table.listing = self
+
+    def step(self, count: int) -> list[bytes]:
+        """So many of the next keys; fewer or none at the end."""
+        rows = self._table.rows
+        if self._rest is None and next_keys is not None:
+            last = next(reversed(self._read), None)
+            # A place is found again by a key that was read and did not go.
+            if last is not None or not self._is_begun:
+                found = next_keys(rows, self._at, last, min(count, self._count))
+                if found is not None:
+                    keys, self._at = found
+                    self._is_begun = True
+                    self._count -= len(keys)
+                    self._read = dict.fromkeys(keys)
+                    return keys
+        if self._rest is None:
+            self._rest = list(reversed(rows))
+        at = max(0, len(self._rest) - count)
+        keys, self._rest[at:] = self._rest[at:], []
+        return keys
+
+    def gone(self, key: bytes) -> None:
+        """A key is not there any more, although it may come again."""
+        self._read.pop(key, None)
+
+    def close(self) -> None:
+        """It is wanted no longer."""
+        self._table.listing = None
 
 
 class TemporaryRows(Table):

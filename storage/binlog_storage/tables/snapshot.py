@@ -32,9 +32,11 @@ from binlog_storage.tables.rows import (
     NODE_RECORD,
     UNLOGGED,
     AnyNode,
+    Listing,
     Memory,
     Table,
     Trx,
+    Version,
     nodes_from,
 )
 from binlog_storage.tables.take_records import ROW, find_nodes, take_nodes, take_rows
@@ -132,9 +134,7 @@ def write(
                 rows += count
                 pause()
             # What was packed before and is not now is among these, perhaps once more.
-            for keys in _steps(table, latch):
-                with latch:
-                    found = [(key, table.rows.get(key)) for key in keys]
+            for found in _steps(table, latch):
                 for key, version in found:
                     if version is not None and version.row is not None:
                         writer.put(
@@ -150,12 +150,20 @@ def write(
     return rows
 
 
-def _steps(table: Table, latch: threading.Lock) -> Iterator[list[bytes]]:
-    # Keys that come later are in the log: the list as it is now is enough.
+def _steps(table: Table, latch: threading.Lock) -> Iterator[list[tuple[bytes, Version | None]]]:
+    """The rows that are objects. What comes or changes later is in the log."""
     with latch:
-        keys = list(table.rows)
-    for at in range(0, len(keys), STEP_ROWS):
-        yield keys[at : at + STEP_ROWS]
+        listing = Listing(table)
+    try:
+        while True:
+            with latch:
+                found = [(key, table.rows.get(key)) for key in listing.step(STEP_ROWS)]
+            if not found:
+                return
+            yield found
+    finally:
+        with latch:
+            listing.close()
 
 
 def _packed_steps(number: int, table: Table, latch: threading.Lock) -> Iterator[tuple[bytes, int]]:

@@ -8,11 +8,9 @@ Thread contract: any thread; one at a time for each transaction. The head of `do
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
 from binlog_protocol.dataclass import dataclass
@@ -223,11 +221,19 @@ class TableTransaction:
             return None
         return frozenset((node.table, node.key) for node in self._trx.chain())
 
+    def has_changed_rows_of(self, table: int) -> bool:
+        """Whether it has changed rows of a table, undone or not."""
+        return table in self._trx.tables
+
     # --- reading ---
 
     def get(self, table: int, key: bytes, view: ReadView | None = None) -> bytes | None:
         """A row as a view has it, with the changes of this transaction; without a view as it is committed now."""
         return self.store.read(table, key, view, self._trx)
+
+    def hidden(self, table: int, key: bytes, view: ReadView) -> bytes | None:
+        """The row of a view that a change of this transaction stands in front of; None if there is no such change."""
+        return self.store.hidden_in(self.store.memory.table(table), key, view, self._trx)
 
     def scan(
         self, table: int, first: bytes = b"", view: ReadView | None = None
@@ -559,9 +565,9 @@ class TableStore:
         patron: one whose locks are no hindrance to it, as the same session has taken them for all that it does.
         """
         with self.latch:
-            self._next_trx += 1
-            of_patron = None if patron is None else patron._trx
-            return TableTransaction(self, Trx(self._next_trx - 1, of_patron))
+            trx = self._next()
+            trx.patron = None if patron is None else patron._trx
+            return TableTransaction(self, trx)
 
     def pause(self, *, paused: bool = True) -> bool:
         """No transaction changes or locks anything from now on: `WaitGivenUp`. Or, with `paused` False, they may again.
@@ -618,9 +624,30 @@ class TableStore:
             version = below
         return None
 
+    @staticmethod
+    def hidden_in(table: Table, key: bytes, view: ReadView, trx: Trx) -> bytes | None:
+        """See `TableTransaction.hidden`."""
+        version = table.look(key)
+        is_changed = False
+        while version is not None:
+            below, owner = version.prev, version.trx  # in this order: see `read_in`
+            if owner is trx:
+                is_changed = True
+            elif owner.commit_no <= view.number:
+                return version.row if is_changed else None
+            version = below
+        return None
+
     def get(self, table: int, key: bytes, view: ReadView | None = None) -> bytes | None:
         """A row as a view has it; without one as it is committed now."""
         return self.read(table, key, view)
+
+    def settled(self, table: int, key: bytes) -> tuple[bytes | None, bool]:
+        """The newest row, and whether it is committed."""
+        version = self.memory.table(table).look(key)
+        if version is None:
+            return None, True
+        return version.row, version.trx.commit_no != UNFINISHED
 
     def newest(self, table: int, key: bytes) -> bytes | None:
         """The newest row, committed or not."""
@@ -817,14 +844,36 @@ class TableStore:
 
         Under the append lock until the step is done. The rows must be such as nobody locks; a row of None is deleted.
         """
+        memory = self.memory
         with self.latch:
-            assert all(self.memory.owner(row) is None for row in changes)
-            return self._whole(changes, self.latch)
+            assert all(memory.owner(row) is None for row in changes)
+            trx = self._next()
+            parts = []
+            for no, ((table, key), row) in enumerate(changes.items(), 1):
+                place = memory.tables.get(table)
+                version = None if place is None else place.look(key)
+                before = None if version is None else version.row
+                parts.append(encode_change(trx.id, no, no - 1, table, key, before, row))
+            parts.append(encode_end(trx.id, committed=True))
+
+        def done() -> None:
+            with self.latch:
+                for (table, key), row in changes.items():
+                    memory.change(trx, table, key, row)
+                self.changes += len(changes)
+                self._committed(trx)
+
+        return TableStep(b"".join(parts), done)
+
+    def _next(self) -> Trx:
+        self._next_trx += 1
+        return Trx(self._next_trx - 1)
 
     def at_once(
         self, table: int, key: bytes, before: bytes | None, after: bytes | None
     ) -> TableStep | None:
-        """As `whole`, for one row that anybody may change; with a record of the binlog.
+        """As `whole`, for one row that anybody may change, of a logged table, not of the catalog; with a record of the
+        binlog.
 
         None, and nothing is done, if the row is another one than `before`, or somebody has a lock in the way or waits
         for one. Under the append lock and the latch, which are held until the step is done.
@@ -832,39 +881,29 @@ class TableStore:
         place = self.memory.tables.get(table)
         if place is None or not self.locks.is_free(table, key):
             return None
-        version = place.look(key)
+        version = place.take(key)
         if version is None:
             if before is not None:
                 return None
         elif version.row != before or version.trx.commit_no == UNFINISHED:
             return None
-        return self._whole({(table, key): after}, contextlib.nullcontext())
-
-    def _whole(
-        self,
-        changes: Mapping[tuple[int, bytes], bytes | None],
-        latch: AbstractContextManager[object],
-    ) -> TableStep:
-        """Under the latch; the step takes it as it is given here."""
-        memory = self.memory
-        trx = Trx(self._next_trx)
+        number = self._next_trx
         self._next_trx += 1
-        parts = []
-        for no, ((table, key), row) in enumerate(changes.items(), 1):
-            place = memory.tables.get(table)
-            version = None if place is None else place.look(key)
-            before = None if version is None else version.row
-            parts.append(encode_change(trx.id, no, no - 1, table, key, before, row))
-        parts.append(encode_end(trx.id, committed=True))
 
         def done() -> None:
-            with latch:
-                for (table, key), row in changes.items():
-                    memory.change(trx, table, key, row)
-                self.changes += len(changes)
-                self._committed(trx)
+            self.changes += 1
+            if after is not None and not self._past and not self._views:
+                # Nobody can ask for what was there before: there is no transaction to be remembered.
+                self.memory.commit_no += 1
+                self.commits += 1
+                place.set(key, Version(after, COMMITTED, None))
+                return
+            trx = Trx(number)
+            self.memory.change(trx, table, key, after)
+            self._committed(trx)
 
-        return TableStep(b"".join(parts), done)
+        record = encode_change(number, 1, 0, table, key, before, after)
+        return TableStep(record + encode_end(number, committed=True), done)
 
     def undo(self, trx: Trx, top: int, *, release: bool = False, steps: int | None = None) -> bool:
         """Undo the nodes above `top`, each step logged before the next. Returns whether all of it is done.

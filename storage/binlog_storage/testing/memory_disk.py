@@ -13,6 +13,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from binlog_storage.disk.disk import one_by_one
 from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
 
 SECTOR_BYTES = 512  # the unit that a disk writes whole
@@ -307,6 +308,8 @@ class MemoryDisk:
         self.count("sync directory", "")
         self._durable = dict(self._visible)
         self._unsynced_names.clear()
+
+    beside = staticmethod(one_by_one)
 
     def lock(self, name: str) -> None:
         if self._locked:

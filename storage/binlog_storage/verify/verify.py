@@ -227,6 +227,8 @@ class Verifier:
         if self._pages.is_empty(number):
             if number < newest:
                 self._error(number, 0, f"the file is empty, but {file_name(newest)} is not")
+            elif not size:
+                self._named_only(number)
         else:
             self._header(number, size)
         told = 0
@@ -242,6 +244,22 @@ class Verifier:
                 told = page_no
         self._progress(size - told * PAGE_SIZE)
 
+    def _named_only(self, number: int) -> None:
+        """A newest file without a length: the redo log knows whether it ever had one."""
+        end = self._redo.end
+        if end is not None and end.file_no >= number:
+            self._require_pages(number, 0)
+        elif end is None:
+            self._warning(
+                number,
+                0,
+                "the file has no length: its server ended while it made the file, or its content was lost",
+            )
+
+    def _require_pages(self, number: int, size: int) -> None:
+        if size < 2 * PAGE_SIZE:
+            self._error(number, 0, f"the file has {size // PAGE_SIZE} pages, less than two")
+
     def _header(self, number: int, size: int) -> None:
         page = self._pages.raw_page(number, 0)
         try:
@@ -256,8 +274,7 @@ class Verifier:
                 header.pages * PAGE_SIZE,
                 f"the file of {size} bytes is longer than the {header.pages} pages that its header tells",
             )
-        if size < 2 * PAGE_SIZE:
-            self._error(number, 0, f"the file has {size // PAGE_SIZE} pages, less than two")
+        self._require_pages(number, size)
         minor = int.from_bytes(page[_MINOR_AT : _MINOR_AT + 4], "little")
         if minor != VERSION_MINOR:
             self._warning(
@@ -422,7 +439,6 @@ class RecordPass:
     # --- groups ---
 
     def _commit(self, record: Record) -> None:
-        self.groups += 1
         try:
             lists = commit.decode(record.data).lists
             nodes = _Counted(group_pieces(self._pages, record))
@@ -438,7 +454,10 @@ class RecordPass:
             else:
                 self._error(*record.start, str(error))
             self._states.forget()
+            self.groups += 1
             return
+        if first is None or first[TYPE_OFFSET] != EventType.FORMAT_DESCRIPTION:  # a start marker
+            self.groups += 1
         if reason:
             self._error(*record.start, reason)
         if first is not None and first[TYPE_OFFSET] == EventType.GTID:

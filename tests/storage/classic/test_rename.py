@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import ChecksumAlgorithm
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, ChecksumAlgorithm
 from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import EventHeader, split_events
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -23,12 +23,13 @@ from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.write_behind import LEFT_BYTES_MAX, WriteBehind
 from binlog_storage.classic.xa_files import PreparedFile, PreparedFiles
-from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.disk import OsDisk, OsFile
 from binlog_storage.engine import Xid
 from binlog_storage.errors import DiskError, DiskFull, WaitGivenUp, XaStateError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.classic.test_crash import without_padding
+from tests.storage.crash.recorder import RecordingDisk, Rename, Write
 from tests.storage.groups import (
     COMMIT_EVENT,
     append_all,
@@ -159,10 +160,6 @@ def _both_lists(engine: ClassicEngine) -> None:
     commit(engine, ROWS, COMMIT_EVENT, statement=events(40, "direct"))
 
 
-def _below(engine: ClassicEngine) -> None:
-    commit(engine, ROWS[:59_000], ROWS[59_000:59_500], COMMIT_EVENT)
-
-
 def _garbage(engine: ClassicEngine) -> None:
     writer = engine.begin()
     writer.spill(ROWS)
@@ -209,6 +206,89 @@ def test_copied_instead(how: object) -> None:
         assert algorithm == (how is not _checksum)
 
 
+@pytest.mark.parametrize("encrypts_now", [True, False])
+def test_copied_where_the_log_is_encrypted(encrypts_now: bool, tmp_path: Path) -> None:
+    """A file with keys alone, from which older binlogs are read, changes nothing."""
+    (tmp_path / "keys").write_bytes(b"1;" + bytes(16).hex().encode())
+    keys = replace(RENAMING, file_key_management_filename=str(tmp_path / "keys"))
+    disk = MemoryDisk()
+    with closing(ClassicEngine(disk, replace(keys, encrypt_binlog=encrypts_now))) as engine:
+        commit(engine, ROWS, COMMIT_EVENT)
+        engine.sync()
+        assert read_all(engine)[0].endswith(ROWS + COMMIT_EVENT)
+        assert (len(engine.files()) == 1) == encrypts_now
+        assert (ROWS[100:600] in b"".join(disk.contents().values())) != encrypts_now
+
+
+def test_the_threshold_may_change_while_a_group_is_open() -> None:
+    """What holds at its commit counts, from the very size on: bytes of events as they lie in the file."""
+    with closing(ClassicEngine(MemoryDisk(), RENAMING)) as engine:
+        writer = engine.begin()
+        writer.spill(ROWS)
+        engine.set_option("binlog_large_commit_threshold", 1 << 30)
+        writer.spill(COMMIT_EVENT)
+        writer.commit(begin_event(ONE), ONE)
+        assert len(engine.files()) == 1
+        body = len(ROWS) + 100 * CHECKSUM_SIZE
+        for seq_no, size, files in ((12, body + 1, 1), (13, body, 2)):
+            gtid = Gtid(0, 1, seq_no)
+            writer = engine.begin()
+            writer.spill(ROWS + COMMIT_EVENT)
+            engine.set_option("binlog_large_commit_threshold", size)
+            writer.commit(begin_event(gtid), gtid)
+            assert len(engine.files()) == files, size
+        assert engine.binlog_state() == BinlogState([Gtid(0, 1, 13)])
+
+
+def test_under_the_lock_a_rename_writes_heads_and_names() -> None:
+    """The group itself was written and synced in front of that: what others wait for has no byte of it."""
+    disk = RecordingDisk(MemoryDisk())
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        append_all(engine, simple(10))
+        writer = engine.begin()
+        writer.spill(ROWS)
+        writer.settle()
+        ahead = len(disk.trace)
+        writer.spill(COMMIT_EVENT)
+        writer.commit(begin_event(ONE), ONE)
+        done = disk.trace[ahead:]
+        assert any(isinstance(one, Rename) and one.new == SECOND for one in done)
+        written = [one.data for one in done if isinstance(one, Write)]
+        appended = sum(len(one.payload) + 3 * CHECKSUM_SIZE for one in simple(10))
+        assert (
+            sum(map(len, written)) < appended + 3 * 4096
+        )  # the head with its GTID event, ROTATE, `~rec~`
+        assert not any(ROWS[100:600] in data for data in written)
+
+
+def test_all_is_synced_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others wait for: three files and the folder once, then the index takes its name."""
+    engine = ClassicEngine(OsDisk(tmp_path), replace(RENAMING, max_binlog_size=65_536))
+    with closing(engine):
+        append_all(engine, simple(3))
+        writer = engine.begin()
+        writer.spill(ROWS + COMMIT_EVENT)
+        writer.settle()
+        met, sync = threading.Barrier(4, timeout=20), OsFile.fdatasync
+        is_folder = [True, False]
+
+        def synced(file: OsFile) -> None:
+            met.wait()
+            sync(file)
+
+        def folder_synced(disk: OsDisk) -> None:
+            if is_folder.pop(0):
+                met.wait()
+                assert not any(b"000002" in path.read_bytes() for path in tmp_path.glob("*.index"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OsFile, "fdatasync", synced)
+            patch.setattr(OsDisk, "fsync_dir", folder_synced)
+            writer.commit(begin_event(ONE), ONE)
+        assert is_folder == []
+        assert [file.number for file in engine.files()] == [1, 2, 3]
+
+
 def test_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mount in the place of the folder: the group is copied, and nothing is left."""
     rename = Path.replace
@@ -227,6 +307,18 @@ def test_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert [file.number for file in engine.files()] == [1]
         assert list((tmp_path / CACHE_FOLDER).iterdir()) == []
         assert (tmp_path / CACHE_FOLDER).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_to_another_folder_is_refused(tmp_path: Path) -> None:
+    """What has the names of cache files there is not removed."""
+    other, store = tmp_path / "other", tmp_path / "store"
+    for folder in (other, store):
+        folder.mkdir()
+    (other / "ML_1").write_bytes(b"x")
+    (store / CACHE_FOLDER).symlink_to(other)
+    with pytest.raises(DiskError, match="it is a symbolic link"):
+        ClassicEngine(OsDisk(store), RENAMING)
+    assert (other / "ML_1").exists()
 
 
 def test_the_folder_at_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -334,16 +426,22 @@ def test_settled_ahead_it_is_synced_once() -> None:
     disk = MemoryDisk()
     with closing(ClassicEngine(disk, RENAMING)) as engine:
         writer = engine.begin()
-        writer.spill(ROWS + COMMIT_EVENT)
+        writer.spill(ROWS)
         synced: list[str] = []
         disk.fault = lambda kind, name: synced.append(name) if "sync" in kind else None
         writer.settle()
         ahead = ["binlog.~rec~.new", "", "binlog.index.new"]
         assert synced == [f"{CACHE_FOLDER}/ML_1", *ahead]
         writer.settle()
+        writer.spill(COMMIT_EVENT)  # its number is known in the turn of the commit
         writer.commit(begin_event(ONE), ONE)
         assert synced[4:] == ["binlog.000001", f"{CACHE_FOLDER}/ML_1", "", ""], "what is left"
         assert len(engine.files()) == 2
+        kept = read_all(engine)
+        assert without_padding(kept[-1]) == WHOLE
+        disk.crash()
+    with closing(ClassicEngine(disk, RENAMING)) as engine:
+        assert read_all(engine) == kept
 
 
 @pytest.mark.parametrize("meanwhile", ["flush", "purge", "reset", "another"])

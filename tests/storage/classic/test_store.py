@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from binlog_protocol.events.checksum import append_checksum, normal_form
+from binlog_protocol.events.checksum import (
+    ChecksumAlgorithm,
+    append_checksum,
+    laid_out_events,
+    normal_form,
+)
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import FLAG_IN_USE, build_event, split_events
 from binlog_protocol.groups import group_runs
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
-from binlog_storage.classic import opening
+from binlog_storage.classic import opening, small_commits
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.errors import DamagedBinlog
 from binlog_storage.classic.event_reader import EventReader
@@ -25,6 +32,7 @@ from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.writing import FILE_START, FLAG_AT
+from binlog_storage.classic.written_log import CACHE_BYTES
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
@@ -42,6 +50,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from tests.storage.groups import (
     COMMIT_EVENT,
     append_all,
+    append_run,
     begin_event,
     events,
     group,
@@ -170,6 +179,51 @@ def test_checksums_are_those_of_the_file(tmp_path: Path) -> None:
         path = tmp_path / f"binlog.00000{number}"
         path.write_bytes(disk.contents()[path.name])
         assert read_head(path).description.checksum_algorithm == algorithm
+
+
+@pytest.mark.parametrize("checksum", ChecksumAlgorithm)
+@pytest.mark.parametrize("span", [1, 700, 65_536])
+def test_a_run_lies_as_its_groups_one_by_one(
+    checksum: ChecksumAlgorithm, span: int, rng: random.Random
+) -> None:
+    """Files begin behind the same groups; whatever is too large for a file, or for one piece, is alone."""
+    sizes = [rng.choice((60, 90, 700, 3000, 5000)) for _ in range(200)] + [CACHE_BYTES - 500, 60]
+    groups = [group(Gtid(0, 1, n), size) for n, size in enumerate(rng.sample(sizes, len(sizes)), 1)]
+    options = replace(SMALL, binlog_checksum=checksum, binlog_gtid_index_span_min=span)
+    contents, commits = [], []
+    for add in (append_all, append_run):
+        disk = MemoryDisk()
+        with closing(ClassicEngine(disk, options, clock=lambda: 1e9)) as engine:
+            add(engine, groups)
+            engine.sync()
+            commits.append(engine.counters()["Binlog_commits"])
+            assert read_all(engine) == payloads(groups)
+            for at in range(0, len(groups), 40):
+                start = engine.find_start(state_after(groups[:at]).position())
+                assert read_from(engine, start.position)[-1] == groups[-1].payload
+                assert engine.state_at(start.position) == start.state
+        contents.append({name: disk.contents()[name] for name in names(disk)})
+    assert contents[0] == contents[1]
+    assert commits == [len(groups)] * 2
+
+
+def test_a_run_is_laid_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay's 2,000 groups: in a few pieces, each up to a record of the GTID index."""
+    pieces: list[int] = []
+
+    def laid_out(payload: bytes, begin: int, algorithm: int) -> bytes:
+        pieces.append(len(payload))
+        return laid_out_events(payload, begin, algorithm)
+
+    monkeypatch.setattr(small_commits, "laid_out_events", laid_out)
+    monkeypatch.setattr(small_commits, "_RUN_S", 60)
+    groups = simple(2000, size=200)
+    with closing(opened(MemoryDisk(), ClassicOptions())) as engine:
+        append_run(engine, groups)
+        assert sum(pieces) == sum(map(len, payloads(groups)))
+        assert len(pieces) < 10
+        engine.sync()
+        assert read_all(engine) == payloads(groups)
 
 
 def test_an_open_group_leaves_nothing() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -17,6 +20,7 @@ from binlog_storage.classic.opening import reaching_as_it_is
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.two_phase import RowTwoPhase
+from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
 from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, WaitGivenUp
@@ -31,7 +35,15 @@ from tests.storage.crash.recorder import RecordingDisk
 from tests.storage.crash.states import crash_points
 from tests.storage.crash.tables import CLASSIC, TableChecker, commits_and_snapshots, played
 from tests.storage.crash.variants import Limits
-from tests.storage.groups import COMMIT_EVENT, begin_event, events, group, gtid_event
+from tests.storage.groups import (
+    COMMIT_EVENT,
+    append_all,
+    begin_event,
+    events,
+    group,
+    gtid_event,
+    simple,
+)
 
 HISTORIES = 2
 STATES = 80
@@ -139,6 +151,73 @@ def test_a_group_commit_has_two_syncs() -> None:
         put(engine, b"%d" % n, n)
     engine.sync()
     assert syncs == [REDO_NAME, "binlog.000001"]
+
+
+def test_a_group_commit_of_text_is_one_write_and_one_sync() -> None:
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    seen: list[tuple[str, str]] = []
+    disk.fault = lambda kind, name: seen.append((kind, name))
+    append_all(engine, simple(5))
+    engine.sync()
+    assert seen == [("write", "binlog.000001"), ("sync", "binlog.000001")]
+
+
+def test_a_commit_of_text_takes_few_calls(tmp_path: Path) -> None:
+    """They are most of what a small commit costs."""
+    disk = OsDisk(tmp_path)
+    with closing(ClassicEngine(disk, facts=StateStore(disk))) as engine:
+        first, second = simple(2)
+        engine.append(first.payload, first.gtid)
+        engine.sync()
+        payload, gtid = second.payload, second.gtid
+        append = calls(lambda: engine.append(payload, gtid, engine.age))
+        assert engine.has_room
+        assert len(calls(lambda: engine.has_room)) <= 3
+        assert len(append) <= 12, append
+        assert len(sync := calls(engine.sync)) <= 26, sync
+
+
+def calls(work: Callable[[], object]) -> list[str]:
+    """The functions in Python that are called."""
+    found: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            found.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found[1:]
+
+
+def test_room_is_asked_for_again_only_where_it_may_be_gone() -> None:
+    """What `has_room` remembers of the redo log is never more than there is."""
+    engine = with_table(
+        MemoryDisk(), innodb_log_file_size=1 << 20, innodb_log_buffer_size=256 << 10
+    )
+    row_log = engine._row_log
+    assert row_log is not None
+    redo = row_log.redo
+
+    def has_room() -> bool:
+        return not redo.is_full and redo.room() > max(redo.capacity / 8, 128 << 10)
+
+    seen = []
+    for n in range(1, 200):
+        assert row_log.has_room == has_room()
+        seen.append(row_log.has_room)
+        if not row_log.has_room and n % 3 == 0:
+            engine.sync()
+            engine.step()
+        t = engine.tables.begin()
+        t.put(T, b"key", n.to_bytes(4) * 2000)
+        t.commit()
+    assert set(seen) == {True, False}
+    engine.close()
 
 
 @pytest.mark.parametrize("size", [200, 3 << 20])
@@ -484,7 +563,7 @@ def large(engine: ClassicEngine) -> None:
 def at_once(engine: ClassicEngine) -> None:
     with waiting(engine):
         payload = group(GTID, 200).payload
-        assert engine.append_change(payload, GTID, T, b"a", None, b"1") is not None
+        assert engine.append_change(T, b"a", None, b"1", payload, GTID) is not None
 
 
 def xa(engine: ClassicEngine) -> None:

@@ -56,6 +56,22 @@ class DiskContract:
         assert content(file) == b"0123\0\0"
         file.close()
 
+    def test_syncs_beside_another(self, disk: Disk) -> None:
+        """All are done at the end; the first error of theirs is raised behind that, or that of the block."""
+        done: list[str] = []
+
+        def fail() -> None:
+            raise DiskError("cannot sync b")
+
+        with disk.beside(lambda: done.append("a"), disk.fsync_dir):
+            pass
+        assert done == ["a"]
+        with pytest.raises(DiskError, match="cannot sync b"), disk.beside(disk.fsync_dir, fail):
+            done.append("block")
+        assert done == ["a", "block"]
+        with pytest.raises(DiskError, match="of the block"), disk.beside(fail):
+            raise DiskError("of the block")
+
     def test_two_handles_see_the_same(self, disk: Disk) -> None:
         one = disk.open("a", create=True)
         two = disk.open("a")

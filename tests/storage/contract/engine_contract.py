@@ -19,7 +19,7 @@ import threading
 import pytest
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid, SlavePosition
-from binlog_storage.engine import Position
+from binlog_storage.engine import BinlogEngine, Position
 from binlog_storage.errors import DiskError, StoreFailed
 
 from tests.storage.contract.bench import (
@@ -115,10 +115,10 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
             *simple(2, first=4, size=200),
         ]
         run = GroupRun.of([g.payload for g in groups], [g.gtid for g in groups if g.gtid])
-        assert engine.append_run(run) == 2
-        assert engine.append_run(run, 2) == 2
+        assert as_far_as_it_goes(engine, run) == 2
+        assert as_far_as_it_goes(engine, run, 2) == 2
         engine.append(*groups[2])
-        assert engine.append_run(run, 3) == 5
+        assert as_far_as_it_goes(engine, run, 3) == 5
         engine.sync()
         assert read_all(engine) == payloads(groups)
         engine.close()
@@ -424,3 +424,10 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         assert [file.number for file in files] == sorted(file.number for file in files)
         assert isinstance(engine.is_recent(engine.durable_end), bool)
         engine.close()
+
+
+def as_far_as_it_goes(engine: BinlogEngine, run: GroupRun, index: int = 0) -> int:
+    """An engine may end a call early, as it gives others their turn."""
+    while (after := engine.append_run(run, index)) > index:
+        index = after
+    return index

@@ -19,7 +19,7 @@ from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageStore
 from binlog_storage.binlog.replay import _Applier
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, one_by_one
 from binlog_storage.engine import purge
 from binlog_storage.engine.purge import FileFate
 from binlog_storage.redo import format as redo_format
@@ -72,6 +72,8 @@ class Careless:
     def fsync_dir(self) -> None:
         if self._directory:
             self._disk.fsync_dir()
+
+    beside = staticmethod(one_by_one)
 
 
 def _replaced(owner: Any, name: str, new: Callable[..., Any]) -> Planted:

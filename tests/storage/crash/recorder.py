@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from binlog_storage.classic.spool import CACHE_FOLDER
-from binlog_storage.disk.disk import Disk, File
+from binlog_storage.disk.disk import Disk, File, one_by_one
 from binlog_storage.errors import FileMissing
 
 
@@ -192,6 +192,8 @@ class RecordingDisk:
 
     def fsync_dir(self) -> None:
         self.do(self._disk.fsync_dir, SyncDirectory())
+
+    beside = staticmethod(one_by_one)
 
     def lock(self, name: str) -> None:
         with self._lock:

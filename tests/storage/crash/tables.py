@@ -203,7 +203,7 @@ class TableHistory:
         gtid = Gtid(DOMAIN, 1, self.seq_no)
         self._ahead(last._replace(rows=applied(last.rows, [(table, key, row)]), seq_no=self.seq_no))
         payload = gtid_event(gtid) + events(size, str(gtid))
-        assert self.engine.append_change(payload, gtid, table, key, before, row) is not None
+        assert self.engine.append_change(table, key, before, row, payload, gtid) is not None
 
     def prepare(self, running: Running) -> None:
         last = self.stands[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,6 +118,27 @@ def test_no_room_is_an_error_of_its_own(
     }
     with pytest.raises(DiskFull):
         use[name]()
+
+
+def test_syncs_beside_one_are_at_the_same_time(tmp_path: Path) -> None:
+    met = threading.Barrier(3, timeout=20)
+
+    def sync() -> None:
+        met.wait()
+
+    with OsDisk(tmp_path).beside(sync, sync):
+        met.wait()
+
+
+def test_without_threads_syncs_come_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[str] = []
+    with OsDisk(tmp_path).beside(lambda: done.append("file"), lambda: done.append("folder")):
+        done.append("block")
+    assert done == ["block", "file", "folder"]
 
 
 def test_a_directory_that_cannot_be_synced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -282,17 +282,21 @@ def change_at_once(
 ) -> bytes | None:
     gtid = next(GTIDS)
     payload = group(gtid, size).payload
-    if engine.append_change(payload, gtid, T, key, before, after) is None:
+    if engine.append_change(T, key, before, after, payload, gtid) is None:
         assert engine.binlog_state().last(gtid.domain_id) != gtid
         return None
     return payload
 
 
-def test_a_change_with_its_commit_at_once() -> None:
+@pytest.mark.parametrize("is_viewed", [True, False])
+def test_a_change_with_its_commit_at_once(is_viewed: bool) -> None:
     """One mini-transaction: a crash leaves the row and the group, or neither; on a page, and over its end."""
     disk = MemoryDisk()
     engine = engine_with(disk)
     view = engine.tables.view()
+    if not is_viewed:
+        view.close()
+    before = engine.tables.commits, engine.tables.changes
     payloads = []
     for number, size in enumerate((300, 20_000, 300)):
         lsn = redo_of(engine).lsn
@@ -303,14 +307,20 @@ def test_a_change_with_its_commit_at_once() -> None:
             assert redo_of(engine).lsn - lsn < 500 + size, "a mini-transaction"
     payloads.append(change_at_once(engine, b"0", b"row", b"other") or b"")
     payloads.append(change_at_once(engine, b"1", b"row", None) or b"")
-    assert dict(engine.tables.scan(T, view=view)) == {}
-    view.close()
-    assert rows(engine) == {b"0": b"other", b"2": b"row"}
-    assert (rows(crashed(engine_with(other := MemoryDisk()), other)), len(payloads)) == ({}, 5)
+    if is_viewed:
+        assert dict(engine.tables.scan(T, view=view)) == {}
+        view.close()
+    assert (engine.tables.commits, engine.tables.changes) == (before[0] + 5, before[1] + 5)
+    now = engine.tables.view()
+    payloads.append(change_at_once(engine, b"0", b"other", b"last") or b"")
+    assert dict(engine.tables.scan(T, view=now)) == {b"0": b"other", b"2": b"row"}
+    now.close()
+    assert rows(engine) == {b"0": b"last", b"2": b"row"}
+    assert (rows(crashed(engine_with(other := MemoryDisk()), other)), len(payloads)) == ({}, 6)
     engine.sync()
     change_at_once(engine, b"3", None, b"not durable")
     engine = crashed(engine, disk)
-    assert rows(engine) == {b"0": b"other", b"2": b"row"}
+    assert rows(engine) == {b"0": b"last", b"2": b"row"}
     assert read_all(engine) == payloads
     assert change_at_once(engine, b"2", b"row", b"again") is not None
 

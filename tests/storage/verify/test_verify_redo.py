@@ -6,7 +6,9 @@ import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.pages import OfflinePages
 from binlog_storage.redo.format import REDO_NAME, RING_AT
 from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_storage.verify.verify import Finding, Severity, Verifier
@@ -58,6 +60,47 @@ def test_a_torn_page_behind_the_checkpoint_is_no_damage(killed: MemoryDisk) -> N
     assert engine.binlog_state().last(0) == Gtid(0, 1, 60)
     engine.close()
     assert not findings(killed)
+
+
+def name_only(disk: MemoryDisk, number: int) -> None:
+    if file_name(number) in disk.names():
+        disk.unlink(file_name(number))
+    disk.open(file_name(number), create=True).close()
+    disk.fsync_dir()
+
+
+def test_a_file_that_got_its_name_and_no_length_yet_is_no_damage(killed: MemoryDisk) -> None:
+    newest = file_numbers(killed.names())[-1]
+    name_only(killed, newest + 1)
+    (found,) = findings(killed)
+    assert f"{REDO_NAME} holds 40 records" in found.reason
+    with OfflinePages(killed) as pages:
+        assert pages.is_empty(newest + 1)
+        assert pages.header(newest + 1) is None
+    engine = IbbEngine(killed, OPTIONS)
+    assert engine.binlog_state().last(0) == Gtid(0, 1, 60)
+    engine.close()
+    assert not findings(killed)
+
+
+@pytest.mark.parametrize("has_redo", [True, False])
+def test_a_newest_file_that_lost_its_content(has_redo: bool) -> None:
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, OPTIONS)
+    append_all(engine, simple(100, size=2000))
+    number = engine.written_end.file_no
+    assert number
+    engine.close()
+    for later in range(number + 1, file_numbers(disk.names())[-1] + 1):
+        disk.unlink(file_name(later))
+    name_only(disk, number)
+    if not has_redo:
+        disk.unlink(REDO_NAME)
+    told = {(f.severity, f.reason) for f in findings(disk) if f.file_no == number}
+    if has_redo:
+        assert (Severity.ERROR, "the file has 0 pages, less than two") in told
+    else:
+        assert any(s is Severity.WARNING and "has no length" in reason for s, reason in told)
 
 
 def test_a_page_before_the_checkpoint_is(killed: MemoryDisk) -> None:
