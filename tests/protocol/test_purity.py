@@ -32,6 +32,7 @@ PURE = {
     "hmac",
     "ipaddress",
     "itertools",
+    "json",
     "re",
     "struct",
     "typing",

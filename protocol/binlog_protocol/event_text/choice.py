@@ -12,6 +12,7 @@ from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET
 from binlog_protocol.events.query import QueryHead
 from binlog_protocol.events.rows import RowsHead
 from binlog_protocol.events.table_map import TableMap
+from binlog_protocol.sql.token_reader import ALL, TableName
 from binlog_protocol.values import Cursor
 
 
@@ -37,9 +38,14 @@ class Choice:
             return False
         return not self.databases or database.decode("utf-8", "surrogateescape") in self.databases
 
-    def has_table(self, table: TableMap | UnreadableMap) -> bool:
+    def has_table(self, table: TableMap | UnreadableMap | TableName) -> bool:
+        """`ALL` tables of a database are chosen if one of them may be."""
         if self.databases and table.database not in self.databases:
             return False
+        if table.table == ALL:
+            return not self.tables or any(
+                "." not in name or name.startswith(f"{table.database}.") for name in self.tables
+            )
         return not self.tables or bool(
             self.tables & {table.table, f"{table.database}.{table.table}"}
         )

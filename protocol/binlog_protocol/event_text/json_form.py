@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.choice import Choice
-from binlog_protocol.event_text.literals import json_value
+from binlog_protocol.event_text.literals import UTF8, json_value, shown_text
 from binlog_protocol.event_text.table_maps import TableMaps, UnreadableMap
-from binlog_protocol.events.charsets import UndecodedText, charset_of, decode_text
+from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.compressed import uncompressed
 from binlog_protocol.events.event_type import NAMES, EventType
 from binlog_protocol.events.format_description import FormatDescription
@@ -40,7 +40,6 @@ from binlog_protocol.events.xa_prepare import XaPrepareEvent
 from binlog_protocol.events.xid import XidEvent
 
 Object = dict[str, Any]
-_UTF8: Final = 45
 
 
 class JsonForm:
@@ -208,17 +207,11 @@ def _statement(query: QueryEvent) -> Object:
     charset = StatusVariables.parse(query.status_variables).charset
     return {
         "database": query.database.decode("utf-8", "replace"),
-        "statement": _text(query.text, charset[0] if charset else _UTF8),
+        "statement": shown_text(query.text, charset[0] if charset else UTF8),
         "thread_id": query.thread_id,
         "exec_time": query.execution_seconds,
         "error_code": query.error_code,
     }
-
-
-def _text(raw: bytes, collation: int) -> str:
-    """The text for people: bytes that do not decode are replaced."""
-    text = decode_text(raw, collation)
-    return raw.decode("utf-8", "replace") if isinstance(text, UndecodedText) else text
 
 
 def _intvar(event: bytes) -> Object:
@@ -236,7 +229,7 @@ def _user_var(event: bytes) -> Object:
     value: object = variable.value
     if isinstance(value, bytes):
         binary = charset_of(variable.collation) == "binary"
-        value = {"hex": value.hex()} if binary else _text(value, variable.collation)
+        value = {"hex": value.hex()} if binary else shown_text(value, variable.collation)
     elif not isinstance(value, (int, float, type(None))):
         value = str(value)
     return {"name": variable.name.decode("utf-8", "replace"), "value": value}

@@ -24,7 +24,7 @@ import struct
 from decimal import Decimal
 from typing import Final
 
-from binlog_protocol.events.charsets import UndecodedText
+from binlog_protocol.events.charsets import UndecodedText, decode_text
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.rows import EnumIndex, Geometry, SetBits, Value, ZeroDate
 from binlog_protocol.events.table_map import TableColumn
@@ -35,6 +35,8 @@ _ESCAPES: Final = str.maketrans(
     {"\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z", "'": "\\'", "\\": "\\\\"}
 )
 _FLOAT4: Final = struct.Struct("<f")
+UTF8: Final = 45
+"""The collation of statements that do not say theirs."""
 _HOUR: Final = datetime.timedelta(hours=1)
 
 
@@ -145,6 +147,12 @@ def _time_text(value: datetime.timedelta, digits: int) -> str:
 
 def _fraction(microseconds: int, digits: int) -> str:
     return f".{microseconds:06}"[: digits + 1] if digits else ""
+
+
+def shown_text(raw: bytes, collation: int) -> str:
+    """A text for people: bytes that do not decode are replaced."""
+    text = decode_text(raw, collation)
+    return raw.decode("utf-8", "replace") if isinstance(text, UndecodedText) else text
 
 
 def readable(raw: bytes) -> str | None:

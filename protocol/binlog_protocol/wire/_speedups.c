@@ -1,5 +1,6 @@
-/* The loops of the wire in C: the framing of the dump stream, and the recognition of changes. Optional: `event_frames.py`
- * and `plain_changes.py` have the plain twin of every function here, and their tests hold the two equal byte by byte.
+/* The loops of the wire in C: the framing of the dump stream, the recognition of changes, and plain parameters. Optional:
+ * `event_frames.py`, `plain_changes.py` and `plain_parameters.py` have the plain twin of every function here, and their tests
+ * hold the two equal byte by byte.
  *
  * Nothing here raises for what events hold. What is impossible, or rare enough to be left to the twin, is answered
  * None: the twin then frames it, or says what is wrong with it.
@@ -260,12 +261,220 @@ is_plain_change(PyObject *Py_UNUSED(module), PyObject *given)
     return PyBool_FromLong(found);
 }
 
+/* Parameters: see binary_rows.py. */
+#define UNSIGNED 0x80
+#define LENGTH_MAX 250
+#define DIGITS_MAX 20 /* with a sign */
+#define TYPE_VARCHAR 15
+#define TYPE_VAR_STRING 253
+#define TYPE_STRING 254
+
+/* How many bytes an integer of that type has; 0 for what is none. */
+static int
+integer_size(unsigned char type)
+{
+    switch (type) {
+    case 1: /* TINY */
+        return 1;
+    case 2: /* SHORT */
+    case 13: /* YEAR */
+        return 2;
+    case 3: /* LONG */
+    case 9: /* INT24 */
+        return 4;
+    case 8: /* LONGLONG */
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+static unsigned char *
+put_bytes(unsigned char *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+    return to + size;
+}
+
+static unsigned char *
+put_digits(unsigned char *to, uint64_t magnitude, int is_negative)
+{
+    unsigned char digits[DIGITS_MAX];
+    int count = 0;
+    do {
+        digits[count++] = (unsigned char)('0' + magnitude % 10);
+        magnitude /= 10;
+    } while (magnitude > 0);
+    if (is_negative)
+        *to++ = '-';
+    while (count > 0)
+        *to++ = digits[--count];
+    return to;
+}
+
+static unsigned char *
+put_text(unsigned char *to, const unsigned char *text, size_t size)
+{
+    *to++ = '\'';
+    for (size_t i = 0; i < size; i++) {
+        unsigned char escaped = text[i];
+        switch (text[i]) {
+        case '\0':
+            escaped = '0';
+            break;
+        case '\n':
+            escaped = 'n';
+            break;
+        case '\r':
+            escaped = 'r';
+            break;
+        case 0x1a:
+            escaped = 'Z';
+            break;
+        case '\\':
+        case '\'':
+            break;
+        default:
+            *to++ = text[i];
+            continue;
+        }
+        *to++ = '\\';
+        *to++ = escaped;
+    }
+    *to++ = '\'';
+    return to;
+}
+
+/* One value, of which the literal is put down; NULL with no error set for what is not plain. */
+static PyObject *
+take_value(const unsigned char *type, const unsigned char **from, const unsigned char *end, unsigned char **to)
+{
+    const unsigned char *at = *from;
+    int size = integer_size(type[0]);
+    if (size > 0) {
+        if (end - at < size)
+            return NULL;
+        *from = at + size;
+        uint64_t bits = size == 8 ? load_u64(at) : size == 4 ? load_u32(at) : size == 2 ? load_u16(at) : at[0];
+        int is_negative = type[1] != UNSIGNED && bits >> (8 * size - 1);
+        if (!is_negative) {
+            *to = put_digits(*to, bits, 0);
+            return PyLong_FromUnsignedLongLong(bits);
+        }
+        uint64_t magnitude = ~bits + 1;
+        if (size < 8)
+            magnitude &= ((uint64_t)1 << 8 * size) - 1;
+        *to = put_digits(*to, magnitude, 1);
+        return PyLong_FromLongLong((long long)(0 - magnitude));
+    }
+    if ((type[0] != TYPE_VARCHAR && type[0] != TYPE_VAR_STRING && type[0] != TYPE_STRING) || at >= end || *at > LENGTH_MAX)
+        return NULL;
+    Py_ssize_t length = *at++;
+    if (end - at < length)
+        return NULL;
+    *from = at + length;
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)at, length, "strict");
+    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        PyErr_Clear();
+    else if (text != NULL)
+        *to = put_text(*to, at, (size_t)length);
+    return text;
+}
+
+/* All values, and the text around them, in a buffer that is large enough. Whether they are plain; -1 with an error. */
+static int
+take_values(PyObject *pieces, const unsigned char *nulls, const unsigned char *types, const unsigned char *at,
+            const unsigned char *end, PyObject *values, unsigned char **to)
+{
+    Py_ssize_t count = PyList_Size(values);
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        PyObject *piece = PyList_GetItem(pieces, i); /* borrowed, and bytes */
+        *to = put_bytes(*to, PyBytes_AsString(piece), (size_t)PyBytes_Size(piece));
+        if (i == count)
+            break;
+        PyObject *value;
+        if (nulls[i / 8] >> i % 8 & 1) {
+            *to = put_bytes(*to, "NULL", 4);
+            value = Py_NewRef(Py_None);
+        } else if ((value = take_value(types + 2 * i, &at, end, to)) == NULL)
+            return PyErr_Occurred() ? -1 : 0;
+        PyList_SetItem(values, i, value);
+    }
+    return at == end;
+}
+
+PyDoc_STRVAR(take_plain_parameters_doc,
+"take_plain_parameters(data, at, known, pieces)\n--\n\n"
+"See `plain_parameters.take_plain_parameters_plainly`. TypeError unless `pieces` is a list of bytes, with one in it.");
+
+static PyObject *
+take_plain_parameters(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *data_given;
+    Py_ssize_t size, at, room = 0;
+    PyObject *known, *pieces, *values = NULL, *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y#nO!O!:take_plain_parameters", &data_given, &size, &at, &PyBytes_Type, &known,
+                          &PyList_Type, &pieces))
+        return NULL;
+    Py_ssize_t count = PyList_Size(pieces) - 1;
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        PyObject *piece = PyList_GetItem(pieces, i);
+        if (!PyBytes_Check(piece)) {
+            PyErr_SetString(PyExc_TypeError, "a piece of a text is bytes");
+            return NULL;
+        }
+        room += PyBytes_Size(piece);
+    }
+    if (count < 0 || at < 0) {
+        PyErr_SetString(PyExc_TypeError, "no piece of a text, or no place");
+        return NULL;
+    }
+    if (count == 0)
+        return Py_BuildValue("y#[]O", "", (Py_ssize_t)0, PyList_GetItem(pieces, 0));
+    const unsigned char *data = (const unsigned char *)data_given, *end = data + size;
+    Py_ssize_t end_of_nulls = (count + 7) / 8;
+    if (size <= at || end_of_nulls >= size - at)
+        Py_RETURN_NONE;
+    const unsigned char *nulls = data + at, *next = nulls + end_of_nulls + 1;
+    PyObject *types = NULL;
+    if (next[-1] == 1) {
+        if (end - next < 2 * count)
+            Py_RETURN_NONE;
+        types = PyBytes_FromStringAndSize((const char *)next, 2 * count);
+        next += 2 * count;
+    } else if (PyBytes_Size(known) == 2 * count)
+        types = Py_NewRef(known);
+    else
+        Py_RETURN_NONE;
+    values = PyList_New(count);
+    /* A byte of a text takes two at most; any other literal is no longer than DIGITS_MAX. */
+    unsigned char *text = PyMem_Malloc((size_t)(room + 2 * size + count * DIGITS_MAX)), *to = text;
+    if (types == NULL || values == NULL || text == NULL) {
+        if (text == NULL)
+            PyErr_NoMemory();
+        goto done;
+    }
+    int is_plain = take_values(pieces, nulls, (const unsigned char *)PyBytes_AsString(types), next, end, values, &to);
+    if (is_plain > 0)
+        result = Py_BuildValue("OOy#", types, values, (const char *)text, (Py_ssize_t)(to - text));
+    else if (is_plain == 0)
+        result = Py_NewRef(Py_None);
+
+done:
+    PyMem_Free(text);
+    Py_XDECREF(types);
+    Py_XDECREF(values);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"frame", frame, METH_VARARGS, frame_doc},
     {"is_plain_change", is_plain_change, METH_O, is_plain_change_doc},
     {"number", number, METH_VARARGS, number_doc},
+    {"take_plain_parameters", take_plain_parameters, METH_VARARGS, take_plain_parameters_doc},
     {NULL, NULL, 0, NULL},
 };
 
-OPTIONAL_MODULE(PyInit__speedups, "binlog_protocol.wire._speedups", "The loops of `event_frames` and `plain_changes` in C.",
+OPTIONAL_MODULE(PyInit__speedups, "binlog_protocol.wire._speedups", "The loops of `event_frames`, `plain_changes` and `plain_parameters` in C.",
                 refuse_if_unwanted)

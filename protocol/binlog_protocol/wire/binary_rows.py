@@ -38,7 +38,7 @@ from binlog_protocol.values import lenenc_bytes
 from binlog_protocol.wire.results import Column, Row, Value
 
 _OWN_SIZES: Final = {ColumnType.INT24: 4, ColumnType.YEAR: 2}  # other than in rows of the binlog
-_INT_BYTES: Final = {int(kind): size for kind, size in (INTEGER_SIZES | _OWN_SIZES).items()}
+INTEGER_BYTES: Final = {int(kind): size for kind, size in (INTEGER_SIZES | _OWN_SIZES).items()}
 _FLOATS: Final[Mapping[int, struct.Struct]] = {
     ColumnType.FLOAT: struct.Struct("<f"),
     ColumnType.DOUBLE: struct.Struct("<d"),
@@ -50,7 +50,8 @@ TIMES: Final = frozenset({*_DATES, ColumnType.TIME})
 """Types whose values are dates and times."""
 BLOBS: Final = (BLOB_TYPES | {ColumnType.BIT}) - {ColumnType.BLOB_COMPRESSED}
 """Types whose values are bytes, not text."""
-_UNSIGNED: Final = 0x80
+UNSIGNED: Final = 0x80
+"""Behind the type of a parameter: an integer is unsigned."""
 # The other types that a parameter may have: strings.
 _STRINGS: Final = BLOBS | {
     ColumnType.VARCHAR,
@@ -99,8 +100,8 @@ class BinaryRows:
 
 
 def _encoder(kind: int) -> Encode:
-    if kind in _INT_BYTES:
-        size = _INT_BYTES[kind]
+    if kind in INTEGER_BYTES:
+        size = INTEGER_BYTES[kind]
         return lambda value: _integer(value, size)
     if kind in _FLOATS:
         pack = _FLOATS[kind].pack
@@ -258,7 +259,7 @@ class Parameters:
         """The parameters of one execution, as many as the statement has. Of a bulk to be called for each row."""
         for number in range(self._count):
             kind, flags = self.types[2 * number], self.types[2 * number + 1]
-            yield Parameter(kind, self._value(number, kind, flags), flags == _UNSIGNED)
+            yield Parameter(kind, self._value(number, kind, flags), flags == UNSIGNED)
 
     def _value(
         self, number: int, kind: int, flags: int
@@ -275,9 +276,9 @@ class Parameters:
                 return None if indicator == Indicator.NULL else Indicator(indicator)
         elif self._nulls[number >> 3] >> (number & 7) & 1:
             return None
-        if kind in _INT_BYTES:
-            value = self._take(_INT_BYTES[kind])
-            return int.from_bytes(value, "little", signed=flags != _UNSIGNED)
+        if kind in INTEGER_BYTES:
+            value = self._take(INTEGER_BYTES[kind])
+            return int.from_bytes(value, "little", signed=flags != UNSIGNED)
         if kind in _FLOATS:
             found: float = _FLOATS[kind].unpack(self._take(_FLOATS[kind].size))[0]
             return found
@@ -338,60 +339,6 @@ class Parameters:
         found = self._data[self._at : end]
         self._at = end
         return found
-
-
-def plain_values(data: bytes, at: int, types: bytes) -> list[int | bytes | None] | None:
-    """The parameters of COM_STMT_EXECUTE behind its types, if all are integers, short texts or NULL: the hot path.
-
-    None for any others, and where the bytes are not just these. It gives what `Parameters` does.
-
-    Args:
-        at: where the NULL bitmap is; behind it stand a byte, and the types if that is 1.
-        types: as they are there.
-    """
-    count = len(types) // 2
-    end_of_nulls = at + (count + 7) // 8
-    if end_of_nulls >= len(data):
-        return None
-    nulls = int.from_bytes(data[at:end_of_nulls], "little")
-    at = end_of_nulls + 1
-    if data[end_of_nulls] == 1:
-        at += len(types)
-    found: list[int | bytes | None] = []
-    size = len(data)
-    for number in range(0, 2 * count, 2):
-        kind = types[number]
-        if nulls & 1:
-            found.append(None)
-        elif kind in _INT_BYTES:
-            end = at + _INT_BYTES[kind]
-            if end > size:
-                return None
-            found.append(
-                int.from_bytes(data[at:end], "little", signed=types[number + 1] != _UNSIGNED)
-            )
-            at = end
-        elif kind in _TEXTS and at < size and data[at] <= _LENGTH_MAX:
-            begin = at + 1
-            at = begin + data[at]
-            found.append(data[begin:at])
-        else:
-            return None
-        nulls >>= 1
-    return found if at == size else None
-
-
-def types_of(data: bytes, at: int, count: int, known: bytes) -> bytes:
-    """The types of so many parameters, whose NULL bitmap is at `at`: those of the packet, or the known ones.
-
-    Not as many as there are parameters where they are missing.
-    """
-    at += (count + 7) // 8
-    return data[at + 1 : at + 1 + 2 * count] if data[at : at + 1] == b"\1" else known
-
-
-_LENGTH_MAX: Final = 250  # of a string whose length is one byte
-_TEXTS: Final = (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING)
 
 
 def _decimal(text: bytes) -> str:
