@@ -71,7 +71,6 @@ from binlog_server.sql.prepared_sql import PreparedCount
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
-from binlog_server.sql.time_zones import time_zones
 from binlog_server.sql.user_locks import UserLocks
 from binlog_server.sql_commit.client import CommitClient
 from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
@@ -322,7 +321,6 @@ class Server:
             loop.create_task(rounds.run(partial(self._pause_of, rounds))) for rounds in self.rounds
         ]
         self._running_rounds.append(loop.create_task(self.slots.run(LEASE_ROUND_S)))
-        await load_ahead()  # beside logins: none needs it
         log.info(
             "ready for connections. Version: '%(version)s' host: '%(host)s' port: %(port)d "
             "directory: %(directory)s server_id: %(server_id)d",
@@ -623,9 +621,8 @@ class Server:
 
 
 async def load_ahead() -> None:
-    """Load what every server of this process needs and takes long: it is there then."""
+    """Load what first statements would take long for, beside logins. Servers of tests do that with the first use."""
     await asyncio.to_thread(build_grammars)
-    await asyncio.to_thread(time_zones)
 
 
 def certificate_of(config: Config) -> TlsServer:

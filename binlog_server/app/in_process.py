@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,8 +80,33 @@ def prepared_server(
     except BaseException:
         thread.join()
         raise
+
+    def end() -> None:
+        call_soon(loop, stop.set)
+        thread.join()
+
+    _ends().add(end)
     try:
         yield server
     finally:
-        call_soon(loop, stop.set)
-        thread.join()
+        _ends().discard(end)
+        end()
+
+
+@functools.cache
+def _ends() -> set[Callable[[], None]]:
+    """Of the servers that run. At the end of the program they end in order, as if each had been told to.
+
+    The interpreter waits for threads before it calls what `atexit` has, and starts none any more then. What the pool of
+    threads of the standard library registers is called in front of that, the last one first: this is behind that pool.
+    """
+    import concurrent.futures.thread  # noqa: F401 - registers itself
+
+    ends: set[Callable[[], None]] = set()
+
+    def end_all() -> None:
+        for end in list(ends):
+            end()
+
+    threading._register_atexit(end_all)  # type: ignore[attr-defined]  # 3.9 and later have it
+    return ends

@@ -12,22 +12,23 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import sys
 import tarfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.prepare import is_of_a_backup
-from binlog_storage.backup.target import BackupTarget
+from binlog_storage.backup.target import BackupTarget, require_empty
 from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.progress import Progress
-from binlog_storage.console.running import unreachable
+from binlog_storage.console.running import refused, unreachable
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -113,6 +114,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="N",
         help="chunks of 10 MB per second, at most",
     )
+    add_dry_run(parser)
     add_json(parser, "one JSON object; and progress as lines of JSON on standard error")
     parser.add_argument("--prepare", action="store_true", help="prepare it at once")
     _add_config(parser)
@@ -201,6 +203,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.throttle < 0:
         raise ConfigError("--throttle: not below 0")
     statement, info = _statement(arguments), server_info(arguments.server, arguments, "--server")
+    if arguments.dry_run:
+        return _dry_run(arguments, info, statement)
     progress = _Progress(as_json=arguments.json)
     copied = asyncio.run(_copied(arguments, info, statement, progress))
     told = {
@@ -228,6 +232,39 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             show_json(told)
     return 0
+
+
+def _dry_run(arguments: argparse.Namespace, info: MasterInfo, statement: str) -> int:
+    """Begin a backup at the server, and take none of its files: it may be asked for, and the target is empty."""
+    target = None if arguments.target == "-" else local_path(arguments.target)
+    if target is not None and target.exists():
+        require_empty(ReadOnlyDisk(target), str(target))
+
+    async def first(link: ClientLink) -> Manifest:
+        async for row in link.rows(statement):
+            piece = _piece(row, "")
+            if piece.name == BACKUP_NAME:
+                return Manifest.parse(piece.data)
+        raise ProtocolError("the server has sent no manifest")
+
+    manifest = asyncio.run(_asked(info, first))
+    room = None if target is None else _room(target)
+    told = {"target": arguments.target, "bytes": manifest.bytes_total, "free": room}
+    if arguments.json:
+        show_json({**told, "position": _position(manifest), "dry_run": True})
+        return 0
+    size = f"about {manifest.bytes_total / (1 << 20):.1f} MiB would be copied to {arguments.target}"
+    if room is not None:
+        size += f", which has room for {room / (1 << 20):.1f} MiB"
+    print(f"{size}; GTID position '{_position(manifest)}'")
+    return 0
+
+
+def _room(target: Path) -> int:
+    """Free bytes where a folder is, or would be made."""
+    while not target.exists():
+        target = target.parent
+    return shutil.disk_usage(target).free
 
 
 def _statement(arguments: argparse.Namespace) -> str:
@@ -303,23 +340,34 @@ async def _copied(
     """Make the copy. Returns the manifest of what is whole now. Raises `BackupRefused`, `ConnectionError`."""
     target = _target(arguments.target)
     try:
+        return await _asked(
+            info,
+            lambda link: _take(link.rows(statement), target, progress, arguments.throttle),
+        )
+    finally:
+        progress.end()
+        target.close()
+
+
+async def _asked(
+    info: MasterInfo, what: Callable[[ClientLink], Coroutine[Any, Any, Manifest]]
+) -> Manifest:
+    """The result over a connection of its own. Raises `BackupRefused`, `ConnectionError`."""
+    try:
         link = await ClientLink.connect(
             info.host, info.port, info.user, info.password.read(), _TIMEOUT_S, info.tls
         )
         try:
             await link.log_in()
-            return await _take(link.rows(statement), target, progress, arguments.throttle)
+            return await what(link)
         finally:
             link.close()
-    except (RemoteError, ProtocolError, PasswordUnavailable) as error:
-        raise BackupRefused(f"{info.address}: {error}") from None
-    except TlsFailed as error:
+    except RemoteError as error:
+        raise BackupRefused(f"{info.address}: {refused(error)}") from None
+    except (ProtocolError, PasswordUnavailable, TlsFailed) as error:
         raise BackupRefused(f"{info.address}: {error}") from None
     except (ConnectionError, TimeoutError, socket.gaierror) as error:
         raise BackupRefused(f"{info.address}: {unreachable(error)}") from None
-    finally:
-        progress.end()
-        target.close()
 
 
 async def _take(

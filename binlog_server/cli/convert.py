@@ -35,6 +35,7 @@ from binlog_server.cli.import_files import show_taken, take
 from binlog_server.cli.keys import binlog_keys
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
+from binlog_server.settings.engine_limits import INNODB
 from binlog_server.store.conversion import take_facts, wanted_of, without_limits
 from binlog_server.store.store_directory import StoreDirectory, gone_on_in, has_no_store, open_state
 from binlog_server.tables.held import FIRST_TABLE
@@ -232,7 +233,16 @@ def _config(
 ) -> Config:
     """That of the target. Nothing is purged meanwhile."""
     options = wanted_of(source, arguments.target, arguments.log_bin)
-    config = configuration.load(arguments.config, options)
+    try:
+        config = configuration.load(arguments.config, options)
+    except ConfigError:
+        if arguments.config is None or options["binlog_storage_engine"] != INNODB:
+            raise
+        configuration.load(arguments.config, {"binlog_directory": arguments.target})
+        raise ConfigError(
+            f"{arguments.config} is of a server with traditional files, and .ibb files are made: give that of TARGET's "
+            "server, without binlog_storage_engine, log_bin and encrypt_binlog; the key file for SOURCE may stay"
+        ) from None
     if facts is not None and (version := facts.get(UPSTREAM_VERSION_KEY)):
         return without_limits(config, server_version=version)  # of those who wrote the events
     return without_limits(config)

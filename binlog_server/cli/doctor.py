@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -162,8 +163,14 @@ def _port(name: str, host: str, port: int) -> Diagnosis:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind((host, port))
     except OSError as error:
-        text = f"{host}:{port}: {error.strerror or error}. If this server runs already, that is as it should be"
-        return Diagnosis(WARNING, name, text)
+        text = f"{host}:{port}: {error.strerror or error}"
+        if (
+            error.errno != errno.EADDRINUSE
+        ):  # a name or an address that this machine does not have, a port below 1024
+            return Diagnosis(ERROR, name, text)
+        return Diagnosis(
+            WARNING, name, f"{text}. If this server runs already, that is as it should be"
+        )
     return Diagnosis(OK, name, f"{host}:{port} is free")
 
 

@@ -7,13 +7,15 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
-from binlog_protocol.event_text import Choice, JsonForm, SqlForm
+from binlog_protocol.event_text import Choice, DebeziumForm, DebeziumOptions, JsonForm, SqlForm
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.places import Where
 from binlog_storage.classic.directory import bases
@@ -22,6 +24,7 @@ from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
 from binlog_storage.console.arguments import add_json, gtid_position, time_argument
+from binlog_storage.console.message_options import add_message_options, message_options
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -52,6 +55,8 @@ examples:
       traditional binlog files are read too
   binlog-server events mariadb://repl@db1:3306 --password-file pw --follow --start-position latest --json
       every change of a running server, from now on
+  binlog-server events DIR --debezium --topic-prefix shop --mask-column 'shop.users.e*mail' | jq .value.after
+      the messages that Debezium's connector for MariaDB would send
 
 positions are GTID lists, as of a replica: behind --start-position 0-1-5,1-2-7 domains 0 and 1 begin after these GTIDs
 and other domains at their beginning; with --stop-position only the domains in it are shown, up to and with its GTIDs.
@@ -83,6 +88,35 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     when: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
     add("--start-datetime", **when, help="show groups from then on: '2026-11-20 10:00:00'")
     add("--stop-datetime", **when, help="stop at the first group of then or later")
+    _add_choices(parser)
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="rows as comments; -vv with column names and types",
+    )
+    add_json(parser, "a line with an object for each event, rows decoded")
+    add(
+        "--debezium",
+        action="store_true",
+        help="a line with an object for each change message in Debezium's form: topic, key, value, headers",
+    )
+    add("-s", "--short-form", action="store_true", help="SQL without the comments about each event")
+    add(
+        "--local-load",
+        type=path_argument,
+        metavar="DIR",
+        help="where the files of LOAD DATA statements are put",
+    )
+    add_message_options(parser, path_argument)
+    add_key_options(parser)
+    add_login_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add(
         "--domain",
         type=int,
@@ -113,24 +147,6 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="[DB.]TABLE",
         help="only rows of it, and no statements",
     )
-    add(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="rows as comments; -vv with column names and types",
-    )
-    add_json(parser, "a line with an object for each event, rows decoded")
-    add("-s", "--short-form", action="store_true", help="SQL without the comments about each event")
-    add(
-        "--local-load",
-        type=path_argument,
-        metavar="DIR",
-        help="where the files of LOAD DATA statements are put",
-    )
-    add_key_options(parser)
-    add_login_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _path_or_server(text: str) -> Where:
@@ -184,38 +200,67 @@ def _history(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> Serv
 
 def _write(arguments: argparse.Namespace, selection: GroupSelection, source: _Source) -> None:
     output = sys.stdout.buffer
-    choice = Choice(frozenset(arguments.database), frozenset(arguments.table))
-    if arguments.json:
-        objects = JsonForm(choice)
-        for group in selection.of(source):
-            found = (
-                [objects.marker(group.marker())]
-                if group.gtid is None
-                else objects.group(group.events())
-            )
-            for item in found:
-                line = {"file": group.file, "offset": group.place.offset, **item}
-                output.write(
-                    json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace")
-                    + b"\n"
-                )
-            if arguments.follow:
-                output.flush()
-        return
-    files = None if arguments.local_load is None else _LoadFiles(arguments.local_load)
-    script = SqlForm(
-        choice, verbose=arguments.verbose, comments=not arguments.short_form, save_file=files
-    )
-    output.write(script.head())
-    for group in selection.of(source):
-        if group.gtid is None:
-            pieces = script.marker(group.marker(), group.where)
-        else:
-            pieces = script.group(group.events(), group.where)
-        output.writelines(pieces)
+    pieces = _pieces(arguments, selection.of(source))
+    for of_group in pieces:
+        output.writelines(of_group)
         if arguments.follow:
             output.flush()
-    output.write(script.tail())
+
+
+def _pieces(
+    arguments: argparse.Namespace, groups: Iterable[OfflineGroup]
+) -> Iterator[Iterable[bytes]]:
+    """What is written: for each group, and in front of all and behind them."""
+    choice = Choice(frozenset(arguments.database), frozenset(arguments.table))
+    if arguments.debezium:
+        yield from _messages(choice, _message_options(arguments), groups)
+    elif arguments.json:
+        yield from _objects(JsonForm(choice), groups)
+    else:
+        files = None if arguments.local_load is None else _LoadFiles(arguments.local_load)
+        script = SqlForm(
+            choice, verbose=arguments.verbose, comments=not arguments.short_form, save_file=files
+        )
+        yield (script.head(),)
+        for group in groups:
+            if group.gtid is None:
+                yield script.marker(group.marker(), group.where)
+            else:
+                yield script.group(group.events(), group.where)
+        yield (script.tail(),)
+
+
+def _objects(form: JsonForm, groups: Iterable[OfflineGroup]) -> Iterator[Iterator[bytes]]:
+    for group in groups:
+        found = (
+            iter([form.marker(group.marker())])
+            if group.gtid is None
+            else form.group(group.events())
+        )
+        place = {"file": group.file, "offset": group.place.offset}
+        yield (_line({**place, **item}) for item in found)
+
+
+def _messages(
+    choice: Choice, options: DebeziumOptions, groups: Iterable[OfflineGroup]
+) -> Iterator[Iterator[bytes]]:
+    form = DebeziumForm(choice, options, time.time, version("binlog-server"))
+    for group in groups:
+        if group.gtid is not None:
+            messages = form.group(group.events(), group.file, group.place.offset)
+            yield (_line(message._asdict()) for message in messages)
+
+
+def _message_options(arguments: argparse.Namespace) -> DebeziumOptions:
+    try:
+        return message_options(arguments)
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _line(item: dict[str, Any]) -> bytes:
+    text = json.dumps(item, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 class _LoadFiles:

@@ -220,15 +220,20 @@ async def _serve(
     watching.cancel()
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads(signals)
+    serving.at("ended")
     return signals.status
 
 
 async def _wait_for_place(config: Config, predecessor: Predecessor) -> Sequence[socket.socket]:
     """Do what can be done beside the process that still serves, then wait until it does not. Returns its sockets."""
     if config.ssl:
-        certificate_of(config)
+        await asyncio.to_thread(
+            certificate_of(config).prepare
+        )  # the first one takes ten times as long as the next
     metrics_tls_of(config)
     await load_ahead()
+    await asyncio.to_thread(predecessor.load_as_it)
+    spare_what_stays()
     if not await predecessor.lets_go():
         log.warning("the process whose place this one takes is gone, and has not closed the store")
         await asyncio.to_thread(predecessor.is_gone)
@@ -347,11 +352,8 @@ class _Successors:
         except BaseException:
             successor.kill()
             raise
-        log.error(
-            "process %d has ended with status %d before it was ready: this one goes on",
-            successor.pid,
-            await successor.ended(),
-        )
+        await successor.ended()
+        log.error("process %d has ended before it was ready: this one goes on", successor.pid)
         successor.close()
         return None
 
@@ -372,11 +374,8 @@ class _Successors:
         if serves or self._stop.is_set():
             successor.close()
             return True
-        log.error(
-            "process %d has ended with status %d and does not serve: this one goes on",
-            successor.pid,
-            await successor.ended(),
-        )
+        await successor.ended()
+        log.error("process %d has ended and does not serve: this one goes on", successor.pid)
         successor.close(keep_sockets=True)
         return False
 
@@ -486,6 +485,7 @@ class _Serving:
                         "binlog_faults: accounts with BINLOG FAULT may make this server misbehave"
                     )
                 await server.start(intake, sockets)
+                await load_ahead()
                 if server.tls is not None:
                     await asyncio.to_thread(server.tls.prepare)
                 spare_what_stays()

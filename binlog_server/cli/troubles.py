@@ -70,11 +70,42 @@ TROUBLES: Final = (
         "(`MASTER_SSL_CA`); or say `MASTER_SSL_VERIFY_SERVER_CERT=0`.",
     ),
     Trouble(
+        r"certificate has expired|certificate is not yet valid",
+        '2026 "certificate has expired"',
+        "The certificate of the server, or of the authority that has signed it, is not valid today; or a clock is "
+        "wrong.",
+        "Renew it; here `FLUSH SSL` or SIGHUP takes the new one. `openssl x509 -enddate -noout -in FILE` says until "
+        "when it is valid.",
+    ),
+    Trouble(
+        r"hostname mismatch|Hostname mismatch|IP address mismatch|Validation of SSL server certificate failed|"
+        r"is not valid for '|doesn't match",
+        '2026 "hostname mismatch", "Validation of SSL server certificate failed"',
+        "The certificate is for another name than the one to which the client connects; with an address and no name it "
+        "needs that address.",
+        "Connect by a name that stands in it, or make one with this name or address (`subjectAltName`); or say "
+        "`MASTER_SSL_VERIFY_SERVER_CERT=0`.",
+    ),
+    Trouble(
+        r"protocol version|unsupported protocol|no shared cipher|handshake failure|no protocols available",
+        '2026 "tlsv1 alert protocol version", "no shared cipher", "handshake failure"',
+        "Both sides have no version of TLS or no cipher in common, or the server wants a certificate of the client.",
+        "Let both take TLS 1.2 or 1.3 (`tls_version`); give the client `ssl_cert` and `ssl_key` where the account says "
+        "`REQUIRE X509`.",
+    ),
+    Trouble(
         r"\b1045\b|Access denied for user",
         '1045 "Access denied for user"',
         "There is no such account for this address, or its password is another one.",
         "`SHOW GRANTS FOR ...` with an account that has `CREATE USER`, or `binlog-server user list`. A name in "
         "`[users]` hides all stored accounts of that name.",
+    ),
+    Trouble(
+        r"\b1524\b|\b1251\b|\b2059\b|Authentication plugin|authentication plugin|authentication protocol",
+        '2059 "Authentication plugin ... cannot be loaded", 1251 "... does not support authentication protocol"',
+        "The account logs in by a plugin that the other side does not have, as `caching_sha2_password` of MySQL.",
+        "`ALTER USER ... IDENTIFIED VIA mysql_native_password` or `ed25519`: every MariaDB knows both, and so does "
+        "this server.",
     ),
     Trouble(
         r"\b1130\b|is not allowed to connect",
@@ -131,6 +162,34 @@ TROUBLES: Final = (
         "The replica is where it was to stop. Log in without `+until=`, or with a later target, to go on.",
     ),
     Trouble(
+        r"log event entry exceeded max_allowed_packet",
+        '1236 "log event entry exceeded max_allowed_packet; ..."',
+        "The master has an event that is larger than its `max_allowed_packet`; or the replica asks for a place in the "
+        "middle of an event, whose bytes look like a huge one.",
+        "Raise `max_allowed_packet` on the master, `slave_max_allowed_packet` on the replica. If it comes back, the "
+        "position is wrong: let the replica follow by GTID (`MASTER_USE_GTID = slave_pos`).",
+    ),
+    Trouble(
+        r"binlog truncated in the middle of event|bogus data in log event|did not pass crc check|event .*checksum "
+        r"(failure|verification failed)",
+        '1236 "binlog truncated in the middle of event", "bogus data in log event", "did not pass crc check"',
+        "A binlog file of the master is damaged, or ends in the middle of an event: a crash, a full or failing disk.",
+        "Look at the disk of the master; `mariadb-binlog --verify-binlog-checksum` there, `binlog-server verify` here, "
+        "say where. A relay or an archive that has those groups can serve the replica; otherwise set it up again.",
+    ),
+    Trouble(
+        r"can not handle replication events with the checksum",
+        '1236 "Slave can not handle replication events with the checksum that master is configured to log"',
+        "The replica has not said that it knows checksums: it is a program of its own, or an old one.",
+        "`SET @master_binlog_checksum = @@global.binlog_checksum` before it asks for the binlog, or a newer program.",
+    ),
+    Trouble(
+        r"server_id was not set|Binary log is not open",
+        '1236 "Misconfigured master - server_id was not set", "Binary log is not open"',
+        "The master has no binlog, or its `server_id` is 0.",
+        "`log_bin` and `server_id` in its configuration, and a restart; then set the replica up from that moment on.",
+    ),
+    Trouble(
         r"\b1236\b",
         '1236 "..."',
         "The master cannot send what the replica asks for; the text goes on with the reason.",
@@ -145,6 +204,88 @@ TROUBLES: Final = (
         "`read_only = 1` and `gtid_strict_mode = 1` on the replica, so that it happens no more; compare the tables "
         "with those of the master, and set the replica up again where they differ. To skip the group keeps the "
         "difference.",
+    ),
+    Trouble(
+        r"\b1032\b|Can't find record",
+        '1032 "Can\'t find record in ..."',
+        "On a replica: a row that the master has changed or deleted is not there. Somebody has written there, or its "
+        "data are of another position than the one from which it follows.",
+        "`read_only = 1` and `gtid_strict_mode = 1` on the replica, so that it happens no more; compare the tables "
+        "with those of the master, and set the replica up again where they differ.",
+    ),
+    Trouble(
+        r"\b1950\b|out-of-order sequence number",
+        '1950 "... would create an out-of-order sequence number with existing GTID ..."',
+        "With `gtid_strict_mode`: the binlog of the server that says this has a GTID of that domain already that is as "
+        "high. Somebody has written there, two masters write the same domain, or the binlog was kept when the "
+        "replica was set up again.",
+        "Compare `gtid_binlog_pos` there with that of the master. A replica with groups of its own is set up again, "
+        "with `RESET MASTER` before its position is set; two masters get a `gtid_domain_id` each.",
+    ),
+    Trouble(
+        r"\b1451\b|\b1452\b|foreign key constraint fails",
+        '1452 "Cannot add or update a child row: a foreign key constraint fails", 1451 "... a parent row"',
+        "On a replica: the row that the other one needs is not there, as it was on the master. Somebody has written "
+        "on the replica, or some of its tables are not replicated.",
+        "Compare the tables with those of the master, and set the replica up again where they differ; replicate "
+        "parent and child tables together.",
+    ),
+    Trouble(
+        r"\b1677\b|\b1535\b|cannot be converted from type|Table definition on master and slave does not match",
+        '1677 "Column ... cannot be converted from type ...", 1535 "Table definition on master and slave does not '
+        'match"',
+        "The table of the replica has other columns than that of the master.",
+        "Compare `SHOW CREATE TABLE` of both, and make them alike. `slave_type_conversions` lets a replica take "
+        "narrower or wider types.",
+    ),
+    Trouble(
+        r"\b1205\b|\b1213\b|\b1206\b|Lock wait timeout|Deadlock found|retried transaction",
+        '1205 "Lock wait timeout exceeded", 1213 "Deadlock found", "retried transaction ... in vain"',
+        "A lock was not to be had: another transaction has the rows. The SQL thread of a replica tries "
+        "`slave_transaction_retries` times.",
+        "A client repeats its transaction. On a replica `SHOW ENGINE INNODB STATUS` says who holds the lock: a backup "
+        "or a long query; then `START SLAVE`.",
+    ),
+    Trouble(
+        r"\b1590\b|LOST_EVENTS|The incident",
+        '1590 "The incident LOST_EVENTS occured on the master"',
+        "The master says that its binlog lacks changes: a transaction did not fit into the binlog's cache, or a write "
+        "failed.",
+        "The replica differs from then on: compare the tables, and set it up again. To skip the incident "
+        "(`sql_slave_skip_counter = 1`) keeps the difference.",
+    ),
+    Trouble(
+        r"\b1964\b|\b1942\b|failure of an earlier commit|Prior transaction",
+        '1964 "Commit failed due to failure of an earlier commit on which this one depends"',
+        "Of a replica with parallel threads: another group failed, and this one waits for it.",
+        "Look in the replica's log for the first error of that second: that one is to be mended.",
+    ),
+    Trouble(
+        r"\b1197\b|max_binlog_(stmt_)?cache_size",
+        "1197 \"... required more than 'max_binlog_cache_size' bytes of storage\"",
+        "The transaction is larger than the binlog's cache of a MariaDB may become.",
+        "Raise `max_binlog_cache_size` on the server that says so, on replicas with `log_slave_updates` as well; or "
+        "make the transaction smaller.",
+    ),
+    Trouble(
+        r"\b1932\b|gtid_slave_pos.* (doesn't exist|is wrong)|GTID slave state",
+        '1932 "Unable to load replication GTID slave state from mysql.gtid_slave_pos"',
+        "The replica cannot read the table of its own position: it is missing, or of another version.",
+        "`mariadb-upgrade` there makes it again; then set `gtid_slave_pos` to the position of the data.",
+    ),
+    Trouble(
+        r"\b1290\b|running with the .* option so it cannot",
+        '1290 "The MariaDB server is running with the ... option so it cannot execute this statement"',
+        "An option of the server forbids the statement, `read_only` on a replica or here most of the time.",
+        "Write on the master. To end `read_only` (`SET GLOBAL read_only = 0`) is a part of a promotion: operations.md.",
+    ),
+    Trouble(
+        r"\b1872\b|\b1201\b|Could not initialize (master|relay log) info|Failed during slave I/O thread init",
+        '1201 "Could not initialize master info structure"',
+        "The replica cannot read its own files: `master.info`, `relay-log.info` or the relay log. They are damaged, of "
+        "another owner, or the name of the host has changed and with it that of the relay log.",
+        "Its log says which file. `RESET SLAVE`, then `CHANGE MASTER TO ... MASTER_USE_GTID = slave_pos`: with GTID "
+        "nothing in them is needed.",
     ),
     Trouble(
         r"equal MariaDB server ids",
@@ -170,8 +311,8 @@ TROUBLES: Final = (
         "is older than who has written it: upgrade the replica.",
     ),
     Trouble(
-        r"\b1595\b|Relay log write failure",
-        '1595 "Relay log write failure"',
+        r"\b1595\b|\b1623\b|Relay log write failure|Unexpected master's heartbeat",
+        '1595 "Relay log write failure", 1623 "Unexpected master\'s heartbeat data"',
         "The IO thread has not taken an event of the master: its CRC-32 is wrong, its type is not known, or a "
         "heartbeat lies before the replica's position.",
         "`START SLAVE` fetches it again. If it comes back, run `binlog-server verify` on the master's store, look at "
@@ -223,7 +364,7 @@ TROUBLES: Final = (
         "Nothing for a replica: it connects again by itself.",
     ),
     Trouble(
-        r"\b1153\b|bigger than 'max_allowed_packet'|larger than max_allowed_packet",
+        r"\b1153\b|[Pp]acket bigger than '|larger than max_allowed_packet",
         "1153 \"Got a packet bigger than 'max_allowed_packet' bytes\"",
         "A statement or an event is larger than one of the two sides takes.",
         "Raise `max_allowed_packet` there; on a replica, `slave_max_allowed_packet`.",
@@ -266,7 +407,7 @@ TROUBLES: Final = (
         is_general=True,
     ),
     Trouble(
-        r"stopped following upstream.*1236|diverged|another history",
+        r"stopped following upstream.*1236|another history",
         '"stopped following upstream ... 1236"',
         "The upstream has purged what comes next, or has another history.",
         "What is stored is still served. Restore the binlogs there, or begin with an empty directory: relay.md.",
@@ -326,8 +467,18 @@ TROUBLES: Final = (
         "Look at host and port; `bind_address` of a MariaDB may be the loopback alone.",
     ),
     Trouble(
-        r"Name or service not known|nodename nor servname|Temporary failure in name",
-        '"Name or service not known"',
+        r"\b2013\b|\b2006\b|\b115[89]\b|\b116[01]\b|Lost connection to|[Ss]erver has gone away|communication packets|"
+        r"failed registering on master|encountered when it try to",
+        '2013 "Lost connection to server", 2006 "Server has gone away", 1158 to 1161 "... communication packets"',
+        "The connection ended: the server was restarted or has ended it, a timeout has passed "
+        "(`net_write_timeout`, `slave_net_timeout`), or a firewall forgets silent connections.",
+        "A replica connects again by itself. If it comes back, the log of the server says why it has ended the "
+        "connection; `MASTER_HEARTBEAT_PERIOD` keeps a silent one open. While reading the first packet: TLS or a "
+        "proxy in between, or `max_connect_errors`.",
+    ),
+    Trouble(
+        r"\b2005\b|Name or service not known|nodename nor servname|Temporary failure in name|Unknown server host",
+        '"Name or service not known", 2005 "Unknown server host"',
         "The name of the host cannot be found.",
         "Look at its spelling, and at the resolver of this machine.",
     ),

@@ -7,15 +7,16 @@ import contextlib
 import getpass
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json, show_table
 from binlog_storage.disk.local_path import no_directory, path_argument
-from binlog_storage.disk.state import StoreFacts
 from binlog_storage.errors import NotAStore
 
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
@@ -105,26 +106,37 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
     if arguments.action != "add" and not arguments.directory.is_dir():
         raise NotAStore(no_directory(arguments.directory))
-    with contextlib.ExitStack() as stack:
-        directory = arguments.directory
-        looks = arguments.action == "list" or arguments.dry_run
-        if looks and not directory.exists():  # the directory would be made
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        keys = binlog_keys(arguments.config, arguments.directory)
-        state, disk = open_state(directory, keys, as_it_lies=looks)
-        stack.callback(disk.close)
-        _do(arguments, state)
+    keys = binlog_keys(arguments.config, arguments.directory)
+    with _store(arguments.directory, keys, as_it_lies=True) as users:
+        if arguments.action == "list":
+            _show(users.all(), as_json=arguments.json)
+            return 0
+        if arguments.action == "add":
+            _check_privileges(arguments.grant)  # before it asks for a password
+            arguments.password = _password()
+        _do(arguments, users)  # what cannot be done leaves no trace, the store's lock neither
+    if not arguments.dry_run:
+        with _store(arguments.directory, keys) as users:
+            _do(arguments, users)
+    _tell(arguments)
     return 0
 
 
-def _do(arguments: argparse.Namespace, state: StoreFacts) -> None:
+@contextlib.contextmanager
+def _store(directory: Path, keys: Keys | None, *, as_it_lies: bool = False) -> Iterator[Users]:
+    """The accounts of a store. as_it_lies: nothing is changed, and no directory made."""
+    with contextlib.ExitStack() as stack:
+        if as_it_lies and not directory.exists():
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        state, disk = open_state(directory, keys, as_it_lies=as_it_lies)
+        stack.callback(disk.close)
+        yield Users(state)
+
+
+def _do(arguments: argparse.Namespace, users: Users) -> None:
+    """Raises `ConfigError` where it cannot be done."""
+    name, host = _account(arguments)
     try:
-        users = Users(state)
-        if arguments.action == "list":
-            _show(users.all(), as_json=arguments.json)
-            return
-        name, _, host = arguments.name.partition("@")
-        host = host or ANY_HOST
         if arguments.action == "drop":
             users.drop(name, host)
         elif arguments.action == "set":
@@ -133,11 +145,10 @@ def _do(arguments: argparse.Namespace, state: StoreFacts) -> None:
                 raise ConfigError("nothing to set: give at least one option")
             users.set_replica(name, host, options)
         else:
-            privileges(arguments.grant)  # checks them before it asks for a password
             policy = ReplicaPolicy().changed(_replica_options(arguments))
             users.add(
                 name,
-                _password(),
+                arguments.password,
                 arguments.grant,
                 host=host,
                 plugin=arguments.plugin,
@@ -148,6 +159,23 @@ def _do(arguments: argparse.Namespace, state: StoreFacts) -> None:
         raise ConfigError(str(error)) from None
     except KeyError:
         raise ConfigError(f"there is no account {arguments.name!r}") from None
+
+
+def _check_privileges(names: list[str]) -> None:
+    try:
+        privileges(names)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _account(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Name and host."""
+    name, _, host = arguments.name.partition("@")
+    return name, host or ANY_HOST
+
+
+def _tell(arguments: argparse.Namespace) -> None:
+    name, host = _account(arguments)
     if arguments.json:
         told = {"account": f"{name}@{host}", "action": arguments.action}
         show_json({**told, "dry_run": arguments.dry_run})

@@ -155,11 +155,9 @@ class Login:
         if full and _ALWAYS_ADMITTED.isdisjoint(account.grants):
             self._connections.too_many += 1
             raise TooManyConnections()
-        others = self._connections.count_of(account.name)
-        if account.max_user_connections:
-            if others >= account.max_user_connections:
-                raise UserLimitReached(
-                    account.user, "max_user_connections", account.max_user_connections
-                )
-        elif 0 < self._config.max_user_connections <= others:
+        own = account.max_user_connections
+        limit = own or self._config.max_user_connections
+        if limit and self._connections.count_of(account.name) >= limit:
+            if own:
+                raise UserLimitReached(account.user, "max_user_connections", own)
             raise TooManyUserConnections(account.user)

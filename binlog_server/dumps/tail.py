@@ -18,7 +18,7 @@ class Tail:
     def __init__(self, engine: OpenBinlog, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = threading.get_ident()
-        self._moved = asyncio.Event()
+        self._moved: asyncio.Event | None = None  # once somebody has taken it
         self._scheduled = False
         self._told: list[Callable[[], object]] = []
         self._stop = engine.subscribe(self._wake_from_thread)
@@ -26,13 +26,16 @@ class Tail:
     @property
     def moved(self) -> asyncio.Event:
         """Set when the mark moves next."""
+        if self._moved is None:
+            self._moved = asyncio.Event()
         return self._moved
 
     def wake(self) -> None:
         """Let everyone look again, on the loop's thread."""
         self._scheduled = False
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.set()
         for told in self._told:
             told()
 

@@ -34,6 +34,7 @@ from binlog_server.loop.turn import Turn
 
 PACE: Final = 4.0
 REST_S_MAX: Final = 0.01
+_TIMER_STEP_S: Final = 0.001
 _LOOK: Final = 16  # replicas between two looks at the clock
 
 
@@ -233,7 +234,8 @@ class TailFeed:
         if self._beat_timer is not None:
             self._beat_timer.cancel()
         wait_s = max(0.0, self._beats[0][0] - self._clock())
-        self._beat_timer = self._loop.call_later(wait_s, self._beat)
+        # uvloop rounds to milliseconds: a timer that fires before it is due would be set again, to none at all.
+        self._beat_timer = self._loop.call_later(wait_s + _TIMER_STEP_S, self._beat)
 
     def _beat(self) -> None:
         self._beat_timer = None

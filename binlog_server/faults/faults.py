@@ -19,7 +19,7 @@ This module is the schema, and who has ordered what. `dumps.fault_run` and `sess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
@@ -199,18 +199,17 @@ class FaultOrder:
 
     def _check_numbers(self) -> None:
         for name in ("after_seconds", "seconds"):
-            if not 0 <= getattr(self, name) <= _SECONDS_MAX:
-                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
+            self._require_within(name, 0, _SECONDS_MAX)
         for name in ("event", "byte", "times", "bytes_per_second", "connection"):
-            if not 0 <= getattr(self, name) <= 1 << 62:
-                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
-        if not 0 <= self.errno <= _ERRNO_MAX:
-            raise BadFault(f"errno: {self.errno} is none")
-        if not 0 <= self.event_type <= _EVENT_TYPE_MAX:
-            raise BadFault(f"event_type: {self.event_type} is none")
+            self._require_within(name, 0, 1 << 62)
+        self._require_within("errno", 0, _ERRNO_MAX)
+        self._require_within("event_type", 0, _EVENT_TYPE_MAX)
         for name in ("server_id", "log_pos"):
-            if not 0 <= getattr(self, name) <= U32_MAX:
-                raise BadFault(f"{name}: {getattr(self, name)} is out of range")
+            self._require_within(name, 0, U32_MAX)
+
+    def _require_within(self, name: str, least: int, most: int) -> None:
+        if not least <= getattr(self, name) <= most:
+            raise BadFault(f"{name}: {getattr(self, name)} is not between {least} and {most}")
 
     def _check_texts(self) -> None:
         """They come into the log, and into answers: of one line each, and not of any length."""
@@ -229,7 +228,8 @@ class FaultOrder:
         given = [name for name in _WHERE if getattr(self, name)]
         if len(given) != 1 and given != ["gtid", "event"]:
             raise BadFault(
-                f"{self.do}: give one place of {', '.join(_WHERE)}, or a gtid and an event; not {given}"
+                f"{self.do}: give one place of {', '.join(_WHERE)}, or a gtid and an event; not "
+                f"{' and '.join(given) or 'none'}"
             )
         if self.gtid:
             try:
@@ -270,10 +270,11 @@ class FaultOrder:
         if len(self.version.encode()) > SERVER_VERSION_SIZE:
             raise BadFault(f"version: {self.version!r} does not fit")
         if unknown := self._lacking() - Capability.__members__.keys():
-            raise BadFault(f"without: no capability {', '.join(sorted(unknown))}")
+            names = ", ".join(name or "''" for name in sorted(unknown))
+            raise BadFault(f"without: no capability {names}")
 
     def _lacking(self) -> set[str]:
-        return {name.strip().upper() for name in self.without.split(",")} - {""}
+        return {name.strip().upper() for name in self.without.split(",")} if self.without else set()
 
     @property
     def capabilities_lacking(self) -> int:
@@ -298,6 +299,19 @@ class FaultOrder:
         if "do" not in table:
             raise BadFault("do is missing")
         return cls(**table)
+
+    @classmethod
+    def several(cls, tables: Sequence[Mapping[str, Any]]) -> list[FaultOrder]:
+        """From tables of TOML. Raises `BadFault`, which says of several which one it is."""
+        found = []
+        for number, table in enumerate(tables, 1):
+            try:
+                found.append(cls.of(table))
+            except BadFault as error:
+                if len(tables) == 1:
+                    raise
+                raise BadFault(f"fault {number} of {len(tables)}: {error}") from None
+        return found
 
     @property
     def is_of_stream(self) -> bool:
@@ -414,9 +428,9 @@ class Faults:
                 self.go_back(one)
                 break
 
-    def needs_mark(self, tables: Iterable[Mapping[str, Any]]) -> bool:
+    def needs_mark(self, tables: Sequence[Mapping[str, Any]]) -> bool:
         """Whether one of them goes back: `add` wants marks then, made in front of it. Raises `BadFault`."""
-        if not any(FaultOrder.of(table).do in GOES_BACK for table in tables):
+        if not any(order.do in GOES_BACK for order in FaultOrder.several(tables)):
             return False
         if self.make_mark is None:
             raise BadFault("the server cannot go back: it is part of another program")
@@ -426,7 +440,7 @@ class Faults:
 
     def add(
         self,
-        tables: Iterable[Mapping[str, Any]],
+        tables: Sequence[Mapping[str, Any]],
         *,
         replace: bool = False,
         mark: KeptStore | None = None,
@@ -437,8 +451,7 @@ class Faults:
         mark: the store of now, if `needs_mark`.
         """
         made: dict[str, OrderedFault] = {}
-        for table in tables:
-            order = FaultOrder.of(table)
+        for order in FaultOrder.several(tables):
             if order.do == "die" and self.die is None:
                 raise BadFault("die: the server is a thread of another process: process=True")
             if order.connection and not self._is_there(order.connection):

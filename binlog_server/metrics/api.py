@@ -67,6 +67,7 @@ def _get(summary: str, content_type: str, schema: Mapping[str, Any]) -> dict[str
         "403": {
             "description": "no metrics_token, no certificate, and this is not the machine itself"
         },
+        "429": {"description": "too many wrong tokens; Retry-After says for how many seconds"},
         "500": {"description": "the store cannot be asked"},
     }
     return {"get": {"summary": summary, "responses": answers}}

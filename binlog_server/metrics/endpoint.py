@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final, TypeVar
 
 from binlog_storage.errors import StorageError
@@ -25,6 +26,7 @@ from binlog_server.loop.shielded import shielded
 from binlog_server.metrics import health
 from binlog_server.metrics.api import openapi
 from binlog_server.metrics.collector import METRICS, render, values
+from binlog_server.metrics.guesses import FREE, Guesses
 from binlog_server.metrics.history import EVERY_S, History
 from binlog_server.metrics.http import HttpListener, Request, Response
 from binlog_server.metrics.observed import Look, Observed
@@ -40,6 +42,7 @@ LIVE_S: Final = 2.0  # between two statuses of a stream; no look at the server i
 _JSON: Final = "application/json"
 _HTML: Final = "text/html; charset=utf-8"
 _EVENTS: Final = "text/event-stream; charset=utf-8"
+_OF_PROXIES: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _HEADERS: Final = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
 
 
@@ -50,6 +53,7 @@ class MetricsEndpoint:
         self._server = server
         self._one = asyncio.Lock()  # scrapes take turns: a thread each is not theirs to take
         self._history = History(METRICS)
+        self._guesses = Guesses()
         self._lines = RecentLines()
         self._asking: asyncio.Future[dict[str, Any]] | None = None
         self._looked = 0.0  # by the monotonic clock
@@ -116,7 +120,7 @@ class MetricsEndpoint:
         self, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            refused = refusal(request, self._server.config.metrics_token)
+            refused = refusal(request, self._server.config.metrics_token, self._guesses)
             if refused is not None:
                 return refused
             try:
@@ -200,23 +204,29 @@ def _health(found: list[str]) -> Response:
     return Response.text("ok")
 
 
-def refusal(request: Request, token: str) -> Response | None:
-    """Why a request is not for people to see; None if it is.
+def refusal(request: Request, token: str, guesses: Guesses) -> Response | None:
+    """Why a request is not for people to see; None if it is. A wrong token is noted in `guesses`.
 
     Without a certificate or the token it must come from this machine, and be meant for it: a page from elsewhere whose
-    name leads here (DNS rebinding) is not.
+    name leads here (DNS rebinding) is not. Nor is a request that a proxy on this machine hands on, where it says so.
     """
-    if request.has_certificate:
-        return None
-    # Bytes that are no UTF-8 are surrogates in a header.
-    shown = _shown_token(request).encode("utf-8", "surrogatepass")
-    if token and hmac.compare_digest(shown, token.encode()):
-        return None
-    if _is_loopback(request.peer) and _is_local_name(request.headers.get("host", "")):
+    if request.has_certificate or _is_of_this_machine(request):
         return None
     if not token:
         text = "this is for the machine itself; set metrics_token or metrics_ssl_ca to see it from elsewhere"
         return Response.text(text, HTTPStatus.FORBIDDEN)
+    if "authorization" in request.headers:
+        wait_s = guesses.wait_s(request.peer)
+        if wait_s:
+            body = Response.text("too many wrong tokens", HTTPStatus.TOO_MANY_REQUESTS)
+            return Response(body.body, body.status, headers={"Retry-After": str(ceil(wait_s))})
+        # Bytes that are no UTF-8 are surrogates in a header.
+        shown = _shown_token(request).encode("utf-8", "surrogatepass")
+        if hmac.compare_digest(shown, token.encode()):
+            guesses.right(request.peer)
+            return None
+        if guesses.wrong(request.peer, shown):
+            log.warning("status page: %d wrong tokens from %s: it has to wait", FREE, request.peer)
     asked = {"WWW-Authenticate": 'Basic realm="binlog-server: any name, metrics_token"'}
     body = Response.text("metrics_token is asked for", HTTPStatus.UNAUTHORIZED)
     return Response(body.body, body.status, headers=asked)
@@ -232,6 +242,14 @@ def _shown_token(request: Request) -> str:
         except (binascii.Error, UnicodeDecodeError):
             return ""
     return ""
+
+
+def _is_of_this_machine(request: Request) -> bool:
+    return (
+        _is_loopback(request.peer)
+        and _is_local_name(request.headers.get("host", ""))
+        and not any(name in request.headers for name in _OF_PROXIES)
+    )
 
 
 def _is_loopback(address: str) -> bool:

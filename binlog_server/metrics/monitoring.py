@@ -84,6 +84,13 @@ ALERTS: Final = (
         "A replica is behind, and does not catch up",
     ),
     Alert(
+        "BinlogReplicaReadsNothing",
+        "binlog_server_replica_unread_seconds > 60",
+        "2m",
+        WARNING,
+        "A replica is connected and reads nothing: it is paused, its disk is full, or it hangs. All may look sent",
+    ),
+    Alert(
         "BinlogReplicaGone",
         "binlog_server_replicas < max_over_time(binlog_server_replicas[1d])",
         "15m",

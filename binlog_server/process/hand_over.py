@@ -18,6 +18,10 @@ The lock of the store, which ends with its process, is what keeps one out while 
     the old process is gone                   the new one opens the store: it has the sockets
     the old process is told to end            it takes the new one along
 
+The new process is no child of the old one, but of whoever adopts orphans: systemd, where that has started the old one.
+systemd kills a service without a word at its stop whose process was another's child when it was named, also when it is
+an orphan later.
+
 Two listeners with SO_REUSEPORT would not do: each has a queue of its own, and who waits in that of the old one is
 refused when it closes.
 
@@ -28,6 +32,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import importlib
 import os
 import select
 import signal
@@ -39,13 +45,35 @@ from typing import Final, Self
 
 VARIABLE: Final = "BINLOG_SERVER_HAND_OVER"
 """Of the environment: the descriptor of the new process's end."""
-_OF_THE_OLD_ONE: Final = (VARIABLE, "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+LOADED: Final = "_BINLOG_SERVER_LOADED"
+"""Of the environment: the modules that the old process has loaded. It is named as no option is: a version that does not
+know it would refuse that."""
+_LOADED_CHARS_MAX: Final = 100_000  # of a variable, Linux takes 128 KiB
+_OF_THE_OLD_ONE: Final = (
+    VARIABLE,
+    LOADED,
+    "WATCHDOG_PID",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+)
 """Of the environment: what the new process must not take for its own."""
 READY, YOURS, SERVING = b"R", b"Y", b"S"
 FIRST_GIVEN: Final = 3  # descriptor of systemd
 _FIRST_BYTES: Final = 1024  # the longest first message: the option `listen`
 _SOCKETS_MAX: Final = 64
 _END_S: Final = 5.0  # that a process which ends may take
+_BETWEEN: Final = """
+import os, sys
+told = int(sys.argv[1])
+os.set_inheritable(told, False)
+try:
+    said = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+except OSError as error:
+    said = -error.errno
+os.write(told, str(said).encode())
+"""
+"""A process between the old and the new one: starts that, tells its number or an error, and ends within some 20 ms."""
 
 
 class Successor:
@@ -56,13 +84,14 @@ class Successor:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        pid: int,
         channel: socket.socket,
         sockets: Sequence[socket.socket],
     ) -> None:
-        self._process = process
+        """Raises `OSError`: that process is gone already."""
+        self._process = os.pidfd_open(pid)
         self._channel = channel
-        self.pid = process.pid
+        self.pid = pid
         self.sockets = sockets
 
     @classmethod
@@ -78,18 +107,15 @@ class Successor:
                     name: value for name, value in os.environ.items() if name not in _OF_THE_OLD_ONE
                 }
                 environment[VARIABLE] = str(theirs.fileno())
+                named = ",".join(name for name in list(sys.modules) if not name.startswith("_"))
+                environment[LOADED] = named[:_LOADED_CHARS_MAX]
                 socket.send_fds(ours, [listen.encode()], [one.fileno() for one in sockets])
-                process = subprocess.Popen(
-                    command,
-                    env=environment,
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                )
+                pid = _spawn_orphan(command, environment, theirs.fileno())
+            ours.setblocking(False)
+            return cls(pid, ours, sockets)
         except BaseException:
             _close(ours, *sockets)
             raise
-        ours.setblocking(False)
-        return cls(process, ours, sockets)
 
     async def says(self, word: bytes) -> bool:
         """Wait for a word. False: it is gone."""
@@ -108,20 +134,21 @@ class Successor:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        if self._process >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, number)
 
-    async def ended(self) -> int:
-        """Wait for the end of one that says nothing more; a while, then it is ended. Returns its exit status."""
-        try:
-            return await asyncio.to_thread(self._process.wait, _END_S)
-        except subprocess.TimeoutExpired:
+    async def ended(self) -> None:
+        """Wait for the end of one that says nothing more; a while, then it is ended."""
+        if not await asyncio.to_thread(_has_ended, self._process):
             self.kill()
-            return await asyncio.to_thread(self._process.wait)
+            await asyncio.to_thread(_has_ended, self._process)
 
     def close(self, *, keep_sockets: bool = False) -> None:
         """Nothing more is said, and nothing heard."""
         _close(self._channel, *(() if keep_sockets else self.sockets))
+        process, self._process = self._process, -1
+        os.close(process)
 
 
 class Predecessor:
@@ -130,9 +157,10 @@ class Predecessor:
     sockets: at which it listens. listen: what they were made of.
     """
 
-    def __init__(self, channel: socket.socket) -> None:
-        """Raises `OSError`."""
+    def __init__(self, channel: socket.socket, loaded: Sequence[str] = ()) -> None:
+        """Raises `OSError`. loaded: names of modules."""
         self._channel = channel
+        self._loaded = loaded
         first, found, _, _ = socket.recv_fds(channel, _FIRST_BYTES, _SOCKETS_MAX)
         self.sockets: Final = [socket.socket(fileno=fd) for fd in found]
         self.listen: Final = first.decode()
@@ -147,7 +175,7 @@ class Predecessor:
     @classmethod
     def of(cls, environment: MutableMapping[str, str] = os.environ) -> Self | None:
         """The process that has started this one to take its place; None if nobody has. Raises `OSError`."""
-        text = environment.pop(VARIABLE, None)
+        text, loaded = environment.pop(VARIABLE, None), environment.pop(LOADED, "")
         if text is None:
             return None
         if not text.isdecimal():
@@ -156,7 +184,16 @@ class Predecessor:
             )
         channel = socket.socket(fileno=int(text))
         channel.set_inheritable(False)
-        return cls(channel)
+        return cls(channel, loaded.split(",") if loaded else ())
+
+    def load_as_it(self) -> None:
+        """Load the modules that the old process has: many are loaded with their first use, and nobody waits for it now.
+
+        In a thread. Those that another version does not have are left out.
+        """
+        for name in self._loaded:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
 
     async def lets_go(self) -> bool:
         """Steps 2 and 3. False: it is gone, and the store is as it was left."""
@@ -166,9 +203,7 @@ class Predecessor:
     def is_gone(self) -> None:
         """Wait until it really is: what it has locked is free then. In a thread."""
         if self._process is not None:
-            ended = select.poll()
-            ended.register(self._process, select.POLLIN)
-            ended.poll(_END_S * 1000)
+            _has_ended(self._process)
 
     def take_sockets(self, listen: str) -> Sequence[socket.socket]:
         """Its sockets, if the option is still the same; they are closed otherwise, and the new ones are to be made."""
@@ -211,6 +246,36 @@ def given_sockets(
     for one in found:
         one.set_inheritable(False)
     return found
+
+
+def _spawn_orphan(command: Sequence[str], environment: Mapping[str, str], given: int) -> int:
+    """Start a process that is no child of this one. Returns its number. Raises `OSError`.
+
+    given: a descriptor that it gets, by the same number.
+    """
+    told, tells = os.pipe()
+    with os.fdopen(told, "rb") as listening:
+        try:
+            subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _BETWEEN, str(tells), *command],
+                env=environment,
+                pass_fds=[given, tells],
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        finally:
+            os.close(tells)
+        said = int(listening.read() or -errno.ECHILD)
+    if said < 0:
+        raise OSError(-said, os.strerror(-said), command[0])
+    return said
+
+
+def _has_ended(process: int) -> bool:
+    """Wait a while for the end of a process, named by a descriptor. In a thread."""
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    return bool(ended.poll(_END_S * 1000))
 
 
 async def _next_word(channel: socket.socket) -> bytes:

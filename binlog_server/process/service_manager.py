@@ -59,8 +59,12 @@ class ServiceManager:
         self._tell("STATUS=" + " ".join(text.split()))
 
     def main_is(self, pid: int) -> None:
-        """Another process has taken the place of this one, and serves. What it says was not listened to until now."""
+        """Another process has taken the place of this one, and serves. What it says was not listened to until now.
+
+        This one is not listened to from now on, and says nothing more.
+        """
         self._tell(f"MAINPID={pid}", "STATUS=serving", "READY=1")
+        self._address = ""
 
     async def watch(self) -> None:
         """Give signs of life until cancelled: from the loop, so that they end where it hangs."""

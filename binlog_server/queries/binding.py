@@ -1462,9 +1462,7 @@ class _Binder:
         inner, order, is_distinct = node.this, [], False
         scope.may_aggregate = False
         if isinstance(inner, exp.Order):
-            order = [
-                (self._term(item.this, scope, place), _is_down(item)) for item in inner.expressions
-            ]
+            order = [(item.this, _is_down(item)) for item in inner.expressions]
             inner = inner.this
         if isinstance(inner, exp.Distinct):
             is_distinct, parts = True, inner.expressions
@@ -1476,10 +1474,15 @@ class _Binder:
             for p in (part.expressions if isinstance(part, exp.Concat) else [part])
         ]
         terms = self._terms(parts, scope, place)
+        outputs = [_named("", term) for term in terms]
+        by = [
+            (_by_position(one, outputs) or self._term(one, scope, place), down)
+            for one, down in order
+        ]
         scope.may_aggregate = True
         mark = node.args.get("separator")
         made = group_concat(
-            terms, order, "," if mark is None else mark.name, is_distinct, self._session
+            terms, by, "," if mark is None else mark.name, is_distinct, self._session
         )
         scope.aggregates.append(made)
         return made.term
@@ -1792,6 +1795,8 @@ def _to_signed(source: Type, sizes: list[int]) -> _Cast:
     else:
         length = source.length + (source.form is not ValueForm.INT)
     kind = types.integer(min(21, max(length, 1)), signed=True)
+    if source.form is ValueForm.DOUBLE:
+        return kind, lambda value, given: min(values.as_integer(value, given), values.I64_MAX)
     return kind, lambda value, given: _wrapped(values.as_integer(value, given), unsigned=False)
 
 
@@ -1877,17 +1882,18 @@ def _number(text: str) -> Term:
         raise SqlSyntaxError(text)
     digits = text.removeprefix("-")
     if "e" in digits.lower():
-        shown, number = len(text), float(text)
-        if not math.isfinite(number):
+        shown, double = len(text), float(text)
+        if not math.isfinite(double):
             raise IllegalValue("double", text)
-        return constant(Type(ValueForm.DOUBLE, shown, 31, may_be_null=False), number)
+        return constant(Type(ValueForm.DOUBLE, shown, 31, may_be_null=False), double)
     if "." in digits:
         whole, _, part = digits.partition(".")
         whole = whole.lstrip("0")
         if len(whole) + len(part) > types.DECIMAL_DIGITS_MAX or len(part) > types.DECIMAL_SCALE_MAX:
             raise _refused("a number of so many digits")
         size = max(1, len(whole)) + len(part)
-        return constant(types.decimal(size, len(part)), values.EXACT.create_decimal(text))
+        number = values.EXACT.create_decimal(text)
+        return constant(types.decimal(size, len(part)), values.no_minus_zero(number))
     if len(digits) > types.DECIMAL_DIGITS_MAX:
         raise _refused("a number of so many digits")
     whole_number = int(text)
@@ -1945,7 +1951,9 @@ def _subtract(one: Any, other: Any) -> Any:
 
 
 def _multiply(one: Any, other: Any) -> Any:
-    return values.EXACT.multiply(one, other) if isinstance(one, Decimal) else one * other
+    if not isinstance(one, Decimal):
+        return one * other
+    return values.no_minus_zero(values.EXACT.multiply(one, other))
 
 
 def _divide(one: Any, other: Any) -> Any:

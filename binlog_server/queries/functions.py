@@ -788,6 +788,8 @@ def _rounding(way: Callable[[Decimal, int], Decimal]) -> Make:
             more = 1 if scale < kind.scale else 0
             digits = kind.digits - kind.scale + scale + more
             kind = types.decimal(digits, scale, unsigned=kind.unsigned)
+        elif kind.form is ValueForm.DOUBLE and said is not None:
+            kind = types.fixed_double(places)
         run = Plain("ni?", lambda kinds: kind, _rounds(way))
         return called(run, terms, session)
 

@@ -29,6 +29,7 @@ from binlog_protocol.wire.results import (
 
 _NOT_FIXED: Final = 31  # decimals of a DOUBLE whose digits vary
 _DOUBLE_CHARS: Final = 23
+_DOUBLE_DIGITS: Final = 17  # with a sign and a point
 _INT_CHARS: Final = 9  # an integer expression that may be longer is a BIGINT
 _BIGINT_CHARS: Final = 21
 DECIMAL_DIGITS_MAX: Final = 65
@@ -239,6 +240,13 @@ def decimal(digits: int, scale: int, *, unsigned: bool = False) -> Type:
     digits = min(digits, DECIMAL_DIGITS_MAX)
     length = digits + bool(scale) + (not unsigned)
     return Type(ValueForm.DECIMAL, length, scale, unsigned, may_be_null=False)
+
+
+def fixed_double(decimals: int) -> Type:
+    """DOUBLE that is printed with so many digits behind the point; those of any DOUBLE beyond 30."""
+    if decimals >= _NOT_FIXED:
+        return DOUBLE
+    return replace(DOUBLE, length=_DOUBLE_DIGITS + decimals, decimals=decimals)
 
 
 def moment(form: ValueForm, decimals: int = 0) -> Type:

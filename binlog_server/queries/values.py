@@ -176,14 +176,23 @@ DECIMAL_MAX: Final = Decimal(10) ** DECIMAL_DIGITS_MAX - 1
 _SMALLEST: Final = 90  # places behind the point that a DECIMAL cannot have
 
 
+def _quantized(value: Decimal, scale: int, way: str) -> Decimal:
+    return value.quantize(Decimal((0, (1,), -scale)), way, EXACT)
+
+
+def no_minus_zero(value: Decimal) -> Decimal:
+    """A DECIMAL, 0 for -0: only the remainder of a division has that."""
+    return value or value.copy_abs()
+
+
 def rounded(value: Decimal, scale: int) -> Decimal:
     """To so many digits behind the point; halves away from 0."""
-    return value.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, EXACT)
+    return no_minus_zero(_quantized(value, scale, ROUND_HALF_UP))
 
 
 def cut(value: Decimal, scale: int) -> Decimal:
     """To so many digits behind the point, towards 0."""
-    return value.quantize(Decimal((0, (1,), -scale)), ROUND_DOWN, EXACT)
+    return no_minus_zero(_quantized(value, scale, ROUND_DOWN))
 
 
 def negated(number: Any) -> Any:
@@ -243,16 +252,20 @@ def as_text(value: Any, kind: Type) -> str:
 def _number_text(value: Any, kind: Type) -> str:
     match value:
         case Decimal() if kind.form is ValueForm.DECIMAL:
-            return f"{rounded(value, kind.decimals):f}"
+            return f"{_quantized(value, kind.decimals, ROUND_HALF_UP):f}"  # of % there is a -0
         case Decimal():
             return f"{value:f}"
         case float() if kind.form is ValueForm.DOUBLE and kind.decimals < _FIXED_DOUBLE:
-            return f"{value:.{kind.decimals}f}"
+            if kind.decimals <= _EXACT_PLACES:
+                return f"{value:.{kind.decimals}f}"
+            shortest = Decimal(repr(value))
+            return f"{_quantized(shortest, kind.decimals, ROUND_HALF_UP):f}"
         case float() if type(value) is float:
             return double_text(value)
     return str(value)
 
 
+_EXACT_PLACES: Final = 15  # beyond it MariaDB shows no digits of the binary number, but zeros
 _FIXED_DOUBLE: Final = 31  # decimals of a DOUBLE below this are printed as so many digits
 
 

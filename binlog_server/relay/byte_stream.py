@@ -23,6 +23,8 @@ from binlog_server.loop.earliest_call import EarliestCall
 BUFFER_BYTES = 1 << 18
 BUFFER_BYTES_MAX = 1 << 22
 HEADROOM_BYTES = 1 << 20
+_DROPPED_BYTES: Final = 1 << 14  # of what comes behind a close, at a time
+SHUTDOWN_S: Final = 3.0  # for a peer to answer that TLS ends
 CLOSED: Final = "the server has closed the connection"
 
 
@@ -37,13 +39,13 @@ class ByteStream(asyncio.BufferedProtocol):
         self._view, self._other = _buffer(BUFFER_BYTES), _buffer(BUFFER_BYTES)
         self._filled = 0  # behind the headroom
         self._paused = False
-        self._ended = False
+        self._ended = self._closed = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         # One timer for all waits: it looks again when it fires, for bytes come a thousand times as often.
         self._timer = EarliestCall()
         self._due = 0.0  # the end of the wait
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None  # while the connection is there
 
     @classmethod
     async def connect(cls, host: str, port: int) -> Self:
@@ -65,9 +67,13 @@ class ByteStream(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         with self._while_open():
             transport = await loop.start_tls(
-                self._transport, self, context, server_hostname=server_hostname
+                self._open,
+                self,
+                context,
+                server_hostname=server_hostname,
+                ssl_shutdown_timeout=SHUTDOWN_S,
             )
-        if transport is None:
+        if transport is None or self._ended:
             raise ConnectionError("closed during the TLS handshake")
         self._transport = transport
 
@@ -91,6 +97,8 @@ class ByteStream(asyncio.BufferedProtocol):
                 self._waiter = None
         if not self._filled and self._error is not None:
             raise self._error
+        if self._closed:
+            return memoryview(bytes(before))
         size, self._filled = self._filled, 0
         view, self._view, self._other = self._view, self._other, self._view
         wanted = min(4 * size, BUFFER_BYTES_MAX)
@@ -101,18 +109,18 @@ class ByteStream(asyncio.BufferedProtocol):
         if self._paused and not self._ended:
             self._paused = False
             with suppress(ConnectionError), self._while_open():
-                self._transport.resume_reading()
+                self._open.resume_reading()
         return view[begin : HEADROOM_BYTES + size]
 
     def write(self, data: bytes) -> None:
         """Never waits. Raises `ConnectionError` if nothing is sent any more."""
         with self._while_open():
-            self._transport.write(data)
+            self._open.write(data)
 
     @property
     def is_closing(self) -> bool:
         """Whether no more bytes can be sent."""
-        return self._ended or self._transport.is_closing()
+        return self._ended or self._open.is_closing()
 
     @property
     def has_unread(self) -> bool:
@@ -122,7 +130,7 @@ class ByteStream(asyncio.BufferedProtocol):
     @property
     def tls(self) -> ssl.SSLObject | None:
         """The TLS object of the connection; None without TLS."""
-        found: Any = self._transport.get_extra_info("ssl_object")
+        found: Any = self._transport and self._transport.get_extra_info("ssl_object")
         assert found is None or isinstance(found, ssl.SSLObject)
         return found
 
@@ -135,22 +143,34 @@ class ByteStream(asyncio.BufferedProtocol):
             self._waiter.set_exception(TimeoutError())
 
     def close(self) -> None:
-        """Close the connection after sending the bytes that were written."""
+        """Close the connection after sending the bytes that were written. What came and was not read is dropped.
+
+        TLS keeps this object until the peer has answered, which one that is broken never does: it has no buffers then.
+        """
         self._timer.cancel()  # it would keep the buffers
-        self._transport.close()
+        self._closed = self._ended = True
+        self._filled = 0
+        self._view = self._other = memoryview(b"")
+        self._wake()
+        if self._transport is not None:
+            self._transport.close()
 
     # --- what the loop says ---
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
+        if self._closed:  # TLS decrypts what comes on the way to its end
+            return memoryview(bytearray(_DROPPED_BYTES))
         return self._view[HEADROOM_BYTES + self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
+        if self._closed:
+            return
         self._filled += nbytes
         if HEADROOM_BYTES + self._filled == len(self._view) and not self._paused:
             self._paused = True
-            self._transport.pause_reading()
+            self._open.pause_reading()
         self._wake()
 
     def eof_received(self) -> bool:
@@ -166,7 +186,14 @@ class ByteStream(asyncio.BufferedProtocol):
             exc = ConnectionError(f"the connection is lost: {exc!r}")
         self._error = exc
         self._timer.cancel()  # it would keep the buffers
+        self._transport = None  # which leads back here with TLS: a circle would stay for minutes
         self._wake()
+
+    @property
+    def _open(self) -> asyncio.Transport:
+        if self._transport is None:
+            raise ConnectionError(CLOSED)
+        return self._transport
 
     @contextmanager
     def _while_open(self) -> Iterator[None]:

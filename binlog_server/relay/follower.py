@@ -4,6 +4,8 @@ Where to go on is what the store holds: its binlog state, nothing kept beside it
 connection was never stored, and comes again whole.
 
 Reconnecting: at once, then after 1, 2, 4 ... s, up to MASTER_CONNECT_RETRY; with candidates as `candidates.Ring` says.
+The count begins anew behind a connection that worked for a second, brought a MiB, or brought anything and broke off.
+One group would not do in front of an error of the upstream's: it would be asked a hundred times a second.
 Each pause is shortened by chance, by a quarter at most: many relays that have lost one upstream come one by one.
 Before anything is taken in, the upstream must show that it has our history (`guard`).
 
@@ -43,6 +45,7 @@ from binlog_server.upstreams.password import PasswordUnavailable
 log = logging.getLogger(__name__)
 
 WORKED_S = 1.0
+WORKED_BYTES = 1 << 20
 JITTER = 0.25  # of a pause: the part that is left to chance
 BEGUN_ANEW_S = 1.0  # while a RESET MASTER is at work, perhaps
 # What may happen with any upstream; others are defects, here or in what we use.
@@ -146,9 +149,10 @@ class Follower:
             if self._has_reached_until():  # the upstream has ended the stream there
                 return False
             self._lost(error)
-            # A connection that brought us on, or worked for more than a moment, starts the count anew.
             lasted = stream.received and time.monotonic() - began >= WORKED_S
-            pause = self._pause_behind(error, worked=stream.stored or lasted)
+            broke_off = isinstance(error, OSError | asyncio.IncompleteReadError)
+            worked = lasted or stream.new_bytes >= (1 if broke_off else WORKED_BYTES)
+            pause = self._pause_behind(error, worked=worked)
             refusal = self._ring.hopeless()
             if refusal is not None:
                 self._rename()

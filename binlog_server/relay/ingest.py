@@ -92,8 +92,8 @@ class Ingest:
         # The group that is coming, if its pieces are in the store already.
         self._large: IncomingGroup | None = None
         self._appended = 0  # bytes, of what was received together
-        self.stored = False
-        """Something of it was new."""
+        self.new_bytes = 0
+        """Bytes of new groups."""
 
     @property
     def received(self) -> bool:
@@ -120,7 +120,7 @@ class Ingest:
                 self._status.heard(self._appended, self._gate.last_timestamp)
                 # Also for what came together with the end: no later group may ever come.
                 if self._appended:
-                    self.stored = True
+                    self.new_bytes += self._appended
                     self._syncer.appended()
                 if self._acks is not None and self._stream.unfinished is None:
                     self._acks.stored(self._stored)
@@ -148,6 +148,9 @@ class Ingest:
                     return
                 case GroupRun():
                     self._appended += await self._store_run(item)
+                    if not self._link.machine.has_unread:  # at the tail, where each comes alone
+                        self._stored.follow(self._read)
+                        return
                 case EventGroup():
                     self._appended += await self._store(item)
                 case GroupPart():
@@ -208,7 +211,6 @@ class Ingest:
                     turn = Turn()
         except BaseException:
             # A part of it is stored: `run` knows of whole ones only.
-            self.stored = True
             self._syncer.appended()
             raise
         return len(run.payloads)

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import (
     BadSlave,
@@ -33,13 +33,15 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.state import StoreFacts
 from binlog_storage.errors import DiskFull, StorageError
 
-from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.incidents import ER_SLAVE_INCIDENT, Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.upstreams.master_info import NAME_CHARS_MAX, MasterInfo, Warn
 from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
+
+if TYPE_CHECKING:
+    from binlog_server.relay.connection import UpstreamConnection
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class Relay:
         self._into: Into
         self._connections: dict[str, UpstreamConnection] = {}
         for _, kept in state.items(_KEPT):
-            connection = UpstreamConnection.from_state(kept, keys)
+            connection = _connection_type().from_state(kept, keys)
             self._connections[connection.name.lower()] = connection
         for name, info in configured.items():
             if name.lower() in self._connections:
@@ -93,7 +95,7 @@ class Relay:
                     name,
                 )
             wanted = not state.get(_STOPPED + name.lower(), False)
-            self._connections[name.lower()] = UpstreamConnection(
+            self._connections[name.lower()] = _connection_type()(
                 name, info, configured=True, wanted=wanted
             )
         for key, connection in self._connections.items():
@@ -193,7 +195,7 @@ class Relay:
             info = before.changed(name, options, timeout, warn)
             problem = "" if found is None or info.password is not before.password else found.problem
             stays = not _ADDRESSES & options.keys()
-            connection = UpstreamConnection(
+            connection = _connection_type()(
                 name if found is None else found.name,
                 info,
                 problem=problem,
@@ -395,6 +397,13 @@ def _progress(name: str, followed: str, passed: list[Any] | None) -> dict[str, A
     """The progress of a connection for the state: the server that is followed, and the incident that was passed."""
     key = name.lower()
     return {_FOLLOWED + key: followed or None, _PASSED + key: passed}
+
+
+def _connection_type() -> type[UpstreamConnection]:
+    """Loaded with the first upstream: a server that follows none starts without a client of MariaDB."""
+    from binlog_server.relay.connection import UpstreamConnection
+
+    return UpstreamConnection
 
 
 async def _stop_together(connections: Iterable[UpstreamConnection]) -> None:

@@ -31,7 +31,7 @@ from binlog_protocol.groups.group_stream import (
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_protocol.wire.semi_sync import ReplicaPlace
 from binlog_storage.archive.group_files import GroupFile
-from binlog_storage.console.running import unreachable
+from binlog_storage.console.running import refused, unreachable
 from binlog_storage.errors import StorageError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.file_times import group_time
@@ -167,7 +167,7 @@ class ServerHistory:
             return act()
         except RemoteError as error:
             kind = ServerLost if error.may_pass else ServerUnreadable
-            raise self.unreadable(doing, str(error), kind) from None
+            raise self.unreadable(doing, refused(error), kind) from None
         except UpstreamRefused as error:
             raise self.unreadable(doing, error.message) from None
         except ProtocolError as error:

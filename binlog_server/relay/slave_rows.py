@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from binlog_protocol.errors import ErrorOnWrite
 from binlog_protocol.wire.results import Value
 from binlog_protocol.wire.semi_sync import ReplicaPlace
 
-from binlog_server.relay.connection import UpstreamConnection
 from binlog_server.relay.incidents import ER_SLAVE_INCIDENT
+
+if TYPE_CHECKING:
+    from binlog_server.relay.connection import UpstreamConnection
 
 _APPLYING = "Slave has read all relay log; waiting for more updates"
 _USING_GTID = {"slave_pos": "Slave_Pos", "current_pos": "Current_Pos"}

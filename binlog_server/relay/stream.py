@@ -76,9 +76,9 @@ class UpstreamStream:
         return self._ingest is not None and self._ingest.received
 
     @property
-    def stored(self) -> bool:
-        """Whether a new group was stored."""
-        return self._ingest is not None and self._ingest.stored
+    def new_bytes(self) -> int:
+        """Bytes of new groups that were stored."""
+        return 0 if self._ingest is None else self._ingest.new_bytes
 
     async def run(self) -> NoReturn:
         """Log in, start the dump and store its groups. Raises the error that ends the connection."""

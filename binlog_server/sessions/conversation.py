@@ -755,7 +755,8 @@ class Conversation:
                 self._finish(result, self.answer_query)
                 return
         finally:
-            if isinstance(statement, SetVariables):  # done or not, and whatever of it is left
+            # Done or not, and whatever of it is left. Replicas SET five variables of their own at each login.
+            if isinstance(statement, SetVariables) and not statement.leaves_settings:
                 self.transaction.refresh()
         if self._channel.mute:  # the statement was KILL of this connection
             return

@@ -36,9 +36,8 @@ from binlog_protocol.wire.binary_rows import (
     LongData,
     Parameter,
     Parameters,
-    plain_values,
-    types_of,
 )
+from binlog_protocol.wire.plain_parameters import take_plain_parameters
 from binlog_protocol.wire.results import Column
 
 from binlog_server.sql.account_statements import ACCOUNTS
@@ -53,7 +52,6 @@ from binlog_server.sql.prepared_sql import (
     PreparedCount,
     PreparedSql,
 )
-from binlog_server.sql.secrets_in_sql import SHOWN_CHARS
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement import Statement
 from binlog_server.sql.statement_kind import (
@@ -261,42 +259,30 @@ class PreparedStatements:
         statement = self._by_number.get(int.from_bytes(data[5:9], "little"))
         if (
             statement is None
-            or statement.is_for_here
-            or statement.found.kind is not Kind.DML
             or statement.long_data
             or statement.failed is not None
             or statement.reply.cursor is not None
             or data[9:10] != b"\0"  # a cursor is wanted
+            or len(data) > self._packet_max // 2
         ):
             return None
         transaction = self._executor.transaction
         ready = statement.ready
         if ready is None or not transaction.is_ready(ready):
             found = statement.found
-            ready = None if found.setting else transaction.ready(found.text, statement.template)
-            statement.ready = ready
+            if statement.is_for_here or found.kind is not Kind.DML or found.setting:
+                return None
+            ready = statement.ready = transaction.ready(found.text, statement.template)
             if ready is None:
                 return None
-        if not statement.template.fits(transaction.settings_now()):
+        taken = take_plain_parameters(data, _HEAD_BYTES, statement.types, ready.pieces)
+        if taken is None:
             return None
-        types = b""
-        given: list[int | bytes | None] | None = []
-        if statement.count:
-            types = types_of(data, _HEAD_BYTES, statement.count, statement.types)
-            if len(types) != 2 * statement.count:
-                return None
-            given = plain_values(data, _HEAD_BYTES, types)
-        if given is None or len(data) > self._packet_max // 2:
-            return None
-        try:
-            values = [value.decode() if isinstance(value, bytes) else value for value in given]
-        except UnicodeDecodeError:
-            return None
-        text = Template.plainly(ready.pieces, given)
+        types, values, text = taken
         if not transaction.quick_rows(ready.change, values, text, data):
             return None
         statement.types = types
-        return statement.found.text[: SHOWN_CHARS + 1], ready.counted
+        return ready.shown, ready.counted
 
     def execute_bulk(self, command: StmtBulkExecute) -> None:
         """COM_STMT_BULK_EXECUTE: the statement for each row of parameters, committed together or not at all."""

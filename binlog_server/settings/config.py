@@ -18,7 +18,6 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 from __future__ import annotations
 
 import ssl
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from pathlib import Path
@@ -146,7 +145,7 @@ class Config:
     max_binlog_size: Annotated[int, Number(FILE_BYTES_MIN, FILE_BYTES_MAX)] = FILE_BYTES_MAX
     innodb_binlog_state_interval: Annotated[int, Number(0, U32_MAX)] = STATE_INTERVAL_DEFAULT
     binlog_page_cache_size: _Memory = PAGE_CACHE_BYTES_DEFAULT
-    dump_frame_cache_size: _Memory = 64 << 20
+    dump_frame_cache_size: _Memory = 32 << 20
     binlog_cache_size: _CacheSize = BINLOG_CACHE_SIZE
     binlog_stmt_cache_size: _CacheSize = BINLOG_CACHE_SIZE
     innodb_flush_log_at_trx_commit: Annotated[int, Number(0, 3)] = 1
@@ -251,6 +250,10 @@ class Config:
             raise ConfigError(
                 "ssl_cert and ssl_key: give both, or none for a certificate made at each start"
             )
+        if self.metrics_listen and self.listen_port:
+            there = (self.listen_host, self.listen_port)
+            if parse_listen(self.metrics_listen, "metrics_listen") == there:
+                raise ConfigError("metrics_listen: it is the same address as listen")
         if self.metrics_ssl and not (self.ssl and self.ssl_cert):
             raise ConfigError(
                 "metrics_ssl: it takes the certificate of the server: give ssl_cert and ssl_key, and leave ssl on"
@@ -472,6 +475,8 @@ def load(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    import tomllib  # few servers have a file
+
     try:
         return tomllib.loads(read_given_text(path, _FILE_BYTES_MAX))
     except OSError as error:

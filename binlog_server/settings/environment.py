@@ -13,7 +13,6 @@ table, or lines of `name = "password"`. `upstream` is a URL or such a table.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -92,6 +91,8 @@ def _value(variable: str, name: str, text: str, kind: OptionKind | None) -> Any:
 
 def _table(variable: str, text: str) -> Any:
     """An inline table, or its lines. What is wrong in it is not quoted: it may be a password."""
+    import tomllib  # few servers have a table there
+
     text = text.strip()
     try:
         return tomllib.loads(f"x = {text}")["x"] if text.startswith("{") else tomllib.loads(text)

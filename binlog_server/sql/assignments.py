@@ -116,6 +116,15 @@ class SetVariables(Statement):
     def shows_state(self) -> bool:
         return any(names_variable(a.value, STATE_VARIABLES) for a in self.assignments)
 
+    @property
+    def leaves_settings(self) -> bool:
+        """Whether no setting of the session can be another one behind it: it sets user variables alone, to what has no
+        function in it, as LAST_INSERT_ID(5)."""
+        return all(
+            isinstance(a.target, UserVariable) and isinstance(a.value, (Literal, SystemVariable))
+            for a in self.assignments
+        )
+
     def answer(self, session: SqlSession) -> Result:
         """None when done, or the work that is left (SET GLOBAL may wait for a disk)."""
         # All values are computed before the first is set: a statement that fails sets nothing.
@@ -357,7 +366,8 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
     elif VARIABLES[target.name].stays_in(session):
         pass
     elif target.scope is Scope.NEXT and target.name in _ISOLATION:
-        pass  # the variable is the session's, and shows what comes behind the next transaction
+        # The variable is the session's, and shows what comes behind the next transaction.
+        session.isolation = VARIABLES[target.name].default if value is None else str(value)
     elif target.scope is Scope.NEXT and target.name in _READ_ONLY:
         session.next_read_only = None if value is None else value == "ON"
     else:
@@ -365,6 +375,9 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
         if target.name in _READ_ONLY:  # it holds for the next transaction, too
             session.next_read_only = None
         was = session.variables.pop(target.name, None)
+        if target.name in _ISOLATION:  # the open transaction keeps its own
+            of_open = session.isolation or was or VARIABLES[target.name].default
+            session.isolation = of_open if session.in_transaction() else None
         if value is not None:
             session.variables[target.name] = str(value)
         session.changed.add(target.name)

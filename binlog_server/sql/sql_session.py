@@ -147,6 +147,8 @@ class SqlSession:
         None  # of the open transaction, if it was begun WITH CONSISTENT SNAPSHOT
     )
     next_read_only: bool | None = None  # SET TRANSACTION READ ONLY or READ WRITE
+    # Of the open transaction, or else of the next, where it is not that of `variables`.
+    isolation: str | None = None
     # The session variables that the running statement has SET, in its order, for session tracking.
     assigned: list[str] = field(default_factory=list)
     is_to_commit: bool = False  # SET has turned autocommit on, which commits what is open
@@ -186,7 +188,7 @@ class SqlSession:
         self.backup.close()
         self.temporary.close()
         self.user_variables.clear()
-        self.next_read_only = None
+        self.next_read_only = self.isolation = None
         self.variable_bytes = 0
         self._texts = None
 
@@ -197,7 +199,7 @@ class SqlSession:
         self.backup.lock = ""
         self.backup.end()
         self.user_variables.clear()
-        self.next_read_only = None
+        self.next_read_only = self.isolation = None
         self.last_gtid = None
         self.found_rows, self.changed_rows = 1, 0
         self.variables = {**inherited(self.server), **self.login}

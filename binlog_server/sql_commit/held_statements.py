@@ -1040,8 +1040,7 @@ def drop_tables(tables: HeldTables, names: Sequence[TableName], *, if_exists: bo
                 raise unknown
             job.missing = unknown
         elif unknown is not None:
-            for name in missing:
-                job.note(UnknownTable(str(name)))
+            job.note(unknown)
         logged = names if if_exists else [name for name in names if name not in missing]
         listed = ",".join(f"{quoted_name(n.database)}.{quoted_name(n.table)}" for n in logged)
         job.text = f"DROP TABLE {'IF EXISTS ' * if_exists}{listed}{GENERATED}"

@@ -39,6 +39,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES, Indicator, Parameter
 from binlog_protocol.wire.plain_changes import may_return
+from binlog_protocol.wire.plain_parameters import ESCAPES
 
 from binlog_server.sql.session_settings import Settings
 from binlog_server.sql.statement_kind import (
@@ -56,11 +57,6 @@ _NEAR_BYTES: Final = 80
 # Character sets in which an ASCII byte may be the second byte of a character: such texts are scanned as UTF-8.
 _AMBIGUOUS: Final = {"big5": "big5", "gbk": "gbk", "sjis": "shift_jis", "cp932": "cp932"}
 _TIME_WORDS: Final[Mapping[int, bytes]] = {ColumnType.DATE: b"DATE", ColumnType.TIME: b"TIME"}
-_ESCAPES: Final = (
-    *((b"\\", b"\\\\"), (b"'", b"\\'"), (b"\0", b"\\0")),
-    *((b"\n", b"\\n"), (b"\r", b"\\r"), (b"\x1a", b"\\Z")),
-)
-_SPECIAL: Final = re.compile(rb"[\\'\0\n\r\x1a]")
 # Bytes that would become one word with a literal beside them.
 _WORD: Final = frozenset(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$.@'\"`"
@@ -130,7 +126,8 @@ class Template:
         return filled, self.variables
 
     def plain_pieces(self) -> list[bytes] | None:
-        """The text around the places, for `plainly`; None where a value could become one word with its neighbours."""
+        """The text around the places, for `take_plain_parameters`; None where a value could become one word with its
+        neighbours."""
         if self.charset not in ("utf8mb4", "utf8mb3") or not self.backslash_escapes:
             return None
         pieces, at = [], 0
@@ -147,24 +144,6 @@ class Template:
     def _is_count(self, place: int) -> bool:
         """Whether a question mark is the count of a LIMIT: no text may stand there."""
         return _COUNT.search(bytes(self.text[max(0, place - _COUNT_BYTES) : place])) is not None
-
-    @staticmethod
-    def plainly(pieces: Sequence[bytes], values: Sequence[int | bytes | None]) -> bytes:
-        """What `filled` makes of integers, texts and NULLs: the hot path. `pieces`: see `plain_pieces`."""
-        parts = [pieces[0]]
-        for value, piece in zip(values, pieces[1:], strict=True):
-            if type(value) is int:
-                parts.append(b"%d" % value)
-            elif value is None:
-                parts.append(b"NULL")
-            else:
-                assert isinstance(value, bytes)
-                if _SPECIAL.search(value):
-                    for plain, escaped in _ESCAPES:
-                        value = value.replace(plain, escaped)
-                parts += b"'", value, b"'"
-            parts.append(piece)
-        return b"".join(parts)
 
     def _literal(self, parameter: Parameter) -> Iterator[bytes]:
         kind, value = parameter.type, parameter.value
@@ -194,7 +173,7 @@ class Template:
             if in_hex:
                 piece = piece.hex().encode()
             elif self.backslash_escapes:
-                for plain, escaped in _ESCAPES:
+                for plain, escaped in ESCAPES:
                     piece = piece.replace(plain, escaped)
             else:
                 piece = piece.replace(b"'", b"''")

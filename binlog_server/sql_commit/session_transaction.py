@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from decimal import Decimal
@@ -82,6 +82,7 @@ from binlog_server.sql.assignments import SetStatement
 from binlog_server.sql.inquiries import asker_of, keep_of_question, plain_asker, tables_of
 from binlog_server.sql.little_tables import require_database
 from binlog_server.sql.places import Snapshot
+from binlog_server.sql.secrets_in_sql import SHOWN_CHARS
 from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
@@ -132,7 +133,7 @@ from binlog_server.sql_commit.xa import Branch, SessionXa, XaBranches, XaState
 from binlog_server.sql_commit.xid import xid_of
 from binlog_server.tables.changes import Outcome
 from binlog_server.tables.generated import default_of
-from binlog_server.tables.held import HeldTable, HeldTables, RowPair
+from binlog_server.tables.held import HeldDatabase, HeldTable, HeldTables, RowPair
 from binlog_server.tables.quick_rows import (
     TEXT_CHARS_MAX,
     Given,
@@ -233,16 +234,21 @@ class Prepared:
     server_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QuickStatement:
     """A prepared change of one row of a table here, read for that table.
 
-    pieces: see `Template.plain_pieces`. counted: the names of its counters.
+    pieces: see `Template.plain_pieces`. shown: what is said of it while it runs. counted: the names of its counters.
+    session, databases: for which it was found to be ready last.
     """
 
     change: QuickChange
+    template: Template
     pieces: list[bytes]
+    shown: bytes
     counted: bytes
+    session: PreparedRows | None = None
+    databases: Mapping[str, HeldDatabase] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +260,11 @@ class PreparedRows:
     logging: RowLogging
     numbers: tuple[int, int]
     zero_is_a_value: bool
-    _groups: dict[tuple[HeldTable, ChangeKind], QuickRows] = field(default_factory=dict)
+    _groups: dict[tuple[HeldTable, str], QuickRows] = field(default_factory=dict)
 
     def group(self, change: QuickChange) -> QuickRows:
         """What builds the groups of a statement."""
-        key = change.table, change.kind
+        key = change.table, change.verb
         found = self._groups.get(key)
         if found is None:
             if len(self._groups) >= _QUICK_GROUPS_MAX:
@@ -322,6 +328,7 @@ class SessionTransaction:
         """Bytes of a change of rows that is being read or computed, about."""
         self._interruption: asyncio.Future[None] | None = None  # while it waits for room
         self._turn = Turn()
+        self._asks = lambda: plain_asker(sql)
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
         self._due: Answer | None = None  # the answer that is due; None: the one of `quick`
         sql.in_transaction = self._in_transaction
@@ -399,23 +406,36 @@ class SessionTransaction:
     def ready(self, text: bytes, template: Template) -> QuickStatement | None:
         """A prepared statement for `quick_rows`; None if it is no change of one row of a table here."""
         pieces = template.plain_pieces()
-        if pieces is None or template.variables:
+        if pieces is None or template.variables or not template.fits(self._settings):
             return None
         change = self._quick_change(text)
         if change is None or change.parameters != len(template.places):
             return None
-        return QuickStatement(change, pieces, f"stmt_execute {change.verb.lower()}".encode())
+        counted = f"stmt_execute {change.verb.lower()}".encode()
+        return QuickStatement(change, template, pieces, bytes(text[: SHOWN_CHARS + 1]), counted)
 
     def is_ready(self, statement: QuickStatement) -> bool:
         """Whether it would be read so again: its table is the same, and so is what the session says."""
+        if self._sql.temporary:
+            return False
+        databases, session = self._tables.databases, self._prepared_rows
+        if (
+            session is not None
+            and session is statement.session
+            and databases is statement.databases
+        ):
+            return True  # each of these is another object once anything in it changes
         settings, table = self._settings, statement.change.table
-        return (
-            self._tables.find(table.database, table.name) is table
-            and not self._sql.temporary
-            and statement.change.database == self._database
-            and settings.backslash_escapes
-            and not settings.ansi_quotes
-        )
+        if (
+            self._tables.find(table.database, table.name) is not table
+            or statement.change.database != self._database
+            or not statement.template.fits(settings)
+            or not settings.backslash_escapes
+            or settings.ansi_quotes
+        ):
+            return False
+        statement.session, statement.databases = session, databases
+        return True
 
     def quick_rows(
         self, change: QuickChange, given: Sequence[Given], text: bytes, data: bytes
@@ -423,25 +443,24 @@ class SessionTransaction:
         """Change a row by a statement that is a transaction by itself, and commit that, without the long way.
 
         Args:
+            change: read just now, or ready still.
             given: the parameters.
             text: the statement as it is logged.
             data: the packet that has brought it.
 
         False if it is not as plain as that: then nothing has happened.
         """
-        rows, sql, table = self._rows_prepared(), self._sql, change.table
+        rows, sql = self._prepared_rows or self._rows_prepared(), self._sql
         if (
             rows is None
             or not self._publisher.accepts
             or not self._engine.has_room
             or rows.domain.foreign
-            or self._tables.find(table.database, table.name) is not table
-            or not sql.may(change.verb)
-            or (change.reads and not sql.may("SELECT"))
+            or not (change.allowed is sql.grants or self._allows(change))
             or not self._machine.is_whole(data)
         ):
             return False
-        run = Run(given, lambda: plain_asker(sql), self._tables, rows.numbers, rows.zero_is_a_value)
+        run = Run(given, self._asks, self._tables, rows.numbers, rows.zero_is_a_value)
         try:
             changed = change.run(run)
             if changed is not None and not self._commit_row(rows, change, changed, text):
@@ -455,35 +474,40 @@ class SessionTransaction:
         self._machine.take_whole(data)
         if sql.diagnostics:
             sql.begin()
-        outcome = run.outcome
-        if outcome.generated:
-            self._note_generated(outcome.generated)
-        answer = _INSERTED
-        if change.kind is ChangeKind.UPDATE:
-            answer = ROW_UPDATED
-        if changed is None or outcome.insert_id:
-            info = outcome.info(change.verb, 0)
-            answer = Answer(outcome.affected, insert_id=outcome.insert_id, info=info)
         if changed is None:
-            self._answer(answer)
+            info = Outcome(matched=run.matched).info(change.verb, 0)
+            self._answer(Answer(info=info))
             return True
+        answer = ROW_UPDATED if change.kind is ChangeKind.UPDATE else _INSERTED
+        if run.generated:
+            self._note_generated(run.generated)
+        if run.insert_id:
+            answer = Answer(1, insert_id=run.insert_id)
         sql.last_gtid = rows.domain.last
         self._due = answer
         self._commits.on_commit(self._done)
         return True
 
+    def _allows(self, change: QuickChange) -> bool:
+        sql = self._sql
+        if not sql.may(change.verb) or (change.reads and not sql.may("SELECT")):
+            return False
+        change.allowed = sql.grants
+        return True
+
     def _commit_row(
         self, rows: PreparedRows, change: QuickChange, changed: RowPair, text: bytes
     ) -> bool:
-        tables, table = self._tables, change.table
+        tables, number = self._tables, change.table.number
+        key, before, after = changed
         return self._publisher.commit_change(
             rows.domain,
             rows.group(change),
             rows.origin.server_id,
             text,
-            (changed.before or b"") + (changed.after or b""),
-            lambda payload, gtid, age: tables.append_change(payload, gtid, age, table, changed),
-            Writes({(table.number, changed.key)}, tables.next_sync),
+            (before or b"") + (after or b""),
+            tables.append_of(number, changed),
+            Writes({(number, key)}, tables.next_sync),
         )
 
     def _rows_prepared(self) -> PreparedRows | None:
@@ -496,6 +520,7 @@ class SessionTransaction:
             and self._locks is None
             and not self._sql.backup.is_active
             and not self._reads_only
+            and self._sql.isolation is None
             and not settings.seq_no
             and settings.timestamp is None
             and settings.is_logged
@@ -782,7 +807,10 @@ class SessionTransaction:
 
     @property
     def _isolation(self) -> str:
-        return self._sql.variables.get("transaction_isolation", REPEATABLE_READ)
+        """Of the open transaction, or else of the next."""
+        return self._sql.isolation or self._sql.variables.get(
+            "transaction_isolation", REPEATABLE_READ
+        )
 
     def _reading(self) -> Reading:
         """What a SELECT of tables here reads. Raises `XaWrongState` (1399), `NotSupportedYet` (1235)."""
@@ -792,6 +820,8 @@ class SessionTransaction:
         if is_kept and isolation == SERIALIZABLE:
             raise NotSupportedYet("SELECT in a SERIALIZABLE transaction, whose reads would lock")
         if not is_kept:
+            # It is a transaction by itself: the one that SET TRANSACTION was meant for.
+            self._sql.next_read_only = self._sql.isolation = None
             return Reading(self._tables.store)
         rows = self._opened().rows
         if rows is None:
@@ -799,9 +829,11 @@ class SessionTransaction:
         kept = rows.kept_view() if isolation == REPEATABLE_READ else rows.view
         return Reading(self._tables.store, rows.trx, kept)
 
-    def _ended(self, *, begun: bool = False, read_only: bool = False) -> None:
+    def _ended(
+        self, *, begun: bool = False, read_only: bool = False, isolation: str | None = None
+    ) -> None:
         """The transaction is over, but one of XA, which has an end of its own. `begun`: the next one is begun, with
-        `read_only`."""
+        `read_only`, and `isolation` if that is not the session's."""
         if self._open is not None and self._open.rows is not None:
             self._open.rows.ended()
         self._open = None
@@ -811,15 +843,17 @@ class SessionTransaction:
         self._begun = begun
         self._read_only = read_only
         self._sql.next_read_only = None
+        self._sql.isolation = isolation
         self._sql.is_to_commit = False
         self._tell()
 
     def _rollback(self, *, chain: bool = False) -> None:
-        """Forget the open transaction. `chain`: begin another with the same access mode.
+        """Forget the open transaction. `chain`: begin another with the same access mode and isolation.
 
         Rows are undone in a thread: `_until_undone` waits for that.
         """
         read_only = chain and self._reads_only
+        isolation = self._sql.isolation if chain else None
         if not chain:
             self._xa.undone()
         if self._around is not None:
@@ -827,7 +861,7 @@ class SessionTransaction:
             self._around = None
         if self._open is not None:
             self._roll_back(self._open)
-        self._ended(begun=chain, read_only=read_only)
+        self._ended(begun=chain, read_only=read_only, isolation=isolation)
 
     def _roll_back(self, opened: OpenTransaction) -> None:
         undone = opened.roll_back(self._threads)
@@ -868,6 +902,7 @@ class SessionTransaction:
             and self._sql.may(*Kind.DML.needs)
             and not self._sql.backup.is_active
             and not self._reads_only
+            and self._sql.isolation is None
             and not settings.seq_no
             and not settings.context
             and settings.timestamp is None
@@ -1338,6 +1373,7 @@ class SessionTransaction:
             job.origin,
             variables,
             self._sql.variables,
+            isolation=self._isolation,
             in_transaction=not is_alone,
             reads_schema=any(not isinstance(one, HeldRows) for one in job.given.values()),
         )
@@ -2155,15 +2191,19 @@ class SessionTransaction:
         Args:
             answer: what OK says; by default that nothing was changed.
             begin: begin the next transaction, with `read_only`.
-            chain: begin the next transaction with the same access mode.
+            chain: begin the next transaction with the same access mode and isolation.
             read_only: the access mode for `begin`.
             leaves: close the connection after the answer.
             snapshot: the next transaction reads tables here as they are now.
             go_on: called in the place of the answer OK.
         """
         read_only = read_only or (chain and self._reads_only)
+        is_first = (
+            begin and not self._in_transaction()
+        )  # else SET TRANSACTION was for the one that ends
+        isolation = self._sql.isolation if chain or is_first else None
         appended = yield from self._append_open()
-        self._ended(begun=begin or chain, read_only=read_only)
+        self._ended(begun=begin or chain, read_only=read_only, isolation=isolation)
         if snapshot and (rows := self._opened_rows()) is not None:
             self._take_snapshot(rows)
             appended = True  # what it shows is to be durable: a replica may be made of it

@@ -220,6 +220,7 @@ def text_form(
     variables: Sequence[UserVarEvent],
     of_session: Mapping[str, str],
     *,
+    isolation: str,
     in_transaction: bool,
     reads_schema: bool,
 ) -> TextForm | None:
@@ -229,13 +230,13 @@ def text_form(
         others: the other tables here that it reads.
         asker: see `whole_microseconds`.
         of_session: its variables.
+        isolation: that of the transaction.
         in_transaction: others than this statement are in its transaction.
         reads_schema: it reads tables that are not here.
     """
     said = of_session.get("binlog_format", ROW)
     if said == ROW:
         return None
-    isolation = of_session.get("transaction_isolation")
     if table.is_transactional and isolation in _READS_COMMITTED:
         if said == STATEMENT:
             raise RowsOnlyTable()

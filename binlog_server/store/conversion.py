@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.directory import bases
 from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.state import FILE_KEYS
+from binlog_storage.ibb.file_names import file_number
 from binlog_storage.intake.source import StoreSource
 from binlog_storage.tables.facts import TAKEN_KEY
 
@@ -27,6 +29,13 @@ def wanted_of(source: StoreSource, target: Path, log_bin: str | None) -> dict[st
         "binlog_directory": target,
         "binlog_storage_engine": INNODB if is_traditional else TRADITIONAL,
     }
+    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if bases(there) if is_traditional else any(file_number(name) is not None for name in there):
+        format_name = "traditional files" if is_traditional else ".ibb files"
+        raise ConfigError(
+            f"{target} has {format_name}, as the store that is read has, and the other format is made: give another "
+            "directory, or copy what is new by `binlog-server import`"
+        )
     if log_bin is not None:
         if is_traditional:
             raise ConfigError("--log-bin names traditional files, and .ibb files are made")

@@ -470,6 +470,10 @@ def prepare_backup(
         return require_preparable(
             ReadOnlyDisk(path), str(path), skip_binlog=skip_binlog, incremental=later
         )
+    if not (path / LOCK_NAME).exists():  # what is no backup is left as it is, without a lock
+        require_preparable(
+            ReadOnlyDisk(path), str(path), skip_binlog=skip_binlog, incremental=later
+        )
     disk = _locked(path)
     try:
         how = _How(background=False, as_it_lies=False)

@@ -31,7 +31,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
@@ -262,20 +262,13 @@ class HeldTables:
         assert self._engine is not None
         return self._engine.next_sync
 
-    def append_change(
-        self,
-        payload: bytes,
-        gtid: Gtid,
-        age: int,
-        table: HeldTable,
-        change: RowPair,
-    ) -> bool:
-        """Commit a group with the change of one row. False if that cannot be done at once.
+    def append_of(self, table: int, change: RowPair) -> Callable[[bytes, Gtid, int], object]:
+        """What commits a group with the change of one row; false if that cannot be done at once.
 
         Raises as `EngineWriter.append`.
         """
         assert self._engine is not None
-        return self._engine.append_change(payload, gtid, table.number, *change, age) is not None
+        return partial(self._engine.append_change, table, *change)
 
     @contextlib.contextmanager
     def going_elsewhere(self) -> Iterator[None]:

@@ -32,6 +32,18 @@ class Span(NamedTuple):
     is_point: bool = False
 
 
+class Entry(NamedTuple):
+    """A key of an index, and the primary key of its row.
+
+    is_hidden: the view has it, and the transaction has put its own in its place since. The row may still be there with
+        these values: another transaction had taken them from it, which the view does not know.
+    """
+
+    key: bytes
+    primary: bytes
+    is_hidden: bool = False
+
+
 class Keyed(Protocol):
     """What rows are read from: a transaction, or what one sees by a view."""
 
@@ -42,6 +54,11 @@ class Keyed(Protocol):
         self, table: HeldTable, number: int, low: bytes, high: bytes | None, *, is_down: bool
     ) -> Iterator[tuple[bytes, bytes]]:
         """Rows in the order of their keys."""
+
+    def entries(
+        self, table: HeldTable, number: int, span: Span, *, is_down: bool
+    ) -> Iterator[Entry]:
+        """Entries of an index in the order of their keys, those of one key in the order of primary keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +77,27 @@ class Path:
 
     def rows(self, table: HeldTable, source: Keyed) -> Iterator[tuple[bytes, bytes]]:
         """Primary keys and rows."""
-        number = table.number if self.index is None else self.index.number
         for span in self.spans:
-            if span.is_point:
-                found = source.one(table, number, span.low)
-                pairs = iter(()) if found is None else iter(((span.low, found),))
-            else:
-                pairs = source.some(table, number, span.low, span.high, is_down=self.is_down)
-            for key, row in pairs:
-                if self.index is None:
-                    yield key, row
-                    continue
-                whole = source.one(table, table.number, row)
-                if whole is not None:
-                    yield row, whole
+            low, high, is_point = span
+            if self.index is not None:
+                yield from self._by(self.index, table, source, span)
+            elif not is_point:
+                yield from source.some(table, table.number, low, high, is_down=self.is_down)
+            elif (row := source.one(table, table.number, low)) is not None:
+                yield low, row
+
+    def _by(
+        self, index: Index, table: HeldTable, source: Keyed, span: Span
+    ) -> Iterator[tuple[bytes, bytes]]:
+        for entry in source.entries(table, index.number, span, is_down=self.is_down):
+            row = source.one(table, table.number, entry.primary)
+            if row is None:
+                continue
+            if entry.is_hidden:
+                values = table.format.split(row)
+                if table.entry(index, values, entry.primary) != entry.key:
+                    continue  # the transaction has changed the row as well: it has another entry, or none
+            yield entry.primary, row
 
 
 ALL_ROWS: Final = Path()

@@ -28,7 +28,6 @@ from binlog_protocol.tables.definition import Generation, KeyKind, StoredColumn
 from binlog_server.queries import types, values
 from binlog_server.queries.terms import Asker
 from binlog_server.tables.cells import Cells
-from binlog_server.tables.changes import Outcome
 from binlog_server.tables.held import HeldTable, HeldTables, RowPair
 
 TEXT_CHARS_MAX: Final = 4096
@@ -66,6 +65,7 @@ class Run:
     """One execution: the parameters, and what is asked of the session, if something is.
 
     numbers: auto_increment_increment and auto_increment_offset.
+    matched, generated, insert_id: see `Outcome`; a run that gives a change has affected that one row.
     """
 
     given: Sequence[Given]
@@ -73,7 +73,9 @@ class Run:
     tables: HeldTables
     numbers: tuple[int, int] = (1, 1)
     zero_is_a_value: bool = False
-    outcome: Outcome = field(default_factory=Outcome)
+    matched: int = 0
+    generated: int = 0
+    insert_id: int = 0
     _cells: Cells | None = None
 
     def cells(self, table: HeldTable) -> Cells:
@@ -94,13 +96,14 @@ class QuickChange:
     parameters: int
     reads: bool  # it has a condition, and needs SELECT
     columns: list[tuple[int, Item, Write]]  # to be set, in their order
-    key: list[tuple[int, Item]]  # what the condition says, in the order of the key
+    key: list[tuple[int, Item, Write]]  # what the condition says, in the order of the key
     generated: Item | None  # of the AUTO_INCREMENT column of an INSERT
+    allowed: frozenset[str] | None = None  # privileges with which it was allowed last
+    verb: str = field(init=False)
+    """INSERT, UPDATE or DELETE, which is the privilege, too."""
 
-    @property
-    def verb(self) -> str:
-        """INSERT, UPDATE or DELETE, which is the privilege, too."""
-        return self.kind.name
+    def __post_init__(self) -> None:
+        self.verb = self.kind.name
 
     def run(self, run: Run) -> RowPair | None:
         """The change; None if there is nothing to change. Raises `NotQuick`."""
@@ -108,23 +111,19 @@ class QuickChange:
             return self._insert(run)
         table, store = self.table, run.tables.store
         key = self._found_key(run)
-        before = store.newest(table.number, key)
-        if before is None or store.get(table.number, key) != before:
-            if before is None and store.get(table.number, key) is None:
-                return None
+        before, is_committed = store.settled(table.number, key)
+        if before is None and (is_committed or store.get(table.number, key) is None):
+            return None
+        if before is None or not is_committed:
             raise NotQuick  # somebody is changing it
-        run.outcome.matched = 1
+        run.matched = 1
         if self.kind is ChangeKind.DELETE:
-            run.outcome.affected = 1
             return RowPair(key, before, None)
         raw = list(table.format.split(before))
         for column, item, write in self.columns:
             raw[column] = self._bytes(run, column, item, write)
         after = table.format.joined(raw)
-        if after == before:
-            return None
-        run.outcome.affected = 1
-        return RowPair(key, before, after)
+        return None if after == before else RowPair(key, before, after)
 
     def _insert(self, run: Run) -> RowPair:
         table = self.table
@@ -134,7 +133,6 @@ class QuickChange:
         ]
         if self.generated is not None:
             self._number(run, raw, self.generated)
-        run.outcome.affected = run.outcome.records = 1
         try:
             key = table.format.key(tuple(raw), table.key)
         except BadValue:
@@ -143,39 +141,36 @@ class QuickChange:
 
     def _number(self, run: Run, raw: list[bytes | None], item: Item) -> None:
         """Fill the AUTO_INCREMENT column. What is taken is not given back, so that comes last."""
-        table, outcome = self.table, run.outcome
+        table = self.table
         column = table.definition.auto_increment
         assert column is not None
         value = None if item.is_default else self._given(run, item)
         if value is None or (value == 0 and not run.zero_is_a_value):
             number = run.tables.next_numbers(table, 1, *run.numbers)
-            outcome.generated = outcome.insert_id = number
+            run.generated = run.insert_id = number
         elif isinstance(value, int):
             number = value
-            outcome.insert_id = value & values.U64_MAX
+            run.insert_id = value & values.U64_MAX
         else:
             raise NotQuick
         raw[column] = self.columns[column][2](run, number)
-        if number > 0 and not outcome.generated:
+        if number > 0 and not run.generated:
             run.tables.note_number(table, number)
 
     def _found_key(self, run: Run) -> bytes:
         table = self.table
         raw: list[bytes | None] = [None] * len(table.definition.columns)
-        for column, item in self.key:
+        for column, item, write in self.key:
             value = self._given(run, item)
-            if type(value) is not int:
+            if value is None:
                 raise NotQuick
-            try:
-                raw[column] = table.format.value(column, value)
-            except BadValue:
-                raise NotQuick from None
+            raw[column] = write(run, value)
         return table.format.key(tuple(raw), table.key)
 
     def _bytes(self, run: Run, column: int, item: Item, write: Write) -> bytes | None:
         if item.is_default:
             return self._default(run, column)
-        return write(run, self._given(run, item))
+        return write(run, item.value if item.parameter is None else run.given[item.parameter])
 
     def _default(self, run: Run, column: int) -> bytes | None:
         cells = run.cells(self.table)
@@ -298,7 +293,7 @@ class _Reader(TokenReader):
             0,
             True,
             [(i, item, _writer(table, i)) for i, item in changed.items()],
-            [(i, said[i]) for i in in_key],
+            [(i, said[i], _writer(table, i)) for i in in_key],
             None,
         )
 

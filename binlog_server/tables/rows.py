@@ -15,7 +15,7 @@ from binlog_server.queries.terms import Asker
 from binlog_server.queries.types import Type
 from binlog_server.tables.cells import shown
 from binlog_server.tables.held import HeldTable
-from binlog_server.tables.paths import ALL_ROWS, Path
+from binlog_server.tables.paths import ALL_ROWS, Entry, Path, Span
 
 if TYPE_CHECKING:
     from binlog_storage.tables.store import ReadView, TableStore, TableTransaction
@@ -131,6 +131,33 @@ class Reading:
         except UnknownTable:
             raise TableChanged() from None
 
+    def entries(
+        self, table: HeldTable, number: int, span: Span, *, is_down: bool
+    ) -> Iterator[Entry]:
+        """See `Keyed`; raises as `scan`."""
+        trx = self._trx
+        if (
+            trx is None
+            or self._newest is not None
+            or not table.is_transactional
+            or not trx.has_changed_rows_of(number)
+        ):
+            yield from _entries(self, table, number, span, is_down=is_down)
+            return
+        self._source_of(number)
+        try:
+            view = self.view
+            low, high, is_point = span
+            keys = (low,) if is_point else _keys_between(trx, number, low, high, is_down=is_down)
+            for key in keys:
+                own, hidden = trx.get(number, key, view), trx.hidden(number, key, view)
+                entries = [] if own is None else [Entry(key, own)]
+                if hidden is not None and hidden != own:
+                    entries.append(Entry(key, hidden, is_hidden=True))
+                yield from sorted(entries, reverse=is_down)
+        except UnknownTable:
+            raise TableChanged() from None
+
 
 class Newest:
     """Rows as they are committed when they are looked at, with the changes of a transaction.
@@ -161,14 +188,39 @@ class Newest:
         if self._since is None or number != table.number:
             yield from between(self._trx, number, low, high, None, is_down=is_down)
             return
-        keys = self._trx.keys_down(number, high) if is_down else self._trx.keys(number, low)
-        for key in keys:
-            if key < low or (high is not None and key >= high):
-                return
+        for key in _keys_between(self._trx, number, low, high, is_down=is_down):
             self.require_unchanged(table, key)
             row = self._trx.get(number, key)
             if row is not None:
                 yield key, row
+
+    def entries(
+        self, table: HeldTable, number: int, span: Span, *, is_down: bool
+    ) -> Iterator[Entry]:
+        """See `Keyed`: what is read here is of now, and hides nothing."""
+        return _entries(self, table, number, span, is_down=is_down)
+
+
+def _entries(
+    source: Reading | Newest, table: HeldTable, number: int, span: Span, *, is_down: bool
+) -> Iterator[Entry]:
+    """Entries of an index where nothing is hidden."""
+    low, high, is_point = span
+    if not is_point:
+        for key, primary in source.some(table, number, low, high, is_down=is_down):
+            yield Entry(key, primary)
+    elif (found := source.one(table, number, low)) is not None:
+        yield Entry(low, found)
+
+
+def _keys_between(
+    trx: TableTransaction, number: int, low: bytes, high: bytes | None, *, is_down: bool
+) -> Iterator[bytes]:
+    """Keys from one on, in front of another."""
+    for key in trx.keys_down(number, high) if is_down else trx.keys(number, low):
+        if key < low or (high is not None and key >= high):
+            return
+        yield key
 
 
 def between(

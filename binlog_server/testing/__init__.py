@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_server.testing.found import running_replica
+    from binlog_protocol.errors import BadValue
+
+    from binlog_server.faults.faults import BadFault
+    from binlog_server.testing.found import NoMariaDB, running_replica
     from binlog_server.testing.mariadb import MariaDB, ReplicationStopped
     from binlog_server.testing.master import BinlogMaster
     from binlog_server.testing.random_histories import random_history
@@ -22,23 +25,30 @@ if TYPE_CHECKING:
     from binlog_server.testing.server_container import BinlogServerContainer
 
 __all__ = [
+    "BadFault",
+    "BadValue",
     "BinlogMaster",
     "BinlogServerContainer",
     "MariaDB",
+    "NoMariaDB",
     "ReplicationStopped",
     "random_history",
     "running_master",
     "running_replica",
 ]
+_HERE = "binlog_server.testing"
 _MODULES = {
-    "BinlogMaster": "master",
-    "BinlogServerContainer": "server_container",
-    "MariaDB": "mariadb",
-    "new_master": "running",
-    "ReplicationStopped": "mariadb",
-    "random_history": "random_histories",
-    "running_master": "running",
-    "running_replica": "found",
+    "BadFault": "binlog_server.faults.faults",
+    "BadValue": "binlog_protocol.errors",
+    "BinlogMaster": f"{_HERE}.master",
+    "BinlogServerContainer": f"{_HERE}.server_container",
+    "MariaDB": f"{_HERE}.mariadb",
+    "new_master": f"{_HERE}.running",
+    "NoMariaDB": f"{_HERE}.found",
+    "ReplicationStopped": f"{_HERE}.mariadb",
+    "random_history": f"{_HERE}.random_histories",
+    "running_master": f"{_HERE}.running",
+    "running_replica": f"{_HERE}.found",
 }
 
 
@@ -61,5 +71,5 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         with without_collecting():
-            return getattr(import_module(f"binlog_server.testing.{_MODULES[name]}"), name)
+            return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'binlog_server.testing' has no attribute {name!r}")

@@ -12,7 +12,6 @@ with running_master() as master:
 from __future__ import annotations
 
 import shutil
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -143,6 +142,13 @@ def _reaches(sent: str | None, wanted: SlavePosition) -> bool:
     )
 
 
+def _files(paths: Iterable[Path | str | Iterable[Path | str]]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        found += [Path(path)] if isinstance(path, Path | str) else map(Path, path)
+    return [path.absolute() for path in found]
+
+
 class BinlogMaster(MasterClient, ABC):
     """A master of this test. Its store stays over `stop` and `start`, and goes with `discard`."""
 
@@ -171,6 +177,9 @@ class BinlogMaster(MasterClient, ABC):
     @abstractmethod
     def alive(self) -> bool:
         """Whether it runs."""
+
+    def _stopped(self) -> RuntimeError:
+        return RuntimeError(f"{self} does not run: start() starts it, on the same port and store")
 
     def restart(self) -> Self:
         """On the same port, with the same store."""
@@ -241,7 +250,15 @@ class BinlogMaster(MasterClient, ABC):
 
         Raises `ServerError` as MariaDB would, `BadValue` for a value that is none of its column.
         """
+        database, _, name = table.rpartition(".")
+        if not (database and name):
+            raise BadValue(f"{table!r} has no database: shop.{table}")
         rows = list(insert), list(update), list(delete)
+        for row in [*rows[0], *[part for pair in rows[1] for part in pair], *rows[2]]:
+            if not isinstance(row, Mapping):
+                raise BadValue(
+                    f"{row!r} is no row, such as {{'id': 1}}: values by the names of columns"
+                )
         return str(self._call("rows", table, *rows, columns, list(keys)))
 
     def raw(
@@ -263,16 +280,16 @@ class BinlogMaster(MasterClient, ABC):
             return str(self._call("raw_files", [Path(given).absolute()]))
         return str(self._call("raw", list(given), checksums, check))
 
-    def load(self, *paths: Path | str) -> str:
+    def load(self, *paths: Path | str | Iterable[Path | str]) -> str:
         """Take the history of captured files: traditional ones, .ibb, or a directory of .ibb. Returns the position.
 
         An empty master begins where they do; any other must end where they go on. Raises `StorageError`, `OSError`.
         """
-        return str(self._call("load", [Path(path).absolute() for path in paths]))
+        return str(self._call("load", _files(paths)))
 
     def replay(
         self,
-        *paths: Path | str,
+        *paths: Path | str | Iterable[Path | str],
         speed: float = 1.0,
         rate: float = 0,
         longest_gap: float = inf,
@@ -291,8 +308,7 @@ class BinlogMaster(MasterClient, ABC):
         Raises `StorageError`, `OSError`, `BadValue`.
         """
         pace = {"speed": speed, "rate": rate, "longest_gap": longest_gap}
-        files = [Path(path).absolute() for path in paths]
-        number = self._call("start_replay", files, pace, loop, fresh)
+        number = self._call("start_replay", _files(paths), pace, loop, fresh)
         from binlog_server.testing.replay import ReplayHandle
 
         return ReplayHandle(self._call, number)
@@ -327,17 +343,22 @@ class BinlogMaster(MasterClient, ABC):
 
     def load_faults(self, scenario: Path | str) -> None:
         """Order the faults of a TOML file, all or none. Raises `BadFault`, `OSError`."""
+        import tomllib
+
         from binlog_server.faults.faults import BadFault
 
         try:
             tables = tomllib.loads(Path(scenario).read_text("utf-8"))
         except (ValueError, RecursionError) as error:  # tomllib raises more than it says
             raise BadFault(f"{scenario}: {error}") from None
-        faults = tables.pop("fault", [])
+        faults = tables.pop("fault", None)
         if tables or not isinstance(faults, list):
-            others = ", ".join(tables) or "a single one"
+            others = ", ".join(tables) or ("none" if faults is None else "a single one")
             raise BadFault(f"{scenario}: it has [[fault]] tables alone, not {others}")
-        self._call("order_faults", faults)
+        try:
+            self._call("order_faults", faults)
+        except BadFault as error:
+            raise BadFault(f"{scenario}: {error}") from None
 
     def clear_faults(self) -> None:
         """None is met any more."""

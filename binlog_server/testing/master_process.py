@@ -1,5 +1,7 @@
 """A master in a process of its own: `python -m binlog_server.testing.master_process FD`, with a pipe to its test.
 
+Without a number it is the process that has imported the server, and forks these (`forks.py`).
+
     (directory, options)             the first message: where it serves, and how
     (method, arguments)              a call of `Served`
     (True, value) (False, error)     the answer to each; the first one has no value
@@ -9,6 +11,7 @@ The end of the pipe ends the process.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -17,12 +20,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from binlog_server.testing import process, without_collecting
+from binlog_server.testing.forks import Forked, fork, fork_for_others
 from binlog_server.testing.master import BinlogMaster
 
+if TYPE_CHECKING:
+    from binlog_server.testing.served import Served
+
 _MODULE: Final = "binlog_server.testing.master_process"
+# Python does not look into the folder of the test for what it imports.
+_ARGV: Final = (sys.executable, "-P", "-m", _MODULE)
 _START_S: Final = 60
 _STOP_S: Final = 60
 
@@ -34,7 +44,7 @@ class MasterEnded(Exception):
 class MasterProcess(BinlogMaster):
     """See `BinlogMaster`. It can be killed and paused, and dies with its test."""
 
-    _process: subprocess.Popen[bytes] | None = None
+    _process: subprocess.Popen[bytes] | Forked | None = None
     _pipe: Connection[Any, Any]
 
     def __init__(self, **arguments: Any) -> None:
@@ -45,17 +55,19 @@ class MasterProcess(BinlogMaster):
         assert not self.alive(), f"{self} runs already"
         self._pipe, theirs = Pipe()
         with theirs:
-            # Python does not look into the folder of the test for what it imports.
-            argv = [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())]
-            log = self.dir / "server.log"
-            self._process = process.spawn(argv, log, pass_fds=(theirs.fileno(),))
+            log, end = self.dir / "server.log", theirs.fileno()
+            streams = Path(os.devnull), log, log
+            self._process = fork(_ARGV, _MODULE, (), streams, os.environ, end) or process.spawn(
+                [*_ARGV, str(end)], log, pass_fds=(end,)
+            )
         self._ask((self.directory, self._all_options()), _START_S)
         return self
 
     @property
     def pid(self) -> int:
         """Its number in the system."""
-        assert self._process is not None, f"{self} does not run"
+        if self._process is None:
+            raise self._stopped()
         return self._process.pid
 
     def alive(self) -> bool:
@@ -89,10 +101,13 @@ class MasterProcess(BinlogMaster):
         return process.read_log(self.dir / "server.log")
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None, f"{self} does not run"
+        if self._process is None:
+            raise self._stopped()
         self._process.send_signal(number)
 
     def _call(self, name: str, *arguments: Any) -> Any:
+        if self._process is None:
+            raise self._stopped()
         return self._ask((name, arguments), None)
 
     def _ask(self, message: object, timeout: float | None) -> Any:
@@ -118,18 +133,28 @@ class MasterProcess(BinlogMaster):
 
 
 def main() -> None:
-    """Serve until the pipe ends."""
+    """Serve until the pipe ends, or fork."""
     # Of this process alone: the test's has no use for a server, and need not wait until it has loaded one, too.
     with without_collecting():
-        from binlog_server.process.logs import set_up_logging
-        from binlog_server.process.signals import kill_process
+        from binlog_server.sql.parser import build_grammars
         from binlog_server.testing.served import Served
 
+    if len(sys.argv) > 1:
+        _serve(int(sys.argv[1]), Served)
+    else:
+        build_grammars()
+        fork_for_others()
+
+
+def _serve(descriptor: int, served_by: type[Served]) -> None:
+    from binlog_server.process.logs import set_up_logging
+    from binlog_server.process.signals import kill_process
+
     set_up_logging("INFO")
-    with Connection(int(sys.argv[1])) as pipe:
+    with Connection(descriptor) as pipe:
         directory, options = pipe.recv()
         try:
-            served = Served(directory, options)
+            served = served_by(directory, options)
         except Exception as error:  # noqa: BLE001 - raised by the test's thread
             pipe.send((False, _sendable(error)))
             return

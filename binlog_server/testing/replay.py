@@ -37,8 +37,10 @@ class Pace:
     """
 
     def __init__(self, *, speed: float = 1.0, rate: float = 0, longest_gap: float = inf) -> None:
-        if speed <= 0 or rate < 0 or longest_gap < 0:
-            raise BadValue(f"speed {speed}, rate {rate}, longest_gap {longest_gap}")
+        numbers = speed, rate, longest_gap
+        are_numbers = all(isinstance(one, int | float) for one in numbers)
+        if not (are_numbers and speed > 0 and rate >= 0 and longest_gap >= 0):  # nor is nan
+            raise BadValue(f"speed {speed!r}, rate {rate!r}, longest_gap {longest_gap!r}")
         self._speed, self._rate, self._longest_gap = speed, rate, longest_gap
         self._due = 0.0
         self._last: int | None = None
@@ -79,6 +81,8 @@ class RunningReplay:
         loop: int,
         fresh: bool,
     ) -> None:
+        if not isinstance(loop, int) or loop < 0:
+            raise BadValue(f"loop {loop!r}")
         self._groups, self._append, self._last_seq_no = groups, append, last_seq_no
         self._pace, self._loop, self._fresh = pace, loop, fresh
         self._stopping = threading.Event()
@@ -116,7 +120,7 @@ class RunningReplay:
                 continue
             is_empty = False
             wait_s = begin + self._pace.due(seconds_of(payload)) - time.monotonic()
-            if self._stopping.wait(max(0.0, wait_s)):
+            if self._stopping.wait(min(max(0.0, wait_s), threading.TIMEOUT_MAX)):
                 return
             if gtid.domain_id not in moves:
                 behind = self._last_seq_no(gtid.domain_id) + 1

@@ -36,7 +36,8 @@ class InProcessMaster(BinlogMaster):
         return self._served is not None
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        assert self._served is not None, f"{self} does not run"
+        if self._served is None:
+            raise self._stopped()
         return getattr(self._served, name)(*arguments)
 
 

@@ -34,6 +34,7 @@ from binlog_server.app.in_process import running_server
 from binlog_server.cli.backup import _Order, _piece, _Progress, _take, _Tar
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
+from tests.kit.commands_page import must_hold
 from tests.storage.groups import read_all
 
 SIZES = {"max_binlog_size": 1 << 16, "innodb_log_file_size": 4 << 20}
@@ -141,6 +142,29 @@ def test_as_a_tar(server: Server, tmp_path: Path) -> None:
     assert (ran.code, "is not whole: its copy was interrupted" in ran.err) == (1, True)
     ran = run("user", "list", "--directory", tmp_path / "cut")
     assert (ran.code, "make another one" in ran.err) == (1, True)
+
+
+@BOTH
+def test_dry(server: Server, tmp_path: Path) -> None:
+    """The server is asked, so rights and the target are as in earnest; nothing is made, and nothing waits for it."""
+    target = tmp_path / "made/backup"
+    ran = backup(server, target, "--dry-run", "--json")
+    told = json.loads(ran.out)
+    must_hold("binlog-server", "backup --dry-run", told)
+    assert told["position"] == str(server.engine.binlog_state().position())
+    assert not target.parent.exists()
+    ran = backup(server, target, "--dry-run")
+    assert ran.code == 0, ran.err
+    assert ran.lines[-1].startswith("about ")
+    say(server, "FLUSH BINARY LOGS")  # which would wait for a backup
+    done = json.loads(backup(server, target, "--json").out)
+    assert 0 < told["bytes"] <= 2 * done["bytes"]
+    assert told["free"] > 0
+    again = [backup(server, target, *more).err for more in (["--dry-run"], [])]
+    assert again[0] == again[1]
+    assert "give an empty directory" in again[0]
+    told = json.loads(backup(server, "-", "--dry-run", "--json").out)
+    assert told["free"] is None
 
 
 @BOTH

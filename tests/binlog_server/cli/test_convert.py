@@ -132,6 +132,15 @@ def test_encrypted_files(config: Path, encrypted: Path, tmp_path: Path) -> None:
     assert (ran.code, ran.lines[-1]) == (0, "the store ends at '0-1-17'")
     assert convert(config, "--online", ours, tmp_path / "online").code == 0
 
+    ran = convert(encrypted, ours, tmp_path / "none")
+    assert (ran.code, "encrypted.toml is of a server with traditional files" in ran.err) == (
+        2,
+        True,
+    )
+    encrypted.write_text(encrypted.read_text() + "nonsense = 1\n")
+    ran = convert(encrypted, ours, tmp_path / "none")
+    assert (ran.code, "unknown option 'nonsense'" in ran.err) == (2, True)
+
     for command in (
         listed,
         ("events", last),
@@ -218,6 +227,20 @@ def test_refusals(config: Path, mariadb: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
     ran = convert(config, tmp_path / "ours", mariadb)
     assert (ran.code, "is not a binlog store: it holds 'ibdata1'" in ran.err) == (1, True)
+
+
+def test_a_target_of_the_same_format(config: Path, mariadb: Path, tmp_path: Path) -> None:
+    """Refused in the words of the user: he has asked for no option."""
+    store, other = tmp_path / "store", tmp_path / "other"
+    assert convert(config, mariadb, store).code == 0
+    for source, target, has in ((store, store, ".ibb files"), (mariadb, mariadb, "traditional")):
+        shutil.copytree(target, other)
+        for more in ([], ["--dry-run"]):
+            ran = convert(config, source, other, *more)
+            assert ran.code == 2
+            assert f"{other} has {has}" in ran.err
+            assert "binlog-server import" in ran.err
+        shutil.rmtree(other)
 
 
 def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -> None:

@@ -88,6 +88,16 @@ def test_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Look at host and port" in out
 
 
+@pytest.mark.parametrize("place", ["192.0.2.1:3306", "[2001:db8::1]:3306"])
+def test_an_address_of_others(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not one that is taken, as by the server itself: it cannot listen there."""
+    assert doctor(tmp_path, f"listen = '{place}'") == 1
+    assert "error    listen: " in (told := capsys.readouterr().out)
+    assert "as it should be" not in told
+
+
 def test_a_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`serve` would refuse it."""
     (tmp_path / "store").mkdir()
@@ -138,6 +148,56 @@ def test_each_number_of_a_replica_is_known() -> None:
     assert {"1062", "1193", "1236", "1593", "1594", "1595", "1040", "1227"} <= numbers
     for number in numbers:
         assert any(one in TROUBLES for one in about(f"Last_IO_Errno: {number}")), number
+
+
+# As replicas, clients and masters of MariaDB 10.11 and 11.8 say them, by what tells of the cause: the number first.
+SAID = """
+1236 'log event entry exceeded max_allowed_packet; Increase max_allowed_packet on master'
+1236 'binlog truncated in the middle of event; consider out of disk space on master'
+1236 'bogus data in log event; the first event 'bin.000001' at 4'
+1236 'event read from binlog did not pass crc check; the first event 'bin.000001' at 4'
+1236 'Slave can not handle replication events with the checksum that master is configured to log'
+1236 'Misconfigured master - server_id was not set'
+1236 'Binary log is not open'
+1236 which is not in the master's binlog ... it probably means that the slave has diverged
+1032 Could not execute Delete_rows_v1 event on table d.t; Can't find record in 't', Error_code: 1032;
+1062 Could not execute Write_rows_v1 event on table d.t; Duplicate entry '1' for key 'PRIMARY'
+1197 Multi-statement transaction required more than 'max_binlog_cache_size' bytes of storage
+1201 Could not initialize master info structure for ''; more error messages can be found
+1205 Slave SQL thread retried transaction 10 time(s) in vain, giving up.
+1205 Lock wait timeout exceeded; try restarting transaction
+1205 Deadlock found when trying to get lock; try restarting transaction
+1290 The MariaDB server is running with the --read-only option so it cannot execute this statement
+1452 Cannot add or update a child row: a foreign key constraint fails (`d`.`c`, CONSTRAINT `x`)
+1590 The incident LOST_EVENTS occured on the master. Message: error writing to the binary log
+1595 Unexpected master's heartbeat data: heartbeat is not compatible with local info
+1677 Column 1 of table 'd.t' cannot be converted from type 'varchar(100)' to type 'varchar(50)'
+1677 Table definition on master and slave does not match: Column 0 type mismatch
+1932 Unable to load replication GTID slave state from mysql.gtid_slave_pos: Table 'x' doesn't exist
+1950 An attempt was made to binlog GTID 0-1-5 which would create an out-of-order sequence number
+1964 Commit failed due to failure of an earlier commit on which this one depends
+2003 message: Can't connect to server on '10.0.0.5' (110 "Connection timed out")
+2005 message: Unknown server host 'db1' (-2)
+2013 Lost connection to server at 'handshake: reading initial communication packet'
+2013 Server has gone away
+2013 Master command COM_REGISTER_SLAVE failed: failed registering on master, reconnecting
+2026 TLS/SSL error: certificate has expired
+2026 TLS/SSL error: Validation of SSL server certificate failed
+2026 TLS/SSL error: tlsv1 alert protocol version
+2026 TLS/SSL error: self-signed certificate in certificate chain
+2059 Authentication plugin 'caching_sha2_password' cannot be loaded: no such file
+"""
+
+
+@pytest.mark.parametrize("line", SAID.strip().splitlines())
+def test_what_a_mariadb_says_is_known(line: str) -> None:
+    """By its text alone, one cause each; by its number, where that stands in the text of a replica."""
+    number, text = line.split(" ", 1)
+    (one,) = about(text)
+    assert one in TROUBLES
+    assert number in one.shown
+    if number.startswith("1"):
+        assert any(one in TROUBLES for one in about(f"Last_SQL_Errno: {number}"))
 
 
 def test_a_number_of_many_texts_tells_of_the_one_that_came() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import socket
@@ -108,7 +109,7 @@ async def test_one_that_cannot_start_changes_nothing(
     old: Old, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over_to(monkeypatch, old, program)
-    assert "with status 1 before" in await old.says("this one goes on")
+    assert "has ended before it was ready" in await old.says("this one goes on")
     assert "shutdown complete" not in old.lines
     assert await old.greeting()
 
@@ -116,7 +117,8 @@ async def test_one_that_cannot_start_changes_nothing(
 async def test_a_command_that_is_not_there(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "own_command", lambda: ["/nowhere/binlog-server"])
     old.signals.hand_over()
-    await old.says("no new process could be started")
+    said = await old.says("no new process could be started")
+    assert "No such file or directory: '/nowhere/binlog-server'" in said
     assert await old.greeting()
 
 
@@ -140,6 +142,8 @@ async def test_one_that_serves(
 ) -> None:
     """Who has come in between is in the queue of the sockets that it was given."""
     program = f"""
+assert os.getppid() != {os.getpid()}  # systemd kills at once, at a stop, what was another's child
+assert "binlog_server.cli.serve" in os.environ[{hand_over.LOADED!r}].split(",")
 listener = socket.socket(fileno=sockets[0])
 listener.setblocking(True)
 come, _ = listener.accept()
@@ -177,21 +181,30 @@ async def test_an_old_one_that_is_told_to_end_takes_it_along(
     pid = int((await old.says("is to take the place")).split()[1])
     old.signals.stop()
     assert await within(old.running) == 0
-    with contextlib.suppress(ChildProcessError):  # it is reaped already
-        os.waitpid(pid, 0)  # noqa: ASYNC222 - it has been ended
+    with contextlib.suppress(ProcessLookupError):  # or it is gone altogether
+        process = os.pidfd_open(pid)
+        assert hand_over._has_ended(process)
+        os.close(process)
 
 
 # --- the new process ---
 
 
-async def test_a_new_one_waits_for_the_store() -> None:
+async def test_a_new_one_waits_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     with ours, socket.create_server(("127.0.0.1", 0)) as listener:
         socket.send_fds(ours, [b"a:1"], [listener.fileno()])
-        environment = {hand_over.VARIABLE: str(theirs.detach())}
+        environment = {
+            hand_over.VARIABLE: str(theirs.detach()),
+            hand_over.LOADED: "no_such.module,binlog_server.another_version,this",
+        }
         new = Predecessor.of(environment)
         assert new is not None
         assert not environment
+        monkeypatch.delitem(sys.modules, "this", raising=False)
+        with contextlib.redirect_stdout(io.StringIO()) as poem:
+            new.load_as_it()  # what this version has of what the old one had
+        assert "Zen" in poem.getvalue()
         waiting = asyncio.ensure_future(new.lets_go())
         assert await asyncio.to_thread(ours.recv, 1) == READY
         assert not waiting.done()

@@ -26,6 +26,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     ran = run("user", "add", "repl", "--directory", store)
     assert (ran.code, "no line with a password" in ran.err) == (2, True)
+    assert not store.exists()  # nothing was done
     assert accounts(store) == []
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     ran = run("user", "add", "repl", "--directory", store)
@@ -43,3 +44,16 @@ def test_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert accounts(store) == []
     assert run("user", "add", "repl", "--directory", store).code == 0
     assert (accounts(store), said) == (["repl@%"], [])
+
+
+def test_what_cannot_be_done_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lock file in a folder that is no store, and no account without its privileges."""
+    assert run("user", "drop", "nobody", "--directory", tmp_path).code == 2
+    assert run("user", "set", "nobody", "--max-lag-bytes=1", "--directory", tmp_path).code == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    ran = run("user", "add", "x", "--grant", "NO SUCH", "--directory", tmp_path)
+    assert (ran.code, "NO SUCH" in ran.err) == (2, True)
+    assert run("prepare", tmp_path).code == 1
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from binlog_protocol.connection.commands import Query
@@ -344,6 +344,20 @@ async def test_heartbeats(site: Site, started: list[asyncio.Task[bool]]) -> None
     at(4.0)
     assert seldom.beats == [began + 4.0]
     assert not never.beats
+
+
+async def test_a_timer_of_heartbeats_is_never_early(
+    site: Site, started: list[asyncio.Task[bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops round to milliseconds: an early one finds nothing due, and is set again, a few times a beat."""
+    loop = Mock(wraps=asyncio.get_running_loop())
+    monkeypatch.setattr(site.feed, "_loop", loop)
+    await staying(started, Taker(site, beats_every=0.0304))
+    waits = [
+        call.args[0] for call in loop.call_later.call_args_list if call.args[1] == site.feed._beat
+    ]
+    assert waits
+    assert min(int(wait * 1000) / 1000 for wait in waits) >= 0.0304
 
 
 async def test_who_comes_and_goes_is_expected_once(

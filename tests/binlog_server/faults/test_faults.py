@@ -43,6 +43,10 @@ on = "connect"
 without = "SSL,WINGS"
 ---
 do = "claim"
+on = "connect"
+without = ","
+---
+do = "claim"
 on = "format"
 version = "5"
 without = "SSL"

@@ -76,8 +76,14 @@ class Browser:
         path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot")["data"]))
 
     def be_a_phone(self) -> None:
-        size = {"width": 390, "height": 844, "deviceScaleFactor": 1}
-        self._ask("Emulation.setDeviceMetricsOverride", mobile=True, **size)
+        self._be(390, 844, mobile=True)
+
+    def be_wide(self) -> None:
+        self._be(1000, 1010, mobile=False)
+
+    def _be(self, width: int, height: int, *, mobile: bool) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self._ask("Emulation.setDeviceMetricsOverride", **size)
 
     def value(self, script: str) -> Any:
         return self._ask("Runtime.evaluate", expression=script)["result"]["value"]

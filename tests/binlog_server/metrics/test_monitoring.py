@@ -74,6 +74,11 @@ TRUE_AND_FALSE = {
         "301x130",
         "300x130",
     ),
+    "BinlogReplicaReadsNothing": (
+        'binlog_server_replica_unread_seconds{server_id="1"}',
+        "61x130",
+        "60x130",
+    ),
     "BinlogReplicaGone": ("binlog_server_replicas", "2x60 1x70", "2x130"),
     "BinlogFsyncSlow": ("", "", ""),
     "BinlogScrubDamage": ('binlog_server_scrub_damages{kind="page"}', "1x130", "0x130"),

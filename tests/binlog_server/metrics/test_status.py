@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import json
 import logging
 import re
@@ -18,6 +19,7 @@ from binlog_server.metrics import endpoint
 from binlog_server.metrics.api import SCHEMAS
 from binlog_server.metrics.collector import METRICS
 from binlog_server.metrics.endpoint import refusal
+from binlog_server.metrics.guesses import ADDRESSES_MAX, FORGOTTEN_S, FREE, Guesses
 from binlog_server.metrics.history import PLOTS, SAMPLES, History
 from binlog_server.metrics.http import Request
 from binlog_server.metrics.observed import Look
@@ -272,6 +274,8 @@ BASIC = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
         ("", "127.0.0.1", {}, 403),
         ("", "127.0.0.1", {"host": "localhost.evil.example"}, 403),
         ("", "127.0.0.1", {"host": "localhost:80@evil.example"}, 403),
+        ("", "127.0.0.1", {"host": "localhost", "x-forwarded-for": "10.0.0.5"}, 403),  # by a proxy
+        ("", "127.0.0.1", {"host": "localhost", "forwarded": "for=10.0.0.5"}, 403),
         ("", "10.0.0.5", {"host": "x", "authorization": "Bearer "}, 403),  # none is no token
         ("", "10.0.0.5", {"host": "x", "authorization": "Basic Og=="}, 403),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": f"Bearer {TOKEN}"}, None),
@@ -286,8 +290,67 @@ BASIC = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
     ],
 )
 def test_for_whom(token: str, peer: str, headers: dict[str, str], status: int | None) -> None:
-    refused = refusal(Request("GET", "/", headers, peer), token)
+    refused = refusal(Request("GET", "/", headers, peer), token, Guesses())
     assert (None if refused is None else refused.status) == status
+
+
+def test_who_shows_wrong_tokens_has_to_wait(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    guesses = Guesses(lambda: now[0])
+
+    def ask(token: str, peer: str = "10.0.0.5") -> tuple[int, str]:
+        headers = {"host": "relay", "authorization": f"Bearer {token}"}
+        refused = refusal(Request("GET", "/", headers, peer), TOKEN, guesses)
+        return (200, "") if refused is None else (
+            refused.status, refused.headers.get("Retry-After", "")
+        )  # fmt: skip
+
+    for _ in range(20):  # one that is shown again is no further guess
+        assert ask("old") == (401, "")
+    assert [ask(f"guess {n}") for n in range(4)] == [(401, "")] * 4
+    waits = []
+    for n in range(9):
+        status, wait = ask(TOKEN)  # not looked at
+        assert status == 429
+        waits.append(int(wait))
+        now[0] += int(wait)
+        assert ask(f"further {n}") == (401, "")
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert ask(TOKEN, "10.0.0.6") == (200, "")  # another one
+    now[0] += 60
+    assert ask(TOKEN) == (200, "")
+    assert ask("x") == (401, "")  # and the count begins anew
+    assert [r.getMessage() for r in caplog.records] == [
+        "status page: 5 wrong tokens from 10.0.0.5: it has to wait"
+    ]
+
+
+def test_the_memory_of_wrong_tokens_is_bounded() -> None:
+    """A client of IPv6 is its network; who was wrong ten minutes ago begins anew."""
+    now = [0.0]
+    guesses = Guesses(lambda: now[0])
+    for n in range(FREE):
+        guesses.wrong(f"2001:db8::{n}", b"%d" % n)
+    assert guesses.wait_s("2001:db8::ffff") == 1
+    assert guesses.wait_s("2001:db8:0:1::1") == 0
+    now[0] = FORGOTTEN_S
+    assert not guesses.wrong("2001:db8::1", b"x")
+    assert guesses.wait_s("2001:db8::1") == 0
+    for n in range(2 * ADDRESSES_MAX):
+        guesses.wrong(f"10.0.{n >> 8}.{n & 255}", b"x")
+    assert len(guesses._wrong) == ADDRESSES_MAX
+
+
+async def test_wrong_tokens_over_the_network(lab: Lab) -> None:
+    lab.server.config = dataclasses.replace(lab.server.config, metrics_token=TOKEN)
+    shown = [f"Authorization: Bearer x{n}\r\n" for n in range(FREE)]
+    found = [(await ask(lab, "/", host="relay", more=one)).status for one in shown]
+    assert found == [401] * FREE
+    right = f"Authorization: Bearer {TOKEN}\r\n"
+    answer = await ask(lab, "/api/status", host="relay", more=right)
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+    assert (await ask(lab, "/metrics", host="relay", more=right)).status == 200
+    assert (await ask(lab, "/")).status == 200  # the machine itself
 
 
 async def test_metrics_are_for_everybody_and_the_rest_is_not(lab: Lab) -> None:

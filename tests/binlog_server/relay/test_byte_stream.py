@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import random
 import socket
+import ssl
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from binlog_server.connections.certificate import self_signed
 from binlog_server.relay.byte_stream import (
     BUFFER_BYTES,
     BUFFER_BYTES_MAX,
@@ -140,3 +145,33 @@ async def test_a_reader_that_is_cancelled_loses_nothing() -> None:
                 await stream.read(60)
         stream.write(b"here")
         assert bytes(await stream.read(60)) == b"here"
+
+
+async def test_nothing_stays_of_a_connection_with_tls(tmp_path: Path) -> None:
+    """Not even until garbage is looked for, which may take minutes: each has two buffers and a context."""
+    (tmp_path / "both.pem").write_bytes(b"".join(self_signed()))
+    there = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    there.load_cert_chain(tmp_path / "both.pem")
+    here = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    here.check_hostname, here.verify_mode = False, ssl.CERT_NONE
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=there)
+    gc.disable()
+    try:
+        stream = await ByteStream.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        await stream.start_tls(here, "there")
+        assert bytes(await stream.read(60)) == b"hello"
+        stream.close()
+        assert len(stream.get_buffer(-1)) < BUFFER_BYTES  # while the peer has not answered, either
+        assert not await stream.read(60)
+        gone = weakref.ref(stream)
+        del stream
+        await until(lambda: gone() is None)
+    finally:
+        gc.enable()
+        server.close()

@@ -289,6 +289,20 @@ async def test_what_worked_starts_the_count_anew(engine: MemoryEngine, delays: D
     assert delays[:5] == [0, 1, 2, 0, 1]
 
 
+async def test_a_group_in_front_of_garbage_is_no_success(
+    engine: MemoryEngine, delays: Delays
+) -> None:
+    """Or an upstream that garbles is asked as often as it can be, for each time it brings a group."""
+    garbage = b"no event at all"
+    visits = [Visit([*OPENING, *groups(f"0-1-{n}"), garbage], "cut") for n in range(1, 6)]
+    info = {"check_last_group": False}
+    async with FakeUpstream(visits) as upstream, following(upstream, engine, info=info):
+        upstream.rows["SELECT @@GLOBAL.gtid_binlog_state"] = ("0-1-9",)
+        await until(lambda: upstream.streaming == 1)
+    assert delays[:5] == [0, 1, 2, 4, 8]
+    assert str(engine.binlog_state().position()) == "0-1-5"
+
+
 async def test_an_opening_alone_is_no_success(engine: MemoryEngine, delays: Delays) -> None:
     """Or an upstream that fails behind its first events is asked without a pause."""
     async with FakeUpstream([Visit(OPENING, "cut")] * 5) as upstream, following(upstream, engine):

@@ -174,6 +174,7 @@ WRONG_IN_FILE = [
     ("server_id=-1", "server_id: -1 is not between"),
     ("server_id=1.5", "server_id: 1.5 is no whole number"),
     ("gtid_domain_id=4294967296", "gtid_domain_id: "),
+    ("listen='h:1'\nmetrics_listen='h:1'", "metrics_listen: it is the same address as listen"),
     ("listen='3306'", "listen: '3306' is not HOST:PORT"),
     ("listen='host:port'", "listen: 'host:port' is not HOST:PORT"),
     ("listen=3306", "listen: '3306' is not HOST:PORT"),

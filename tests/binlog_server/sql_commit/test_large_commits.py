@@ -21,6 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.errors import DiskError, DiskFull, StorageError
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from binlog_server.accounts.users import Account
 from tests.binlog_server.lab import Client, Lab, until, within
 from tests.binlog_server.sql_commit.test_sql_commit import GRANTED, ok, queries
 from tests.storage.groups import read_all
@@ -79,7 +80,8 @@ async def lab_with(threshold: int) -> AsyncIterator[tuple[Lab, Gate]]:
     disk = MemoryDisk()
     engine = ClassicEngine(disk, ClassicOptions(binlog_large_commit_threshold=threshold))
     gate = Gate(disk)
-    async with Lab(engine, users=GRANTED) as lab:
+    users = {**GRANTED, "admin": Account("secret", frozenset({"SUPER"}))}
+    async with Lab(engine, users=users) as lab:
         try:
             await ok(await lab.client("sql"), SMALL)
             yield lab, gate
@@ -106,6 +108,23 @@ def logged(lab: Lab) -> list[tuple[int, int]]:
             number = GtidEvent.parse(group[0]).gtid.seq_no
             found.append((number, max(len(query.text) for query in texts)))
     return found
+
+
+async def test_the_threshold_changes_by_sql() -> None:
+    """From the next commit on, also of a transaction that is open; never below 10 MiB."""
+    async with lab_with(RENAMED) as (lab, _):
+        sql, admin = await lab.client("sql"), await lab.client("admin")
+        await ok(sql, "BEGIN")
+        await ok(sql, LARGE)
+        await ok(admin, "SET GLOBAL binlog_large_commit_threshold = 1")
+        least = 10 << 20
+        assert await admin.query("SHOW WARNINGS") == [
+            ["Warning", "1292", "Truncated incorrect binlog_large_commit_threshold value: '1'"]
+        ]
+        assert await admin.query("SELECT @@binlog_large_commit_threshold") == [[str(least)]]
+        assert len(LARGE) < least
+        await ok(sql, "COMMIT")
+        assert len(lab.engine.files()) == 1, "copied"
 
 
 @pytest.mark.parametrize(("threshold", "texts"), WAYS, ids=IDS)

@@ -444,10 +444,16 @@ class History:
     def _settle(self, done: list[Talk]) -> None:
         """Tell the model of answers, in the order in which they came about."""
         # First what was refused: that has changed nothing, while another one that waited for the same, and went on at
-        # the same moment, may have changed what it was refused for.
+        # the same moment, may have changed what it was refused for. Not one that waited for a definition of its table:
+        # it was refused by the new one, whose share it keeps.
+        defined = {talk for talk in done if isinstance(talk.change, Define)}
         left = sorted(
             done,
-            key=lambda talk: (not talk.errno, len(talk.behind & {*done}), talk.group),
+            key=lambda talk: (
+                not talk.errno or bool(talk.behind & defined),
+                len(talk.behind & {*done}),
+                talk.group,
+            ),
         )
         told: list[str] = []
         while left:
@@ -468,9 +474,16 @@ class History:
         if not session.keeps or change is None or isinstance(change, Define):
             return None
         found, answer = self._found(talk)
-        if answer.errno or change.table == DIRECT:
+        if change.table == DIRECT:
             return None
-        kept = self.model.changed_places(found.done) | found.kept
+        if answer.errno == 1062 and session.opened:
+            # The row that it has met stays locked: who changes it and has an answer, too, was there before.
+            met = [place for place in found.touches if place.key is not None][-1:]
+            kept = {place: found.touches[place] for place in met}
+        elif answer.errno:
+            return None
+        else:
+            kept = self.model.changed_places(found.done) | found.kept
         for other in left:
             its, what = self._found(other)
             is_undone = what.errno in (1205, 1213, 1317)

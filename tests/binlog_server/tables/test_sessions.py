@@ -571,3 +571,130 @@ async def test_insert_id_is_given_up_behind_1205(lab: Lab) -> None:
     await one.query("ROLLBACK")
     await other.query("INSERT INTO t (n) VALUES (8)")
     assert await other.query("SELECT id FROM t") == [["2"]]
+
+
+COMMITTED = "READ COMMITTED"
+REPEATABLE = "REPEATABLE READ"
+NEXT = "SET TRANSACTION ISOLATION LEVEL "
+ALWAYS = "SET SESSION TRANSACTION ISOLATION LEVEL "
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # Statements of one session; a level stands where its transaction is to read as at that.
+        (NEXT + COMMITTED, "BEGIN", COMMITTED, "COMMIT", "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "BEGIN", COMMITTED, "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "BEGIN", "COMMIT AND CHAIN", COMMITTED, "COMMIT", "BEGIN", REPEATABLE),
+        (
+            NEXT + COMMITTED,
+            "BEGIN",
+            "ROLLBACK AND CHAIN",
+            COMMITTED,
+            "ROLLBACK",
+            "BEGIN",
+            REPEATABLE,
+        ),
+        (NEXT + COMMITTED, "ROLLBACK", "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "SELECT COUNT(*) FROM t", "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "SELECT 1", "BEGIN", COMMITTED),
+        (NEXT + COMMITTED, "UPDATE t SET n = 1 WHERE id = 0", "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "CREATE TABLE IF NOT EXISTS w (a INT PRIMARY KEY)", "BEGIN", REPEATABLE),
+        (NEXT + COMMITTED, "START TRANSACTION WITH CONSISTENT SNAPSHOT", COMMITTED),
+        (NEXT + COMMITTED, ALWAYS + REPEATABLE, "BEGIN", REPEATABLE),
+        (
+            NEXT + COMMITTED,
+            "XA START 'a'",
+            COMMITTED,
+            "XA END 'a'",
+            "XA ROLLBACK 'a'",
+            "BEGIN",
+            REPEATABLE,
+        ),
+        (
+            "SET @@tx_isolation = 'READ-COMMITTED'",
+            "BEGIN",
+            COMMITTED,
+            "COMMIT",
+            "BEGIN",
+            REPEATABLE,
+        ),
+        (NEXT + COMMITTED, "SET @@transaction_isolation = DEFAULT", "BEGIN", REPEATABLE),
+        (ALWAYS + COMMITTED, NEXT + REPEATABLE, "BEGIN", REPEATABLE, "COMMIT", "BEGIN", COMMITTED),
+        ("BEGIN", ALWAYS + COMMITTED, REPEATABLE, "COMMIT", "BEGIN", COMMITTED),
+        ("SET autocommit = 0", NEXT + COMMITTED, COMMITTED, "COMMIT", REPEATABLE),
+        (
+            "SET autocommit = 0",
+            ALWAYS + COMMITTED,
+            COMMITTED,
+            ALWAYS + REPEATABLE,
+            COMMITTED,
+            "COMMIT",
+            REPEATABLE,
+        ),
+    ],
+    ids=lambda steps: "; ".join(steps),
+)
+async def test_the_isolation_of_one_transaction(lab: Lab, steps: tuple[str, ...]) -> None:
+    """Each has been compared with a live 11.8."""
+    one, other = await session(lab), await session(lab)
+    count = "SELECT COUNT(*) FROM t"
+    for step in steps:
+        if step not in (COMMITTED, REPEATABLE):
+            await one.query(step)
+            continue
+        before = await rows(one, count)
+        await other.query("INSERT INTO t VALUES ()")
+        assert (await rows(one, count) != before) == (step == COMMITTED)
+
+
+async def test_a_read_is_the_transaction_that_was_to_be_read_only(lab: Lab) -> None:
+    one = await session(lab)
+    for read, number in (("SELECT 1", 1792), ("SELECT COUNT(*) FROM t", 0)):
+        await one.query("SET TRANSACTION READ ONLY")
+        await one.query(read)
+        assert await errno(one, "INSERT INTO t VALUES ()") == number
+
+
+# What the session then asks for by the unique key; rows of u as id, a.
+BY_A = (
+    "SELECT id, a FROM u WHERE a = 'x'",
+    "SELECT id, a FROM u WHERE a IN ('w', 'x', 'y') ORDER BY a, id",
+    "SELECT id, a FROM u WHERE a >= 'x' ORDER BY a DESC, id",
+    "SELECT id, a FROM u WHERE a BETWEEN 'a' AND 'x' ORDER BY a",
+    "SELECT COUNT(*) FROM u WHERE a = 'x'",
+    "SELECT id, a FROM u WHERE a IS NULL ORDER BY id",
+)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        ("INSERT INTO u VALUES (3, 'x')",),
+        ("INSERT INTO u VALUES (3, 'x')", "DELETE FROM u WHERE id = 3"),
+        ("INSERT INTO u VALUES (3, 'x')", "UPDATE u SET a = 'w' WHERE id = 3"),
+        ("INSERT INTO u VALUES (3, 'x')", "UPDATE u SET id = 4 WHERE id = 3"),
+        ("UPDATE u SET a = 'x' WHERE id = 9",),
+        ("UPDATE u SET a = NULL WHERE id = 9", "INSERT INTO u VALUES (1, 'z')"),
+    ],
+    ids=" then ".join,
+)
+async def test_a_view_keeps_rows_whose_values_the_transaction_has_taken(
+    lab: Lab, own: tuple[str, ...]
+) -> None:
+    """Another session gives row 6 another value; the transaction's own row takes the old one. By the unique key row 6
+    is found as by a look at all rows: its entry is hidden by what the transaction has made of that.
+    """
+    writer, reader = await session(lab), await session(lab)
+    await writer.query("CREATE TABLE u (id INT PRIMARY KEY, a VARCHAR(10), UNIQUE KEY (a))")
+    await writer.query("INSERT INTO u VALUES (6, 'x'), (9, 'z')")
+    await reader.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    await writer.query("UPDATE u SET a = 'y' WHERE id = 6")
+    for statement in own:
+        await reader.query(statement)
+    for question in BY_A:
+        # The same without any path: no condition here is of a column by itself.
+        without = question.replace("WHERE a ", "WHERE CONCAT(a, '') ")
+        assert await reader.query(question) == await reader.query(without), question
+    found = await reader.query("SELECT id FROM u WHERE a = 'x' ORDER BY id")
+    assert ["6"] in [[*row] for row in found]

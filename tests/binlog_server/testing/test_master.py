@@ -21,9 +21,10 @@ from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.intake import DoesNotContinue
 
+from binlog_server import testing
 from binlog_server.faults.faults import BadFault
 from binlog_server.settings.config import ConfigError
-from binlog_server.testing import BinlogMaster, running_master
+from binlog_server.testing import BinlogMaster, new_master, running_master
 from tests.binlog_server.testing.examples import ExampleTests, examples
 from tests.storage.classic import binlog_files
 
@@ -111,6 +112,8 @@ def test_rows_of_any_layout(shared: BinlogMaster) -> None:
             shared.rows("no.where", [wrong], columns=columns, keys=["PRIMARY KEY (id)"])
     with pytest.raises(BadValue):
         shared.rows("no.where", columns=columns)
+    with pytest.raises(BadValue, match=r"shop\.nowhere"):
+        shared.rows("nowhere", [{"id": 1}], columns=columns, keys=["PRIMARY KEY (id)"])
     gtid = shared.rows("no.key", [{"a": None}, {"a": 1}], columns={"a": "INT"})
     assert logged(shared, gtid) == ["Gtid", "Table_map", "Write_rows_v1", "Xid"]
     with pytest.raises(ServerError):
@@ -207,7 +210,7 @@ def test_nothing_is_put_into_a_domain_of_the_upstream() -> None:
 def test_a_captured_history(captured: Path) -> None:
     with running_master() as master:
         assert master.load(captured) == "0-1-3"
-        assert master.load(captured) == "0-1-3", "it is there already"
+        assert master.load([captured]) == "0-1-3", "it is there already"
         master.sql("CREATE DATABASE four")
         assert master.gtid_binlog_pos == "0-1-4"
         assert master.sql("SELECT BINLOG_GTID_POS('binlog-000000.ibb', 4) AS p") != []
@@ -338,6 +341,39 @@ def test_mistakes_are_told_in_words(shared: BinlogMaster, tmp_path: Path) -> Non
         NotAStore, match=r"ahead\.ibb has nothing in it: an .ibb file that was made ahead"
     ):
         shared.load(tmp_path / "ahead.ibb")
+    with pytest.raises(BadValue, match=r"'orders' has no database: shop\.orders"):
+        shared.rows("orders", [{"id": 1}])
+    with pytest.raises(BadValue, match=r"\(1,\) is no row, such as"):
+        shared.rows("shop.t", [(1,)], columns={"id": "INT"})  # type: ignore[list-item]
+    scenario = tmp_path / "scenario.toml"
+    for text, wrong in (
+        ("", "it has .* tables alone, not none"),
+        (SCENARIO + "[[fault]]", "fault 3 of 3: do is missing"),
+        (SCENARIO + '[[fault]]\ndo = "cut"', "fault 3 of 3: cut: give one place of .*; not none"),
+        ('[[fault]]\ndo = "error"\nerrno = 70000', "errno: 70000 is not between 0 and 65535"),
+    ):
+        scenario.write_text(text)
+        with pytest.raises(BadFault, match=rf"scenario\.toml: {wrong}"):
+            shared.load_faults(scenario)
+    assert shared.faults_met == []
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_one_that_does_not_run_says_so(process: bool) -> None:
+    master = new_master(process=process)
+    for call in (
+        lambda: master.rows("d.t", [{"a": 1}]),
+        lambda: master.fault("cut", event=3),
+        lambda: master.faults_met,
+    ):
+        with pytest.raises(RuntimeError, match=r"does not run: start\(\) starts it"):
+            call()
+    master.discard()
+
+
+def test_what_the_page_names_is_here() -> None:
+    for name in testing.__all__:
+        assert getattr(testing, name).__name__ == name
 
 
 def test_a_master_of_a_test_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 from binlog_protocol.errors import BadValue, ProtocolError, ServerError
 from binlog_storage.errors import StorageError
 
-from binlog_server.testing import running_master
+from binlog_server.testing import master_process, running_master
+from binlog_server.testing.forks import Forked, fork
 from binlog_server.testing.master_process import MasterEnded, MasterProcess
 from binlog_server.testing.waiting import until
 from tests.binlog_server.testing.examples import ExampleTests, examples
@@ -21,6 +24,34 @@ def master() -> Iterator[MasterProcess]:
     with running_master(process=True) as master:
         assert isinstance(master, MasterProcess)
         yield master
+
+
+def test_a_further_one_is_forked(master: MasterProcess) -> None:
+    """By a process that has imported the server: a start of an interpreter takes ten times as long."""
+    first = master._process
+    assert isinstance(first, Forked)
+    with running_master(process=True, server_id=7) as other:
+        assert isinstance(other, MasterProcess)
+        second = other._process
+        assert isinstance(second, Forked)
+        assert second._nursery is first._nursery
+        assert other.sql("SELECT @@server_id AS id") == [{"id": 7}]
+    for_python = {**os.environ, "PYTHONHASHSEED": "7"}
+    assert fork(master_process._ARGV, "binlog_server", (), (), for_python) is None
+
+
+def test_the_process_that_forks_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        master_process, "_ARGV", (*master_process._ARGV[:1], "-Xutf8", *master_process._ARGV[1:])
+    )
+    with running_master(process=True) as master:
+        assert isinstance(master, MasterProcess)
+        forked = master._process
+        assert isinstance(forked, Forked)
+        forked._nursery.process.kill()
+        assert forked.wait(20) == -signal.SIGKILL
+        master.start()
+        assert master.sql("SELECT 1 AS one") == [{"one": 1}]
 
 
 def test_what_it_is_told(master: MasterProcess, tmp_path: Path) -> None:

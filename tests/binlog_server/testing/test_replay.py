@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 
 import pytest
 from binlog_protocol.errors import BadValue
@@ -35,7 +35,11 @@ def test_a_clock_that_was_set_back_is_no_gap() -> None:
     assert [pace.due(second) for second in (50, 40, 41)] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("wrong", [{"speed": 0}, {"rate": -1}, {"longest_gap": -inf}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"speed": 0}, {"rate": -1}, {"longest_gap": -inf}]
+    + [{name: nan} for name in ("speed", "rate", "longest_gap")],
+)
 def test_paces_that_are_none(wrong: dict[str, float]) -> None:
     with pytest.raises(BadValue):
         Pace(**wrong)
@@ -55,5 +59,8 @@ def test_a_recording_is_told_twice_and_for_ever() -> None:
         end = for_ever.stop()
         assert master.gtid_binlog_pos == end
         assert for_ever.stop() == end
+        for wrong in (-1, 1.5):
+            with pytest.raises(BadValue, match="loop"):
+                master.replay(recorded.directory, loop=wrong)  # type: ignore[arg-type]
         with pytest.raises(OSError, match="nowhere"):
             master.replay("/nowhere/at/all")
