@@ -29,3 +29,7 @@ class IncompatibleSchema(PipelineError):
 
 class NonRowChange(PipelineError):
     """A statement that changes rows is logged as text, or takes back rows that were logged before."""
+
+
+class TargetChanged(PipelineError):
+    """A commit was refused, as another writer of the target was faster. Begun anew, it goes on from there."""

@@ -25,6 +25,7 @@ COMMANDS: Final = (
     "load",
     "state",
     "stream",
+    "publish",
     "lag",
     "schema",
     "verify",

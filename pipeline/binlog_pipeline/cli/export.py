@@ -12,12 +12,13 @@ import argparse
 import sys
 import time
 
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
+from binlog_pipeline.cli.outcome import would
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,16 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="struct",
         help="struct: columns before and after (default); flat: the columns themselves",
     )
+    add_dry_run(parser)
     add_json(parser)
     add_range(parser)
     add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_pipeline.jobs.export import export
+    from binlog_pipeline.jobs.export import export, would_export
 
     began = time.monotonic()
     options = source_options(arguments)
+    if arguments.dry_run:
+        found = would_export(options, arguments.target, layout=arguments.layout)
+        return would(arguments.target, found, as_json=arguments.json)
     done = export(
         options,
         arguments.target,

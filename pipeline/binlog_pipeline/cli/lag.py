@@ -1,7 +1,7 @@
 """Tell how far an export, an archive, a state table or a stream is behind its source.
 
-MADE is its directory, the directory of a stream's checkpoint, or a GTID position. What is counted are numbers of GTIDs:
-transactions, or fewer if there are gaps. With --max N it fails (exit code 1) if a domain is further behind.
+MADE is its directory or URL, the directory of a stream's checkpoint, or a GTID position. What is counted are numbers
+of GTIDs: transactions, or fewer if there are gaps. With --max N it fails (exit code 1) if a domain is further behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from binlog_pipeline.cli.arguments import add_source, source_options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    parser.add_argument("made", metavar="MADE", help="a directory, or a GTID position")
+    parser.add_argument("made", metavar="MADE", help="a directory, a URL, or a GTID position")
     parser.add_argument("--max", type=int, metavar="N", help="fail if it is more than that")
     add_json(parser, "one array, an object a domain")
 

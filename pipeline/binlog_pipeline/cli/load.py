@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable, Sequence
 
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, count_argument, source_options
+from binlog_pipeline.targets import TABLE_SINKS, target_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
-        "--target", type=path_argument, required=True, metavar="FOLDER", help="made if need be"
+        "--target",
+        type=target_argument,
+        required=True,
+        metavar="FOLDER",
+        help="made if need be; s3://BUCKET/x for delta; iceberg://CATALOG",
     )
     parser.add_argument("--tables", metavar="GLOB,...", help="which tables, such as shop.*")
     parser.add_argument(
@@ -35,9 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sink",
-        choices=("parquet", "delta"),
+        choices=TABLE_SINKS,
         default="parquet",
         help="files of the target (default parquet)",
+    )
+    parser.add_argument(
+        "--staging",
+        type=path_argument,
+        metavar="DIR",
+        help="for rows until all of a table are read (default: in FOLDER, if that is of this machine)",
     )
     parser.add_argument(
         "--workers", type=count_argument, default=2, metavar="N", help="connections (default 2)"
@@ -53,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
     )
     parser.add_argument("--schema-seed", metavar="FILE", help="types of columns, JSON")
+    add_dry_run(parser)
     add_json(parser, "one array, an object a table")
 
 
@@ -61,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from binlog_pipeline.cli.outcome import as_object, told
     from binlog_pipeline.errors import BadOption
-    from binlog_pipeline.jobs.load import load, tables_of, target_of
+    from binlog_pipeline.jobs.load import load, staging_of, tables_of, target_of
     from binlog_pipeline.jobs.state import OPS
 
     again = arguments.again.split(",") if arguments.again else []
@@ -78,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = dict.fromkeys((*(tables_of(options, first) if first else ()), *anew))
     if arguments.keys and len(wanted) > 1:
         raise BadOption("--keys are those of one table")
+    if arguments.dry_run:
+        return _dry_run(arguments, wanted, anew)
     worst = 0
     found: list[dict[str, object]] = []
     for table in wanted:
@@ -90,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             again=table in anew,
             workers=arguments.workers,
             piece_rows=arguments.piece_rows,
+            staging=None if arguments.staging is None else staging_of(arguments.staging, table),
         )
         seconds = time.monotonic() - began
         if arguments.json:
@@ -107,3 +123,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(found)
     return worst
+
+
+def _dry_run(arguments: argparse.Namespace, wanted: Iterable[str], again: Sequence[str]) -> int:
+    """Say which tables would be read."""
+    from binlog_pipeline.jobs.load import position_of, target_of
+
+    found: list[dict[str, object]] = []
+    for table in wanted:
+        place = target_of(arguments.target, table)
+        at = position_of(place, table, arguments.sink)
+        is_read = at is None or table in again
+        facts = {"position": None if at is None else str(at), "loaded": is_read, "dry_run": True}
+        found.append({"table": table, "target": str(place), **facts})
+        if not arguments.json:
+            there = "" if at is None else f" is there, at '{at}'; it"
+            print(f"{table}: {place}{there} would {'' if is_read else 'not '}be loaded")
+    if arguments.json:
+        show_json(found)
+    return 0

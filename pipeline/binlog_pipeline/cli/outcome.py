@@ -1,4 +1,4 @@
-"""The outcome of a command that has kept a table: its text and its exit code."""
+"""The outcome of a command that has kept a table, and of a dry run into a target: text and exit code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 
 if TYPE_CHECKING:
+    from binlog_pipeline.jobs.outlook import Outlook
     from binlog_pipeline.jobs.state import Kept
     from binlog_pipeline.tables.sinks import TableSink
 
@@ -22,7 +23,7 @@ _FROM_BEFORE = (
 
 
 def told(
-    target: Path,
+    target: Path | str,
     kept: Kept | TableSink,
     *,
     is_strict: bool,
@@ -41,9 +42,35 @@ def told(
 
 
 def as_object(
-    target: Path, kept: Kept | TableSink, facts: Mapping[str, object]
+    target: Path | str, kept: Kept | TableSink, facts: Mapping[str, object]
 ) -> dict[str, object]:
     """The object of --json: of the target, with `facts` among it."""
     why = None if kept.is_complete else kept.doubt or _FROM_BEFORE
     known = {"target": str(target), "position": str(kept.position)}
     return {**known, **facts, "complete": why is None, "doubt": why}
+
+
+def would(target: Path | str, found: Outlook, *, as_json: bool) -> int:
+    """Say what --dry-run has found. Returns the exit code."""
+    if as_json:
+        show_json(
+            {
+                "target": str(target),
+                "new": found.is_new,
+                "begin": str(found.begin),
+                "end": str(found.end),
+                "bytes": found.bytes,
+                "dry_run": True,
+            }
+        )
+    elif found.begin == found.end:
+        print(f"nothing new: {target} is at '{found.begin}'")
+    else:
+        size = (
+            ""
+            if found.bytes is None
+            else f"; at most {found.bytes / (1 << 20):.1f} MiB of the log are read"
+        )
+        made = "would be made" if found.is_new else "would go on"
+        print(f"{target} {made} from '{found.begin}' to '{found.end}'{size}")
+    return 0

@@ -1,8 +1,8 @@
 """Keep a table as it is now, or as it was.
 
-TARGET gets the rows of the table, as Parquet files or as a Delta table, and knows up to which GTID. Run it again to
-bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were inserted
-before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
+TARGET gets the rows of the table, as Parquet files, a Delta or an Iceberg table, and knows up to which GTID. Run it
+again to bring it up to date. With --at-gtid or --at-time it stops there. Rows that the log does not have, as they were
+inserted before it begins, are not in it, unless a copy of the table is given with the position at which it was made.
 
 The table is followed through RENAME TABLE and ALTER TABLE. Where a statement changes rows and nothing says what they
 are then, such as DROP PARTITION or a new column that is computed, it ends with an error, and TARGET stays as it was.
@@ -14,22 +14,26 @@ from __future__ import annotations
 import argparse
 import time
 
-from binlog_storage.console.arguments import add_json, position_argument, time_argument
+from binlog_storage.console.arguments import add_dry_run, add_json, position_argument, time_argument
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
+from binlog_pipeline.targets import SINKS, target_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
-        "target", type=path_argument, metavar="TARGET", help="directory, made if need be"
+        "target",
+        type=target_argument,
+        metavar="TARGET",
+        help="directory, made if need be; s3://BUCKET/x for delta; iceberg://CATALOG/DB/TABLE",
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="which table")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
     parser.add_argument(
         "--sink",
-        choices=("parquet", "delta", "changes"),
+        choices=SINKS,
         default="parquet",
         help="changes: what happened, not what is",
     )
@@ -54,12 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time", choices=("interval", "micros", "string"), help="what TIME becomes"
     )
     parser.add_argument("--schema-seed", metavar="FILE", help="names and types of columns, JSON")
+    add_dry_run(parser)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from binlog_pipeline.cli.outcome import told
-    from binlog_pipeline.jobs.state import OPS, keep_state, position_at
+    from binlog_pipeline.cli.outcome import told, would
+    from binlog_pipeline.jobs.state import OPS, keep_state, position_at, would_keep
     from binlog_pipeline.sources.opening import open_source
 
     began = time.monotonic()
@@ -73,14 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
         source = open_source(options)
         start = options.start_gtid if options.start_gtid is not None else source.earliest()
         until = position_at(source, start, int(arguments.at_time))
-    done = keep_state(
-        options,
-        arguments.target,
-        keys=arguments.keys.split(",") if arguments.keys else (),
-        sink=arguments.sink,
-        until=until,
-        copy=arguments.copy,
-    )
+    keys = arguments.keys.split(",") if arguments.keys else ()
+    how = {"sink": arguments.sink, "until": until, "copy": arguments.copy}
+    if arguments.dry_run:
+        found = would_keep(options, arguments.target, **how)
+        return would(arguments.target, found, as_json=arguments.json)
+    done = keep_state(options, arguments.target, keys=keys, **how)
     seconds = time.monotonic() - began
     facts = None
     if arguments.json:

@@ -11,9 +11,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from binlog_storage.console.arguments import add_json
-from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options, spark_options
+from binlog_pipeline.targets import SINKS, checkpoint_path, target_argument
 
 if TYPE_CHECKING:
     from binlog_pipeline.spark.streams import StreamTarget
@@ -23,23 +23,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, "--from")
     parser.add_argument(
         "--to",
-        type=path_argument,
+        type=target_argument,
         required=True,
         metavar="TARGET",
         dest="target",
-        help="directory, made if need be",
+        help="directory, made if need be; s3://BUCKET/x for delta; iceberg://CATALOG/DB/TABLE",
     )
     parser.add_argument("--table", metavar="DB.TABLE", help="one, with typed columns")
     parser.add_argument("--tables", metavar="GLOB,...", help="several as JSON, for --sink changes")
     parser.add_argument("--keys", metavar="COLUMN,...", help="instead of the primary key")
     parser.add_argument(
         "--sink",
-        choices=("parquet", "delta", "changes"),
+        choices=SINKS,
         default="parquet",
-        help="the table as Parquet or Delta, or its changes (default parquet)",
+        help="the table as Parquet, Delta or Iceberg, or its changes (default parquet)",
     )
     parser.add_argument(
-        "--checkpoint", type=path_argument, required=True, metavar="DIR", help="Spark's own notes"
+        "--checkpoint", type=checkpoint_path, required=True, metavar="DIR", help="Spark's own notes"
     )
     parser.add_argument("--available-now", action="store_true", help="end when it is up to date")
     parser.add_argument("--trigger", default="1 second", metavar="TIME", help="default: 1 second")

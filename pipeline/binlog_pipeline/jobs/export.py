@@ -30,6 +30,7 @@ from binlog_pipeline.jobs.manifest import (
     ExportedStatement,
     ExportManifest,
 )
+from binlog_pipeline.jobs.outlook import Outlook, outlook
 from binlog_pipeline.jobs.typed_files import Layout, TypedFiles, WrittenFile
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
@@ -172,6 +173,21 @@ def export(
         return added
 
 
+def would_export(options: SourceOptions, target: Path, *, layout: Layout = "struct") -> Outlook:
+    """What `export` would do. Nothing is made, not even a lock. Raises as `export`."""
+    target = local_path(target)
+    source = open_source(options)
+    manifest = ExportManifest.read(target)
+    if manifest is None:
+        _require_empty(target)
+        begin = options.start_gtid or source.earliest()
+    else:
+        _check(manifest, _settings(options, layout), options.start_gtid, target)
+        begin = manifest.slave_position
+    end = _end(source, begin, options.end_gtid)
+    return outlook(source, options.wanted, begin, end, is_new=manifest is None)
+
+
 def _publish(
     target: Path, manifest: ExportManifest, slices: Sequence[SliceExport], end: SlavePosition
 ) -> Exported:
@@ -262,12 +278,18 @@ def _settings(options: SourceOptions, layout: Layout) -> dict[str, Any]:
 
 def _begin(target: Path, manifest: ExportManifest) -> None:
     """Begin an empty directory with a manifest: files that are removed later are then ours. Raises `BadOption`."""
-    others = {path.name for path in target.iterdir()} - {LOCK, f"{MANIFEST}.new"}
+    _require_empty(target)
+    manifest.write(target)
+
+
+def _require_empty(target: Path) -> None:
+    """Or not there at all. Raises `BadOption`."""
+    there = {path.name for path in target.iterdir()} if target.exists() else set()
+    others = there - {LOCK, f"{MANIFEST}.new"}
     if others:
         raise BadOption(
             f"{target} has {min(others)}, but no {MANIFEST}: export into a directory that is empty, or new"
         )
-    manifest.write(target)
 
 
 def _check(

@@ -9,13 +9,15 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.archive import is_archive
+from binlog_storage.archive.errors import NotAnArchive
 from binlog_storage.archive.places import is_remote
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.jobs.manifest import ExportManifest
 from binlog_pipeline.sources.archive import ArchiveSource
-from binlog_pipeline.tables.manifest import StateManifest
+from binlog_pipeline.tables.sinks import position_of_table
+from binlog_pipeline.targets import ICEBERG, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,17 @@ def lag(latest: SlavePosition, at: SlavePosition) -> list[DomainLag]:
 
 
 def position_of(what: str) -> SlavePosition:
-    """The position of an export, archive, state table (Parquet) or stream checkpoint; or a GTID position itself.
+    """The position of an export, archive, state table or stream checkpoint; or a GTID position itself.
 
     Raises `BadOption` for anything else, `SourceError` for one that is damaged, `NotLocal`.
     """
+    if what.startswith(ICEBERG):
+        return _of_table(what)
     if is_remote(what):
-        return ArchiveSource(what).latest()
+        try:
+            return ArchiveSource(what).latest()
+        except NotAnArchive:
+            return _of_table(what)
     path = local_path(what)
     if not path.is_dir():
         try:
@@ -55,12 +62,20 @@ def position_of(what: str) -> SlavePosition:
             ) from None
     if is_archive(path):
         return ArchiveSource(what).latest()
-    manifest = ExportManifest.read(path) or StateManifest.newest(path)
+    manifest = ExportManifest.read(path)
     if manifest is not None:
         return manifest.slave_position
     if (path / "offsets").is_dir():
         return _of_checkpoint(path)
-    raise BadOption(f"{what} is no export, archive, state table or checkpoint")
+    return _of_table(path)
+
+
+def _of_table(target: Target) -> SlavePosition:
+    """Of a target of `state`, `stream`, `load`. Raises `BadOption` if none is there, and as `position_of_table`."""
+    found = position_of_table(target)
+    if found is None:
+        raise BadOption(f"{target} is no export, archive, state table or checkpoint")
+    return found
 
 
 def _of_checkpoint(path: Path) -> SlavePosition:

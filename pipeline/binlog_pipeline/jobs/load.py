@@ -5,6 +5,8 @@
     TARGET/_load/state/        the table, joined with the log
     TARGET                     then, in one step
 
+TARGET/_load is the folder that is given for it instead, where TARGET is no folder of this machine.
+
 The position of the beginning is that of a consistent snapshot. The pieces are read later, each by a statement of its
 own, side by side: so a row is as it was at some time between the beginning and the end. What the log has of that time
 is folded over them: the last change of a row decides, whether it was seen or not, so behind the end all rows are right.
@@ -64,10 +66,10 @@ from binlog_pipeline.sources.dump.link import ServerLink
 from binlog_pipeline.sources.dump.refusals import CAUGHT, source_error
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.tables.buckets import open_parquet_state, read_state
-from binlog_pipeline.tables.delta import require_delta_types
 from binlog_pipeline.tables.facts import Facts
-from binlog_pipeline.tables.lock import PATIENCE_S, sole_writer
-from binlog_pipeline.tables.sinks import KeptTable, open_sink
+from binlog_pipeline.tables.lock import PATIENCE_S, in_turns, sole_writer
+from binlog_pipeline.tables.sinks import KeptTable, open_sink, published, require_kept_types
+from binlog_pipeline.targets import Target, is_local, target_path
 from binlog_pipeline.views.changes_opening import column_options_of
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class LoadedTable:
     """The outcome for one table. rows: in the target behind it. is_new: it was read; else it was there already."""
 
     table: str
-    target: Path
+    target: Path | str
     kept: Kept
     rows: int
     is_new: bool
@@ -209,13 +211,14 @@ class ReadPiece:
 
 def load(
     options: SourceOptions,
-    target: Path,
+    target: Target,
     *,
     keys: Sequence[str] = (),
     sink: str = "parquet",
     again: bool = False,
     workers: int = 1,
     piece_rows: int = PIECE_ROWS,
+    staging: Path | None = None,
 ) -> LoadedTable:
     """Fill the target of one table with its rows. Raises `PipelineError`, `ProtocolError`, OSError.
 
@@ -225,14 +228,20 @@ def load(
         again: also if the target has the table: its rows are replaced, in one step.
         workers: connections that read side by side.
         piece_rows: of a piece, about.
+        staging: a folder of this target alone, for what is read until all is; in the target, unless given. A run that
+            was killed goes on with it.
     """
-    if options.kind != "server":
-        raise BadOption("rows are read from a running server: SOURCE is mariadb://USER@HOST:PORT")
     if sink == "changes":
         raise BadOption("--sink changes keeps no table")
-    target = local_path(target)
-    address = ServerAddress.of(options)
-    staging = target / STAGING
+    target = target_path(target)
+    address = _server_of(options)
+    if staging is None:
+        if not is_local(target):
+            raise BadOption(
+                f"{target} is no folder of this machine: name one by --staging, for rows until all are read"
+            )
+        staging = Path(target) / STAGING
+    staging = local_path(staging)
     with sole_writer(staging, f"{target} is being loaded by another process"):
         plan = LoadPlan.read(staging / _PLAN)
         if plan is None and not again:
@@ -242,7 +251,14 @@ def load(
         for left in range(_TRIES, 0, -1):
             try:
                 return _load_once(
-                    options, address, target, keys, sink, workers=workers, piece_rows=piece_rows
+                    options,
+                    address,
+                    target,
+                    keys,
+                    sink,
+                    staging,
+                    workers=workers,
+                    piece_rows=piece_rows,
                 )
             except _Altered as error:
                 _remove(staging)
@@ -256,17 +272,40 @@ def load(
 def tables_of(options: SourceOptions, patterns: Sequence[str]) -> list[str]:
     """The tables of the server that patterns (shop.*) mean. Raises `BadOption` for none, and as `load`."""
     wanted = Subscription.parse(patterns)
-    with _session(ServerAddress.of(options)) as link:
+    with _session(_server_of(options)) as link:
         found = [str(name) for name in asked_names(link.query) if wanted.has(*name)]
     if not found:
         raise BadOption(f"the server shows no table of {', '.join(patterns)} to this account")
     return found
 
 
-def target_of(folder: Path, table: str) -> Path:
+def _server_of(options: SourceOptions) -> ServerAddress:
+    if options.kind != "server":
+        raise BadOption("rows are read from a running server: SOURCE is mariadb://USER@HOST:PORT")
+    return ServerAddress.of(options)
+
+
+def target_of(folder: Target, table: str) -> Path | str:
     """Where a table is kept among others: FOLDER/shop/orders."""
-    database, name = table.split(".")
-    return folder / folder_of(database) / folder_of(name)
+    names = [folder_of(name) for name in table.split(".")]
+    found = target_path(folder)
+    return found.joinpath(*names) if isinstance(found, Path) else "/".join((found, *names))
+
+
+def staging_of(folder: Path, table: str) -> Path:
+    """Where rows of a table are until all are read."""
+    return folder.joinpath(*(folder_of(name) for name in table.split(".")), STAGING)
+
+
+def position_of(target: Target, table: str, sink: str) -> SlavePosition | None:
+    """Where the target of a table is; None if it is not there, or a run that loads it has not ended.
+
+    Nothing is made, not even a lock. Raises `PipelineError`.
+    """
+    target = target_path(target)
+    if is_local(target) and LoadPlan.read(Path(target) / STAGING / _PLAN) is not None:
+        return None
+    return published(sink, target, table)
 
 
 class _Altered(Exception):
@@ -276,14 +315,14 @@ class _Altered(Exception):
 def _load_once(
     options: SourceOptions,
     address: ServerAddress,
-    target: Path,
+    target: Path | str,
     keys: Sequence[str],
     sink: str,
+    staging: Path,
     *,
     workers: int,
     piece_rows: int,
 ) -> LoadedTable:
-    staging = target / STAGING
     plan = _plan(options, address, staging, keys, sink, piece_rows)
     _read_pieces(options, address, plan, staging / "rows", workers)
     with _session(address) as link:
@@ -295,15 +334,18 @@ def _load_once(
     joined = replace(options, start_gtid=None)
     end = merged(plan.begin, end)
     _join(joined, state, end)
-    with _opened(sink, target, options.table) as kept:
-        if not kept.is_new:
-            end = _furthest(end, kept.position)
-            _join(joined, state, end)
-        rows, manifest = read_state(state)
-        facts = Facts.of(manifest.facts)
-        kept.name(manifest.logged_as or options.table)
-        kept.take_over(rows, manifest.keys, manifest.slave_position, facts)
-        done = LoadedTable(options.table, target, _as_kept(kept), len(rows), is_new=True)
+
+    def published() -> LoadedTable:
+        with _opened(sink, target, options.table) as kept:
+            if not kept.is_new:
+                _join(joined, state, _furthest(end, kept.position))
+            rows, manifest = read_state(state)
+            facts = Facts.of(manifest.facts)
+            kept.name(manifest.logged_as or options.table)
+            kept.take_over(rows, manifest.keys, manifest.slave_position, facts)
+            return LoadedTable(options.table, target, _as_kept(kept), len(rows), is_new=True)
+
+    done = in_turns(published)
     _remove(staging)
     return done
 
@@ -350,8 +392,7 @@ def _plan(
         )
         if not plan.table:
             raise SourceError(f"{name}: its columns cannot be described as its log would do")
-        if sink == "delta":
-            require_delta_types(_columns(plan, options).schema)
+        require_kept_types(sink, options.table, _columns(plan, options).schema)
         if found == primary:
             bounds = tuple(_bounds(link, plan, piece_rows))
             plan = replace(plan, bounds=bounds)
@@ -629,7 +670,7 @@ def _value(link: ServerLink, sql: str) -> Any:
 
 
 @contextmanager
-def _opened(sink: str, target: Path, table: str) -> Iterator[KeptTable]:
+def _opened(sink: str, target: Target, table: str) -> Iterator[KeptTable]:
     """The target, when nobody else writes to it."""
     with open_sink(sink, target, table, (), SlavePosition(), patience_s=PATIENCE_S) as kept:
         assert isinstance(kept, KeptTable)

@@ -18,12 +18,14 @@ from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, PipelineError
 from binlog_pipeline.groups import after
+from binlog_pipeline.jobs.outlook import Outlook, outlook
 from binlog_pipeline.jobs.story import Chapter, story_of
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.tables.chunks import chunks
-from binlog_pipeline.tables.sinks import KeptTable, open_sink
+from binlog_pipeline.tables.sinks import KeptTable, open_sink, published
+from binlog_pipeline.targets import Target, target_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +52,7 @@ class Kept:
 
 def keep_state(
     options: SourceOptions,
-    target: Path,
+    target: Target,
     *,
     keys: Sequence[str] = (),
     sink: str = "parquet",
@@ -67,13 +69,8 @@ def keep_state(
         until: a position of the source; its end unless given.
         copy: a Parquet file, or a folder of them, with the rows of the table as they were at `start_gtid`.
     """
-    if "x" not in options.ops:
-        raise BadOption(f"a state needs the option ops={OPS}")
-    source = open_source(options)
-    begin = options.start_gtid if options.start_gtid is not None else source.earliest()
-    if copy is not None and options.start_gtid is None:
-        raise BadOption("a copy of the table counts from a GTID position on: name it as the start")
-    end = source.latest() if until is None else until
+    target = target_path(target)
+    source, begin, end = _run(options, until, copy)
     with open_sink(sink, target, options.table, (), begin) as kept:
         start = kept.position if len(kept.position) else begin
         _require_ahead(start, end, target)
@@ -114,6 +111,36 @@ def keep_state(
         return Kept(kept.position, count, kept.is_complete, kept.doubt)
 
 
+def would_keep(
+    options: SourceOptions,
+    target: Target,
+    *,
+    sink: str = "parquet",
+    until: SlavePosition | None = None,
+    copy: Path | None = None,
+) -> Outlook:
+    """What `keep_state` would do; the log is not read. Nothing is made, not even a lock. Raises as `keep_state`."""
+    target = target_path(target)
+    source, begin, end = _run(options, until, copy)
+    found = published(sink, target, options.table)
+    start = found or begin
+    _require_ahead(start, end, target)
+    return outlook(source, options.wanted, start, merged(start, end), is_new=found is None)
+
+
+def _run(
+    options: SourceOptions, until: SlavePosition | None, copy: Path | None
+) -> tuple[LogSource, SlavePosition, SlavePosition]:
+    """The source, where a new target begins, and where a run ends. Raises `BadOption`, `SourceError`."""
+    if "x" not in options.ops:
+        raise BadOption(f"a state needs the option ops={OPS}")
+    source = open_source(options)
+    begin = options.start_gtid if options.start_gtid is not None else source.earliest()
+    if copy is not None and options.start_gtid is None:
+        raise BadOption("a copy of the table counts from a GTID position on: name it as the start")
+    return source, begin, source.latest() if until is None else until
+
+
 def position_at(source: LogSource, start: SlavePosition, time: int) -> SlavePosition:
     """The position in front of the first group behind `start` that began later than `time`, in seconds since 1970.
 
@@ -140,7 +167,7 @@ def merged(start: SlavePosition, end: SlavePosition) -> SlavePosition:
     return start
 
 
-def _require_ahead(start: SlavePosition, end: SlavePosition, target: Path) -> None:
+def _require_ahead(start: SlavePosition, end: SlavePosition, target: Target) -> None:
     for gtid in start:
         last = end.get(gtid.domain_id)
         if last is not None and last.seq_no < gtid.seq_no:

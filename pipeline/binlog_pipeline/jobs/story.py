@@ -17,7 +17,7 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
 from binlog_storage.ibb.chunk import Position
 
-from binlog_pipeline.errors import BadOption
+from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import described, encoded
@@ -90,6 +90,11 @@ class Chapter:
         kept.name(str(self.stretch.name))
         if self.has_rows and self.keys:
             kept.find_by(self.keys)
+        elif self.has_rows and not kept.keys:
+            raise SourceError(
+                f"{self.stretch.name} has no primary key any more, and rows came behind '{self.stretch.start}': name "
+                "unique columns that are NOT NULL by --keys, or keep the table as it was before (--at-gtid)"
+            )
         columns = {column.name or "": column for column in self.found.table.columns}
         if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):
             return columns
@@ -224,7 +229,8 @@ def _followed(
     numbered = numbered_before(ddl, first.start)
     chapters: list[Chapter] = []
     names = _names_back(keys, stretches)
-    if keys and not kept.is_new and not first.is_begun and names[0] != [*kept.keys]:
+    is_by_others = bool(kept.keys) and names[0] != [*kept.keys]
+    if keys and not kept.is_new and not first.is_begun and is_by_others:
         raise _other_keys(options, kept, names[0])
     for number, (one, found) in enumerate(zip(stretches, founds, strict=True)):
         has_rows = found is not None and _is_behind(found.gtid, one.start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -112,6 +112,27 @@ def require_convertible(table: str, then: pa.Schema, now: pa.Schema) -> None:
                 "are kept would not be what the server has. Keep the table in a new target, or go on with the "
                 "schemaSeed and the options of before, if those were other ones"
             )
+
+
+def with_columns(rows: pa.Table, schema: pa.Schema, where: Callable[[str], str]) -> pa.Table:
+    """Rows with the columns of `schema`, whatever they were written with; NULL in those that they lack.
+
+    Raises `SourceError` for a value that is another one in its new type.
+
+    Args:
+        where: a column for messages, by its name.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in rows.schema.names:
+            columns.append(pa.nulls(len(rows), field.type))
+            continue
+        column = rows.column(field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise unfit(where(field.name), column.type, field.type, error) from None
+    return pa.table(columns, schema=schema)
 
 
 def unfit(column: str, then: pa.DataType, now: pa.DataType, error: Exception) -> SourceError:

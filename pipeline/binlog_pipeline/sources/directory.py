@@ -227,7 +227,7 @@ class DirectorySource:
         """Raises `SourceError`, `DiskError`."""
         path = Path(self.path)
         if not path.is_dir():
-            raise SourceError(f"{no_directory(path)}, or this machine cannot see it")
+            raise SourceError(no_directory(path))
         disk = ReadOnlyDisk(path)
         published = read_published(disk)
         if published is None and REDO_NAME in disk.names():

@@ -13,6 +13,9 @@ from pyspark.errors import PySparkException
 
 from binlog_pipeline.errors import PipelineError
 
+_OF_SPARK: Final = "UnboundLocalError: cannot access local variable 'reader'"
+"""Where a stream cannot begin, Spark stops a reader that it has not got, which hides the reason."""
+_HANDLED: Final = "\nDuring handling of the above exception, another exception occurred:"
 _STACK: Final = "Traceback (most recent call last):\n"
 _END: Final = re.compile(
     r"\n\s*at [\w.$/]+\(|\n\s*SQLSTATE:|\n\s*(?:Driver|JVM) stacktrace|\n=== Streaming Query"
@@ -32,7 +35,9 @@ def in_own_words() -> Iterator[None]:
 
 def cause(text: str) -> str:
     """The exception at the end of the last Python stack in an error's text; its beginning without a stack."""
-    _, is_there, behind = text.rpartition(_STACK)
+    before, is_there, behind = text.rpartition(_STACK)
+    if _OF_SPARK in behind and _STACK in before:
+        _, is_there, behind = before.partition(_HANDLED)[0].rpartition(_STACK)
     lines = (behind if is_there else text).split("\n")
     if is_there:  # the frames are indented
         while len(lines) > 1 and (not lines[0] or lines[0][0].isspace()):

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from binlog_pipeline.spark.data_source import FilteringDataSource
+from binlog_pipeline.spark.data_source import BinlogDataSource, FilteringDataSource
 
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _SETTINGS: Final = {
@@ -27,10 +27,16 @@ _SETTINGS: Final = {
 }
 
 
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("binlog")` work, with filters pushed down where Spark can."""
-    spark.conf.set(_PUSH_DOWN, "true")
-    spark.dataSource.register(FilteringDataSource)
+def register(spark: SparkSession, *, push_filters: bool = False) -> None:
+    """Make `spark.read.format("binlog")` work.
+
+    push_filters: let Spark push filters down, for all sources of the session that are written in Python. Each `load`
+    may be used by one query then: Spark (4.1 to 4.3) keeps what a query has pushed with the loaded table, and the next
+    query, or the other side of a join, reads by the filters of the first.
+    """
+    if push_filters:
+        spark.conf.set(_PUSH_DOWN, "true")
+    spark.dataSource.register(FilteringDataSource if push_filters else BinlogDataSource)
 
 
 def session(master: str = "local[*]", **settings: str) -> SparkSession:

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.disk.local_path import local_path
 from pyspark.sql.types import StructType
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
-from binlog_pipeline.tables.lock import PATIENCE_S
+from binlog_pipeline.tables.lock import PATIENCE_S, in_turns
 from binlog_pipeline.tables.sinks import TableSink, open_sink
 from binlog_pipeline.tables.watermark import position_behind
+from binlog_pipeline.targets import target_path
 from binlog_pipeline.telling import tell
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def state(
     Args:
         changes: one table, layout struct, with `ops` "c,u,d,t,x", so that nothing is missed that is no row; for the
             sink `changes` any layout and tables that have `_gtid`.
-        target: a folder that this process, the driver, can write.
+        target: a folder that this process, the driver, can write, or a URL that `sink` has a use for.
         table: what the target is called in itself; not the name of the source's table unless given.
         keys: instead of the primary key.
-        sink: parquet, delta, or changes, which only gathers the rows.
+        sink: parquet, delta, iceberg, or changes, which only gathers the rows.
         trigger: as of `DataStreamWriter.trigger`, such as {"availableNow": True}.
 
     A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
@@ -74,8 +74,8 @@ class StreamTarget:
         if not chosen and sink != "changes" and "_key" in names:
             chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
         self._sink: Final = sink
-        self._path: Final = local_path(target)
-        self._name: Final = table or self._path.name
+        self._path: Final = target_path(target)
+        self._name: Final = table or str(self._path).rsplit("/", 1)[-1]
         self._keys: Final = chosen
         self._doubts: Final = LandedDoubts()
         self._told = ""
@@ -108,6 +108,9 @@ class StreamTarget:
         if not len(rows):
             return
         rows = rows.sort_by("_order_key")
+        in_turns(lambda: self._add(rows))
+
+    def _add(self, rows: pa.Table) -> None:
         with self.opened() as kept:
             start = kept.position
             for part, position in chunks(rows.to_batches(), start, split_groups=kept.takes_parts):

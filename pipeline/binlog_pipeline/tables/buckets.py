@@ -28,9 +28,9 @@ from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Integers
-from binlog_pipeline.schemas.conversion import require_convertible, unfit
+from binlog_pipeline.schemas.conversion import require_convertible, with_columns
 from binlog_pipeline.tables.effects import Effects, effects
-from binlog_pipeline.tables.facts import Facts, refusal
+from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
 from binlog_pipeline.tables.fold import fold
 from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.manifest import (
@@ -50,7 +50,7 @@ _DATA: Final = "data"
 _ROW_GROUP: Final = 1 << 17
 
 
-class ParquetState:
+class ParquetState(TableOfFacts):
     """A target that is open for writing; one process at a time. Made by `open_parquet_state`.
 
     Each publishing writes buckets anew, so it is not done for every little thing.
@@ -81,16 +81,6 @@ class ParquetState:
         return not self._manifest.number
 
     @property
-    def is_complete(self) -> bool:
-        """Whether all rows of the table are in what was folded and loaded."""
-        return self._facts.is_complete
-
-    @property
-    def doubt(self) -> str:
-        """The reason for which rows may be wrong or missing; empty for none."""
-        return self._facts.whole_doubt
-
-    @property
     def keys(self) -> Sequence[str]:
         """The columns that tell the rows apart."""
         return self._manifest.keys
@@ -109,10 +99,6 @@ class ParquetState:
     def logged_as(self) -> str:
         """The name of the table in the log, at the position."""
         return self._manifest.logged_as or self._manifest.table
-
-    @property
-    def facts(self) -> Facts:
-        return self._facts
 
     def name(self, logged_as: str) -> None:
         """What follows comes under that name."""
@@ -262,6 +248,7 @@ class ParquetState:
             raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
         if not self._is_changed and position == self.position and self._manifest.number:
             return
+        (self._target / _DATA).mkdir(exist_ok=True)
         sync_folder(self._target / _DATA)
         self._manifest.position = str(position)
         self._manifest.complete = self.is_complete
@@ -350,18 +337,32 @@ def open_parquet_state(
     """
     target = local_path(target)
     with sole_writer(target, f"{target} is being written by another process", patience_s):
-        (target / _DATA).mkdir(exist_ok=True)
         manifest = StateManifest.newest(target)
         if manifest is None:
             empty = encode_schema(pa.schema([]))
             manifest = StateManifest(
                 table, list(keys), str(begin), str(begin), False, empty, [None] * BUCKETS
             )
-        elif manifest.table != table or (keys and manifest.keys != list(keys)):
-            raise BadOption(
-                f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
-            )
+        else:
+            _require_same(target, manifest, table, keys)
         yield ParquetState(target, manifest, pause_s)
+
+
+def state_position(target: Path, table: str) -> SlavePosition | None:
+    """The position of a target, which is not opened; None without one. Raises as `open_parquet_state`."""
+    target = local_path(target)
+    manifest = StateManifest.newest(target)
+    if manifest is None:
+        return None
+    _require_same(target, manifest, table, ())
+    return manifest.slave_position
+
+
+def _require_same(target: Path, manifest: StateManifest, table: str, keys: Sequence[str]) -> None:
+    if manifest.table != table or (keys and manifest.keys != list(keys)):
+        raise BadOption(
+            f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
+        )
 
 
 def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table, StateManifest]:
@@ -396,17 +397,7 @@ def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:
         raise SourceError(f"{path} is in the manifest, but cannot be read: {error}") from None
     if len(rows) != bucket.rows:
         raise SourceError(f"{path} has {len(rows)} rows, but the manifest says {bucket.rows}")
-    columns = []
-    for field in schema:
-        if field.name not in rows.schema.names:
-            columns.append(pa.nulls(len(rows), field.type))
-            continue
-        column = rows.column(field.name)
-        try:
-            columns.append(column.cast(field.type))
-        except pa.ArrowException as error:
-            raise unfit(f"{path}: column {field.name}", column.type, field.type, error) from None
-    return pa.table(columns, schema=schema)
+    return with_columns(rows, schema, lambda name: f"{path}: column {name}")
 
 
 def _bucket_of(rows: pa.Table, keys: Sequence[str], count: int) -> Integers:

@@ -127,6 +127,27 @@ class Facts:
         return replace(self, doubt=self.doubt or doubt, prepared=rest)
 
 
+class TableOfFacts:
+    """A table that is kept, as far as its facts tell of it."""
+
+    _facts: Facts
+
+    @property
+    def facts(self) -> Facts:
+        """What statements have told of it."""
+        return self._facts
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows of the table are in what is kept, and none that may go."""
+        return self._facts.is_complete
+
+    @property
+    def doubt(self) -> str:
+        """The reason for which rows may be wrong or missing; empty for none."""
+        return self._facts.whole_doubt
+
+
 def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowChange:
     """The error where a table would be kept behind a statement that makes its rows unknown.
 

@@ -42,7 +42,7 @@ class Landing:
             left.unlink()
         parts = landed_parts(target)
         self._number = int(parts[-1].stem[-_DIGITS:]) if parts else 0
-        self.position = _position(parts[-1]) if parts else SlavePosition()
+        self.position = landed_position(target) or SlavePosition()
 
     @property
     def is_complete(self) -> bool:
@@ -121,7 +121,13 @@ class LandedDoubts:
 
 def landed_parts(target: Path) -> list[Path]:
     """The files of a landing table, in the order in which they were added."""
-    return sorted(target.glob("part-*.parquet"))
+    return sorted(target.glob(f"part-{'[0-9]' * _DIGITS}.parquet"))
+
+
+def landed_position(target: Path) -> SlavePosition | None:
+    """The position behind the last file; None without one. Raises `SourceError`."""
+    parts = landed_parts(target)
+    return _position(parts[-1]) if parts else None
 
 
 def _position(part: Path) -> SlavePosition:

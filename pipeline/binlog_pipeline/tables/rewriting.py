@@ -38,7 +38,8 @@ class Rewriting:
     _charset: str | None = None
     _recodes: bool = False
     key: tuple[str, ...] = ()
-    """The new primary key; empty if it stays."""
+    """The new primary key; empty if it stays, or is gone."""
+    drops_key: bool = False
 
     @classmethod
     def of(
@@ -97,6 +98,7 @@ class Rewriting:
             found.charset or found.collation_charset,
             alteration.converts,
             tuple(by_new[lower(part)] for part in parts),
+            alteration.drops_key,
         )
 
     def rows(self, rows: pa.Table) -> pa.Table:
@@ -137,8 +139,11 @@ class Rewriting:
 
 
 def new_keys(made: Rewriting, keys: Sequence[str], *, has_rows: bool) -> list[str]:
-    """The columns that tell rows apart behind it. Raises `NotUnderstood` if a column of them is gone."""
-    if made.key:
+    """The columns that tell rows apart behind it; none without a primary key, as rows that come may have the same.
+
+    Raises `NotUnderstood` if a column of them is gone.
+    """
+    if made.key or made.drops_key:
         return [*made.key]
     by_name = {lower(was): now for was, now in made.names.items()}
     found = [by_name.get(lower(key), "") for key in keys]

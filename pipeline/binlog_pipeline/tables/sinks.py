@@ -1,25 +1,26 @@
-"""Sinks for changes of a table, by name: parquet and delta hold the table, changes holds the changes themselves."""
+"""Sinks for changes of a table, by name: parquet, delta, iceberg hold the table, changes the changes themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.errors import BadOption
-from binlog_pipeline.tables.buckets import open_parquet_state
-from binlog_pipeline.tables.delta import DeltaState
+from binlog_pipeline.tables.buckets import open_parquet_state, state_position
+from binlog_pipeline.tables.delta import LOG, DeltaState, delta_position, said_of_delta
 from binlog_pipeline.tables.facts import Facts
-from binlog_pipeline.tables.landing import LandedDoubts, open_landing
+from binlog_pipeline.tables.iceberg import IcebergState, iceberg_position, said_of_iceberg
+from binlog_pipeline.tables.landing import LandedDoubts, landed_parts, landed_position, open_landing
 from binlog_pipeline.tables.lock import sole_writer
+from binlog_pipeline.tables.manifest import StateManifest, manifest_numbers
 from binlog_pipeline.tables.rewriting import Rewriting
+from binlog_pipeline.targets import ICEBERG, SINKS, Target, delta_path, folder_path, is_local
 
-SINKS: Final = ("parquet", "delta", "changes")
 _PUBLISH_S: Final = 30.0
 
 
@@ -107,7 +108,7 @@ class KeptTable(TableSink, Protocol):
 @contextmanager
 def open_sink(
     name: str,
-    target: Path,
+    target: Target,
     table: str,
     keys: Sequence[str],
     begin: SlavePosition,
@@ -118,6 +119,8 @@ def open_sink(
 ) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
+    Where no lock can be held, in an object store or a catalog, a commit behind another's is `TargetChanged`.
+
     Args:
         pause_s: of parquet.
         doubts: of the sink `changes`, if a run opens it more than once.
@@ -125,16 +128,86 @@ def open_sink(
     """
     match name:
         case "parquet":
+            _require_own(folder := folder_path(target, name), name)
             with open_parquet_state(
-                target, table, keys, begin, pause_s=pause_s, patience_s=patience_s
+                folder,
+                table,
+                keys,
+                begin,
+                pause_s=pause_s,
+                patience_s=patience_s,
             ) as state:
                 yield state
         case "delta":
-            target = local_path(target)
-            with sole_writer(target, f"{target} is being written by another process", patience_s):
-                yield DeltaState(target, table, keys, begin)
+            place = delta_path(target)
+            if is_local(place):
+                _require_own(Path(place), name)
+            text = f"{place} is being written by another process"
+            lock = sole_writer(Path(place), text, patience_s) if is_local(place) else nullcontext()
+            with lock, said_of_delta(place):
+                yield DeltaState(place, table, keys, begin)
+        case "iceberg":
+            with said_of_iceberg(target), closing(IcebergState(target, table, keys, begin)) as kept:
+                yield kept
         case "changes":
-            with open_landing(target, doubts) as landing:
+            _require_own(folder := folder_path(target, name), name)
+            with open_landing(folder, doubts) as landing:
                 yield landing
         case _:
             raise BadOption(f"there is no sink {name}: it is one of {', '.join(SINKS)}")
+
+
+def position_of_table(target: Target) -> SlavePosition | None:
+    """The GTID position of the table that is kept there; None if none is. Raises `SourceError`, `BadOption`."""
+    if str(target).startswith(ICEBERG):
+        return iceberg_position(target)
+    if not is_local(target):
+        return delta_position(target)
+    folder = Path(target)
+    if (folder / LOG).is_dir():
+        return delta_position(folder)
+    manifest = StateManifest.newest(folder)
+    return None if manifest is None else manifest.slave_position
+
+
+def published(name: str, target: Target, table: str) -> SlavePosition | None:
+    """The position of what `open_sink` would open, and raises as that; None if nothing is there.
+
+    No lock is taken, and nothing made.
+    """
+    match name:
+        case "delta":
+            place = delta_path(target)
+            if is_local(place):
+                _require_own(Path(place), name)
+            with said_of_delta(place):
+                delta = DeltaState(place, table, (), SlavePosition())
+                return None if delta.is_new else delta.position
+        case "iceberg":
+            with (
+                said_of_iceberg(target),
+                closing(IcebergState(target, table, (), SlavePosition())) as iceberg,
+            ):
+                return None if iceberg.is_new else iceberg.position
+        case _:
+            _require_own(folder := folder_path(target, name), name)
+            return landed_position(folder) if name == "changes" else state_position(folder, table)
+
+
+def _require_own(folder: Path, name: str) -> None:
+    """Raises `BadOption` for a folder in which another sink has its files: nobody could read them any more."""
+    said = {
+        "parquet": bool(manifest_numbers(folder)),
+        "delta": (folder / LOG).is_dir(),
+        "changes": bool(landed_parts(folder)),
+    }
+    for other, is_there in said.items():
+        if is_there and other != name:
+            raise BadOption(f"{folder} is a target of --sink {other}, not of {name}")
+
+
+def require_kept_types(name: str, table: str, schema: pa.Schema) -> None:
+    """Raises `BadOption` for a column that the tables of a sink have no type for."""
+    kinds = {"delta": DeltaState, "iceberg": IcebergState}
+    if name in kinds:
+        kinds[name].require_types(table, schema)

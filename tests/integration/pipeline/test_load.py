@@ -25,9 +25,8 @@ from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import asked_table, described, encoded
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.link import ServerLink
-from binlog_pipeline.tables.buckets import read_state
-from binlog_pipeline.tables.delta import read_delta
 from binlog_pipeline.tables.manifest import StateManifest
+from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.wanted import unreached
 from binlog_protocol.gtid import SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, result_rows
@@ -40,9 +39,11 @@ from tests.integration.rows.test_columns import decoded
 from tests.integration.rows.test_values import SESSION, create, insert, raw_connection, tables
 from tests.integration.rows.type_cases import cases_of
 from tests.kit.backends import Backend
-from tests.kit.commands_page import shapes
+from tests.kit.commands_page import must_hold
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import FULL
+from tests.pipeline.tables import lake
+from tests.pipeline.tables.lake import place
 from tests.shell_blocks import blocks, calls
 
 CHOICES: tuple[dict[str, str], ...] = (
@@ -66,8 +67,7 @@ def shop(make_upstream: MakeMariaDB) -> MariaDB:
 
 
 def rows_of(target: Path, sink: str = "parquet") -> list[dict[str, Any]]:
-    table = read_state(target)[0] if sink == "parquet" else read_delta(target)
-    return sorted(table.to_pylist(), key=str)
+    return sorted(lake.rows_of(sink, target).to_pylist(), key=str)
 
 
 def kept_from_log(upstream: MariaDB, table: str, target: Path, **more: str) -> list[dict[str, Any]]:
@@ -162,16 +162,26 @@ def made(upstream: MariaDB, rng: random.Random, changes: int = 400) -> None:
         cursor.execute("COMMIT")
 
 
-def test_the_log_goes_on_meanwhile(shop: MariaDB, tmp_path: Path, rng: random.Random) -> None:
-    """Loads while rows change, into both sinks, again and again: what `state` makes of it is the table."""
+def test_the_log_goes_on_meanwhile(
+    shop: MariaDB, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads while rows change, into all sinks, again and again: what `state` makes of it is the table."""
+    lake.configure(monkeypatch, tmp_path)
     made(shop, rng)
     options = options_of(shop, NAME)
     with changing(shop, rng.randrange(1 << 30)):
         for again in (False, True):
-            for sink in ("parquet", "delta"):
-                target = tmp_path / sink
+            for sink in TABLE_SINKS:
+                target = place(sink, tmp_path / sink)
                 before = position_of(shop)
-                done = load(options, target, sink=sink, again=again, piece_rows=7)
+                done = load(
+                    options,
+                    target,
+                    sink=sink,
+                    again=again,
+                    piece_rows=7,
+                    staging=tmp_path / "staging" if sink == "iceberg" else None,
+                )
                 assert done.is_new
                 assert done.kept.is_complete
                 assert not unreached(before, done.kept.position)
@@ -181,8 +191,8 @@ def test_the_log_goes_on_meanwhile(shop: MariaDB, tmp_path: Path, rng: random.Ra
         untouched = load(options, tmp_path / "parquet")
         assert not untouched.is_new
     wanted = kept_from_log(shop, NAME, tmp_path / "whole")
-    for sink in ("parquet", "delta"):
-        assert keep_state(options, tmp_path / sink, sink=sink).is_complete
+    for sink in TABLE_SINKS:
+        assert keep_state(options, place(sink, tmp_path / sink), sink=sink).is_complete
         assert rows_of(tmp_path / sink, sink) == wanted
     assert len(wanted) == int(shop.value(f"SELECT COUNT(*) FROM {TABLE}"))
     assert not (tmp_path / "parquet" / loading.STAGING / "plan.json").exists()
@@ -475,4 +485,19 @@ def test_the_page(shop: MariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[s
     found = json.loads(capsys.readouterr().out)
     assert [one["loaded"] for one in found] == [False, False]
     for one in found:
-        assert sorted(one) == sorted(shapes("binlog-spark")["load"])
+        must_hold("binlog-spark", "load", one)
+    shop.q("CREATE TABLE shop.later (id INT PRIMARY KEY)")
+    arguments += ["--tables", "shop.*", "--again", "shop.users", "--dry-run"]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for one in found:
+        must_hold("binlog-spark", "load --dry-run", one)
+    read = {one["table"]: (one["loaded"], one["position"] is None) for one in found}
+    assert read == {
+        "shop.orders": (False, False),
+        "shop.users": (True, False),
+        "shop.later": (True, True),
+    }
+    assert not (tmp_path / "shop" / "later").exists()
+    assert main(arguments) == 0
+    assert f"shop.later: {tmp_path / 'shop' / 'later'} would be loaded" in capsys.readouterr().out

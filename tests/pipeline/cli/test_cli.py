@@ -10,15 +10,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from binlog_pipeline.cli import COMMANDS, main
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.jobs.workers import Engine, LocalWorkers
+from binlog_pipeline.tables.facts import Facts
+from binlog_pipeline.tables.sinks import KeptTable, open_sink
+from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.tasks import WorkFailed
+from binlog_protocol.gtid import SlavePosition
 
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.exports import folded, rows_of
 from tests.pipeline.stores import MakeLoggedStore, make_store, store_of_upstream
+from tests.pipeline.tables import lake
 from tests.storage.groups import simple
 
 Capture = pytest.CaptureFixture[str]
@@ -193,6 +199,22 @@ def test_lag(capsys: Capture, store: str, tmp_path: Path) -> None:
     assert main(["lag", store, target, "--max", "50"]) == 0
     assert "neither a directory nor" in complaint(capsys, 2, "lag", store, "nothing")
     assert "is no export" in complaint(capsys, 2, "lag", store, str(tmp_path))
+
+
+@pytest.mark.parametrize("sink", TABLE_SINKS)
+def test_lag_of_a_table(
+    sink: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.configure(monkeypatch, tmp_path)
+    store = str(make_store(tmp_path / "store", simple(3)))
+    target = str(lake.place(sink, tmp_path / "t"))
+    if sink == "iceberg":
+        assert "is no export" in complaint(capsys, 2, "lag", store, target)
+    with open_sink(sink, target, "shop.orders", ["id"], SlavePosition()) as kept:
+        assert isinstance(kept, KeptTable)
+        kept.take_over(pa.table({"id": [1]}), ["id"], SlavePosition.parse("0-1-2"), Facts())
+    found = json.loads(output(capsys, "lag", store, target, "--json"))
+    assert found == [{"domain": 0, "at": "0-1-2", "latest": "0-1-3", "behind": 1}]
 
 
 def test_lag_of_a_checkpoint(capsys: Capture, store: str, tmp_path: Path) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_pipeline.cli import COMMANDS, main, parser
+from binlog_pipeline.cli import main
 from binlog_pipeline.cli.outcome import told
 from binlog_pipeline.jobs.state import Kept
+from binlog_pipeline.targets import SINKS
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.app.in_process import running_server
 from tests.binlog_server.cli.test_json import files_of
-from tests.kit.commands_page import shapes
+from tests.kit.commands_page import must_hold
 
-SHAPES = shapes("binlog-spark")
 ONE = ["--workers", "1"]
 Json = Callable[..., dict[str, Any]]
 
@@ -46,18 +47,11 @@ def holds(capsys: pytest.CaptureFixture[str]) -> Json:
         found = json.loads(capsys.readouterr().out)
         objects = found if isinstance(found, list) else [found]
         for one in objects:
-            assert sorted(one) == sorted(SHAPES[shape]), shape
+            must_hold("binlog-spark", shape, one)
         first: dict[str, Any] = objects[0]
         return first
 
     return run
-
-
-def test_the_page_has_every_command() -> None:
-    assert {name.split()[0] for name in SHAPES} == set(COMMANDS)
-    _, commands = parser()
-    for name, command in commands.items():
-        assert "--json" in command.format_help(), name
 
 
 def test_of_a_store(holds: Json, store: Path, tmp_path: Path) -> None:
@@ -71,7 +65,56 @@ def test_of_a_store(holds: Json, store: Path, tmp_path: Path) -> None:
 def test_ddl_seed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seed = tmp_path / "seed.json"
     assert main(["schema", str(store), "--seed-from-ddl", str(seed), "--json", *ONE]) == 0
-    assert sorted(json.loads(capsys.readouterr().out)) == sorted(SHAPES["schema --seed-from-ddl"])
+    must_hold("binlog-spark", "schema --seed-from-ddl", json.loads(capsys.readouterr().out))
+
+
+def test_of_targets_dry(
+    holds: Json, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a run does, a dry one has said; and it makes nothing, not even a lock."""
+    out = tmp_path / "out"
+    runs: list[tuple[str, Path, list[str], Callable[[], dict[str, Any]]]] = [
+        ("export", out, [], lambda: holds("export --dry-run", store, out))
+    ]
+    for sink in SINKS:
+        if sink != "iceberg":
+            place, more = tmp_path / sink, ["--table", "shop.t", "--sink", sink]
+            state = partial(holds, "state --dry-run", store, place, *more)
+            runs.append(("state", place, more, state))
+    for job, target, more, dry_run in runs:
+        arguments = [store, target, *more]
+        dry = dry_run()
+        assert not target.exists()
+        assert dry["new"] is True
+        assert dry["bytes"] > 0
+        assert main([job, *map(str, arguments), "--dry-run"]) == 0
+        assert f"would be made from '{dry['begin']}' to '{dry['end']}'" in capsys.readouterr().out
+        real = holds(job, *arguments, *(ONE if job == "export" else []))
+        assert real["position"] == dry["end"]
+        there = files_of(target)
+        again = dry_run()
+        assert (again["new"], again["begin"], again["bytes"]) == (False, dry["end"], 0)
+        assert main([job, *map(str, arguments), "--dry-run"]) == 0
+        assert "nothing new" in capsys.readouterr().out
+        assert files_of(target) == there
+
+
+def test_a_target_of_others_is_refused_dry_as_in_earnest(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    kept = tmp_path / "kept"
+    assert main(["state", str(store), str(kept), "--table", "shop.t"]) == 0
+    for arguments in (
+        ["export", str(store), str(tmp_path)],
+        ["state", str(store), str(kept), "--table", "shop.u"],
+    ):
+        said = []
+        for more in (["--dry-run"], []):
+            capsys.readouterr()
+            assert main([*arguments, *more]) == 2
+            said.append(capsys.readouterr().err)
+        assert said[0] == said[1]
 
 
 def test_of_targets(holds: Json, store: Path, tmp_path: Path) -> None:
@@ -86,7 +129,7 @@ def test_of_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     kept = Kept(SlavePosition.parse("0-1-5"), 3, False, "a doubt")
     assert told(tmp_path, kept, is_strict=True, facts={}) == 1
     found = json.loads(capsys.readouterr().out)
-    assert sorted(found) == sorted(SHAPES["stream"])
+    must_hold("binlog-spark", "stream", found)
     assert found["doubt"] == "a doubt"
 
 

@@ -284,7 +284,7 @@ def test_nothing_is_left(store: Path) -> None:
     with pytest.raises(SourceError, match=r"binlog-000000\.ibb"):
         list(parts[0].read())
     store.rmdir()
-    with pytest.raises(SourceError, match=r"there is no .*, or this machine cannot see it"):
+    with pytest.raises(SourceError, match="there is no "):
         DirectorySource(str(store)).latest()
 
 

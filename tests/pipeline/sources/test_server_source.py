@@ -116,7 +116,7 @@ async def test_never_less_than_asked_for() -> None:
 async def test_other_errors_are_told_at_once() -> None:
     for refusal, kind, text in (
         (MasterFatalError("it is gone"), DataLost, "1236.*it is gone"),
-        (AccessDenied("u", "h", "YES"), SourceError, "1045.*passwordFile"),
+        (AccessDenied("u", "h", "YES"), SourceError, "1045.*is the user right, and the password"),
     ):
         assert isinstance(refusal, ServerError)
         async with FakeUpstream([Visit(OPENING + groups("0-1-1"), refusal)]) as upstream:

@@ -15,6 +15,7 @@ from binlog_pipeline.cli import main
 from binlog_pipeline.spark.failures import cause
 
 from tests.kit.backends import full_matrix
+from tests.kit.commands_page import must_hold
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
 
@@ -48,6 +49,7 @@ def streams(*arguments: list[str]) -> list[tuple[int, str]]:
     program = [sys.executable, "-c", SEVERAL, json.dumps([["stream", *one] for one in arguments])]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    sys.stdout.write(done.stdout)
     said = re.split(r"^ended (\d+)\n", done.stderr, flags=re.MULTILINE)
     return [(int(code), text) for code, text in zip(said[1::2], said[::2], strict=False)]
 
@@ -78,12 +80,17 @@ def test_text_in_another_database_is_told_at_the_end(
     ]
     two, again, *one = streams(
         arguments(store, tmp_path / "two", *changes, "--tables", "d.*"),
-        arguments(store, tmp_path / "two", *changes, "--tables", "d.*"),
+        arguments(store, tmp_path / "two", *changes, "--tables", "d.*", "--json"),
         *(of_one if full_matrix() else [rng.choice(of_one)]),
     )
     for code, said in (two, *one):
         assert (code, TEXT in said) == (1, True), said
     assert again[0] == 0, again[1]
+    printed = re.search(r"^\{\n.*?^\}$", capsys.readouterr().out, re.MULTILINE | re.DOTALL)
+    assert printed is not None
+    must_hold("binlog-spark", "stream", json.loads(printed[0]))
+    for code, said in (two, *one):
+        assert (code, TEXT in said) == (1, True), said
     landed = pq.read_table(tmp_path / "two").sort_by("_order_key").to_pylist()
     told = [(row["_op"], row["_db"], row["_table"], row["after"]) for row in landed]
     assert told == [
@@ -165,6 +172,12 @@ WRAPPED = [
     ),
     ("[STREAM_FAILED] Query terminated: java.io.IOException: no\n\tat java.io.X(X.java)", "[STREAM_FAILED] Query "
      "terminated: java.io.IOException: no"),
+    (
+        "x Traceback (most recent call last):\n  File\nbinlog_pipeline.errors.SourceError: db1 does not answer\n\n"
+        "During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  "
+        "File\nUnboundLocalError: cannot access local variable 'reader' where it is not associated with a value\n",
+        "db1 does not answer",
+    ),
     ("", ""),
 ]  # fmt: skip
 

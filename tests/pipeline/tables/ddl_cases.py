@@ -263,6 +263,20 @@ primary_key: same
     INSERT INTO t VALUES (3,13,3)
     UPDATE t SET a=9 WHERE u=11
 
+primary_key_later: same
+    CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE NOT NULL, a INT)
+    INSERT INTO t VALUES (1,11,1),(2,12,2)
+    ALTER TABLE t DROP PRIMARY KEY
+    ALTER TABLE t ADD PRIMARY KEY (u)
+    INSERT INTO t VALUES (2,13,3)
+
+primary_key_gone: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1)
+    ALTER TABLE t DROP PRIMARY KEY
+    DELETE FROM t
+    INSERT INTO t VALUES (2,1),(2,2)
+
 blackhole: refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)

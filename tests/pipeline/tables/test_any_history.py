@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import random
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
@@ -16,13 +17,14 @@ import pytest
 from binlog_pipeline.errors import PipelineError
 from binlog_pipeline.jobs.state import OPS, keep_state
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.tables.buckets import read_state
+from binlog_pipeline.targets import TABLE_SINKS
 
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.any_history import FOLLOWED_SHARES, SHARES, History
+from tests.pipeline.tables.lake import configure, place, rows_of
 
 LENGTH = 14
 """Of a history, in steps."""
@@ -59,9 +61,17 @@ def test_some_altered_histories(
 @pytest.mark.each_version
 @pytest.mark.by_turns(2)
 def test_many_altered_histories(
-    backend: Backend, make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
+    backend: Backend,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = run(make_upstream(FULL), tmp_path, rng, [20] * (ALTERED // 20), FOLLOWED_SHARES)
+    configure(monkeypatch, tmp_path)
+    upstream = make_upstream(FULL)
+    told = run(
+        upstream, tmp_path, rng, [20] * (ALTERED // 20), FOLLOWED_SHARES, rng.choice(TABLE_SINKS)
+    )
     assert told[SAME] > ALTERED
 
 
@@ -71,6 +81,7 @@ def run(
     rng: random.Random,
     logs: Sequence[int],
     shares: Sequence[tuple[str, int]] = SHARES,
+    sink: str = "parquet",
 ) -> Counter[str]:
     """What came of the tables of histories.
 
@@ -86,16 +97,19 @@ def run(
         histories = [
             lived(upstream, rng, number, is_text=count == 1, shares=shares) for number in numbers
         ]
-        store = store_of_upstream(folder / f"store{log}", upstream)
+        store = store_of_upstream(folder / "store", upstream)
         for history, said in histories:
             for name in tables(upstream, history):
-                outcome = state_of(upstream, store, folder / f"{name[0]}_{name[1]}", name)
+                target = folder / f"{name[0]}_{name[1]}"
+                outcome = state_of(upstream, store, target, name, sink)
+                shutil.rmtree(target, ignore_errors=True)
                 told[outcome] += 1
                 if outcome not in TOLD:
                     wrong.append("\n    ".join((outcome, *said)))
+        shutil.rmtree(store)  # 36 MiB each, and there are hundreds, perhaps in memory
         for history, _ in histories:
             end(upstream, history)
-    print(f"{sum(logs)} histories: {dict(told)}")
+    print(f"{sum(logs)} histories, {sink}: {dict(told)}")
     assert not wrong, "\n\n".join(wrong)
     return told
 
@@ -146,14 +160,14 @@ def end(upstream: MariaDB, history: History) -> None:
         upstream.script("SET foreign_key_checks=0", f"DROP DATABASE IF EXISTS {name}")
 
 
-def state_of(upstream: MariaDB, store: Path, target: Path, name: tuple[str, str]) -> str:
+def state_of(upstream: MariaDB, store: Path, target: Path, name: tuple[str, str], sink: str) -> str:
     """What came of it, or how it differs from what the server has though it says that it is right."""
     options = {
         "path": str(store), "view": "changes", "table": ".".join(name), "ops": OPS, "schemaEvolution": "ignore",
         "zeroDate": "string",
     }  # fmt: skip
     try:
-        done = keep_state(SourceOptions.parse(options), target)
+        done = keep_state(SourceOptions.parse(options), place(sink, target), sink=sink)
     except PipelineError:
         return REFUSED
     if not done.is_complete:
@@ -177,7 +191,7 @@ def state_of(upstream: MariaDB, store: Path, target: Path, name: tuple[str, str]
         chosen = ", ".join("`" + column.replace("`", "``") + "`" for column in columns)
         cursor.execute(f"SELECT {chosen} FROM {table}{of_all}")
         want = list(cursor.fetchall())
-    rows = read_state(target)[0].to_pylist()
+    rows = rows_of(sink, target).to_pylist()
     found = Counter(str([plain(row.get(c), t) for c, t in columns.items()]) for row in rows)
     there = Counter(str([plain(row[c], t) for c, t in columns.items()]) for row in want)
     if found == there:

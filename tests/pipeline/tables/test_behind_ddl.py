@@ -28,7 +28,7 @@ from binlog_pipeline.jobs.state import OPS, Kept, keep_state
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.tables.buckets import read_state
-from binlog_pipeline.tables.delta import read_delta
+from binlog_pipeline.targets import TABLE_SINKS
 from pymysql.constants import FIELD_TYPE
 
 from binlog_server.testing.mariadb import MariaDB
@@ -37,8 +37,7 @@ from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case
-
-SINKS = ("parquet", "delta")
+from tests.pipeline.tables.lake import configure, place, rows_of
 
 
 def database(name: str) -> str:
@@ -55,13 +54,13 @@ def is_known(upstream: MariaDB, one: Case) -> bool:
 
 
 def in_turn(rng: random.Random) -> dict[str, Case]:
-    """All cases in the slow suite, otherwise a quarter of each outcome: for each of them all of a log is read."""
+    """All cases in the slow suite, otherwise an eighth of each outcome: for each of them all of a log is read."""
     if backends.full_matrix():
         return CASES
     names: list[str] = []
     for want in (SAME, REFUSED, DOUBT):
         alike = [name for name, one in CASES.items() if one.want == want]
-        names += rng.sample(alike, -(-len(alike) // 4))
+        names += rng.sample(alike, -(-len(alike) // 8))
     return {name: CASES[name] for name in CASES if name in names}
 
 
@@ -101,7 +100,7 @@ def options_of(store: Path, table: str, **more: str) -> SourceOptions:
 def kept(store: Path, target: Path, table: str, sink: str = "parquet", **more: str) -> Kept | str:
     """What a run has done; or its error."""
     try:
-        return keep_state(options_of(store, table, **more), target, sink=sink)
+        return keep_state(options_of(store, table, **more), place(sink, target), sink=sink)
     except (NonRowChange, SourceError, IncompatibleSchema) as error:
         return str(error)
 
@@ -142,7 +141,7 @@ def outcome(upstream: MariaDB, store: Path, folder: Path, name: str, sink: str) 
     found = kept(store, target, table, sink)
     if isinstance(found, str):
         return REFUSED
-    rows = (read_state(target)[0] if sink == "parquet" else read_delta(target)).to_pylist()
+    rows = rows_of(sink, target).to_pylist()
     if rows and "row_end" in rows[0]:
         rows = [{**row, "row_start": "", "row_end": ""} for row in rows]
     if not found.is_complete:
@@ -152,12 +151,16 @@ def outcome(upstream: MariaDB, store: Path, folder: Path, name: str, sink: str) 
 
 
 @pytest.mark.any_version
-@pytest.mark.timeout(240)  # up to 256 jobs
+@pytest.mark.timeout(600)  # up to 384 jobs
 def test_a_state_is_what_the_server_has_or_says_that_it_cannot_be(
-    make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    configure(monkeypatch, tmp_path)
     upstream = make_upstream(FULL)
-    sinks = SINKS if backends.full_matrix() else (rng.choice(SINKS),)
+    sinks = TABLE_SINKS if backends.full_matrix() else (rng.choice(TABLE_SINKS),)
     for number, cases in enumerate(logs_of(upstream, in_turn(rng))):
         upstream.script("RESET MASTER")
         run_all(upstream, cases)
@@ -244,7 +247,7 @@ XA_SETUP = (
 XA_PREPARE = ("XA START 'g'", "INSERT INTO d.t VALUES (9)", "XA END 'g'", "XA PREPARE 'g'")
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_an_xa_transaction_that_ends_in_another_run(
     make_upstream: MakeMariaDB, tmp_path: Path, sink: str, end: str
@@ -275,7 +278,7 @@ def test_an_xa_transaction_that_ends_in_another_run(
         return
     assert isinstance(last, Kept)
     assert last.is_complete
-    rows = read_state(tmp_path / "d.t")[0] if sink == "parquet" else read_delta(tmp_path / "d.t")
+    rows = rows_of(sink, tmp_path / "d.t")
     assert comparable(rows.to_pylist()) == asked(upstream, "d.t")
 
 
@@ -296,7 +299,7 @@ def test_what_was_prepared_before_a_target_begins_is_in_doubt(
     assert "it was prepared before the target begins" in done.doubt
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_old_values_of_a_dropped_column_do_not_come_back(
     make_upstream: MakeMariaDB, tmp_path: Path, sink: str
 ) -> None:
@@ -309,11 +312,11 @@ def test_old_values_of_a_dropped_column_do_not_come_back(
     upstream.script("USE c_x", "ALTER TABLE t ADD a INT", "INSERT INTO t VALUES (9,9,9)")
     second = kept(store_of_upstream(tmp_path / "2", upstream), target, "c_x.t", sink)
     assert isinstance(second, Kept)
-    rows = read_state(target)[0] if sink == "parquet" else read_delta(target)
+    rows = rows_of(sink, target)
     assert comparable(rows.to_pylist()) == asked(upstream, "c_x.t")
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_minimal_images_behind_a_copy_are_in_doubt(
     make_upstream: MakeMariaDB, tmp_path: Path, sink: str
 ) -> None:
@@ -327,7 +330,8 @@ def test_minimal_images_behind_a_copy_are_in_doubt(
     upstream.script("USE c_x", "SET binlog_row_image=MINIMAL", "UPDATE t SET a=5 WHERE id=1")
     store = store_of_upstream(tmp_path / "store", upstream)
     options = options_of(store, "c_x.t", startGtid=str(begin))
-    done = keep_state(options, tmp_path / "t", sink=sink, copy=tmp_path / "copy.parquet")
+    target = place(sink, tmp_path / "t")
+    done = keep_state(options, target, sink=sink, copy=tmp_path / "copy.parquet")
     assert not done.is_complete
     assert "has not logged all columns" in done.doubt
 

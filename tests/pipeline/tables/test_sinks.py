@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -19,11 +20,13 @@ from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read
 from binlog_pipeline.tables.delta import DeltaState, read_delta
 from binlog_pipeline.tables.landing import LandedDoubts, landed_parts, open_landing
 from binlog_pipeline.tables.manifest import manifest_numbers
-from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.tables.sinks import KeptTable, open_sink, position_of_table
+from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.views.changes_layouts import STATEMENT
 from binlog_protocol.gtid import Gtid, SlavePosition
 
 from tests.pipeline.tables.changes import SCHEMA, History, Row, in_order
+from tests.pipeline.tables.lake import place, rows_of
 
 START = SlavePosition()
 TABLE, KEYS = "shop.orders", ["id"]
@@ -40,17 +43,17 @@ def read(sink: str, target: Path) -> list[Row]:
                 if change["after"] is not None:
                     rows[change["after"]["id"]] = change["after"]
         return sorted(rows.values(), key=lambda row: int(row["id"]))
-    return in_order(read_state(target)[0] if sink == "parquet" else read_delta(target))
+    return in_order(rows_of(sink, target))
 
 
 def add(sink: str, target: Path, changes: pa.Table, position: SlavePosition) -> None:
-    with open_sink(sink, target, TABLE, KEYS, START, pause_s=0) as kept:
+    with open_sink(sink, place(sink, target), TABLE, KEYS, START, pause_s=0) as kept:
         kept.add(changes, position)
         kept.flush(position)
 
 
 @pytest.mark.by_turns(2)
-@pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg", "changes"])
 def test_each_batch_once(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
     for number in range(8):
@@ -58,11 +61,11 @@ def test_each_batch_once(sink: str, tmp_path: Path, rng: random.Random) -> None:
         for _ in range(rng.randint(1, 2)):  # Spark may give one again
             add(sink, tmp_path / "t", batch, history.position)
         assert read(sink, tmp_path / "t") == history.table(), f"after batch {number}"
-    with open_sink(sink, tmp_path / "t", TABLE, KEYS, START) as kept:
+    with open_sink(sink, place(sink, tmp_path / "t"), TABLE, KEYS, START) as kept:
         assert kept.position == history.position
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_a_batch_that_begins_with_what_was_there(
     sink: str, tmp_path: Path, rng: random.Random
 ) -> None:
@@ -75,7 +78,7 @@ def test_a_batch_that_begins_with_what_was_there(
     assert read(sink, tmp_path / "t") == history.table()
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_emptied(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
     add(sink, tmp_path / "t", history.batch(20), history.position)
@@ -86,7 +89,7 @@ def test_emptied(sink: str, tmp_path: Path, rng: random.Random) -> None:
     assert read(sink, tmp_path / "t") == []
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_columns_come_and_go(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
     add(sink, tmp_path / "t", history.batch(30), history.position)
@@ -130,7 +133,7 @@ def _at(seq: int) -> SlavePosition:
 
 
 @pytest.mark.by_turns(3)
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 @pytest.mark.parametrize(
     ("then", "value", "now"),
     [
@@ -166,7 +169,7 @@ def test_kept_values_that_are_none_of_the_new_type(
 
 
 @pytest.mark.by_turns(3)
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 @pytest.mark.parametrize(
     ("then", "value", "now"),
     [
@@ -202,7 +205,7 @@ def _all_files(target: Path) -> set[Path]:
         (pa.date32(), date(2024, 2, 29), pa.timestamp("us"), datetime(2024, 2, 29, 12, 30)),
     ],
 )
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_new_values_are_as_the_new_type_has_them(
     sink: str, then: pa.DataType, value: Any, now: pa.DataType, new: Any, tmp_path: Path
 ) -> None:
@@ -213,7 +216,7 @@ def test_new_values_are_as_the_new_type_has_them(
     assert found[0]["v"] == value or found[0]["v"].date() == value
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", TABLE_SINKS)
 def test_a_table_without_rows_takes_any_type(sink: str, tmp_path: Path) -> None:
     add(sink, tmp_path, _one(1, pa.int16(), 1), _at(1))
     add(sink, tmp_path, _one(2, pa.int16(), None, "t"), _at(2))
@@ -268,13 +271,65 @@ def _files(target: Path, number: int) -> list[str]:
     return StateManifest.read(target, number).files
 
 
-def test_another_table_is_refused(tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("sink", TABLE_SINKS)
+def test_another_table_is_refused(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
-    for sink in ("parquet", "delta"):
-        add(sink, tmp_path / sink, history.batch(3), history.position)
+    add(sink, tmp_path / "t", history.batch(3), history.position)
+    with (
+        pytest.raises(BadOption, match=r"holds .*shop\.orders"),
+        open_sink(sink, place(sink, tmp_path / "t"), "shop.items", KEYS, START),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("sink", TABLE_SINKS)
+def test_where_it_stands_though_nothing_has_changed(
+    sink: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """The log in front may be purged then. Not where rows of another table are kept."""
+    target = place(sink, tmp_path / "t")
+    assert position_of_table(target) is None
+    history = History(rng)
+    add(sink, tmp_path / "t", history.batch(9), history.position)
+    assert position_of_table(target) == history.position
+    quiet = history.position.with_gtid(Gtid(0, 1, 10_000)).with_gtid(Gtid(7, 1, 3))
+    for _ in range(2):
+        with open_sink(sink, target, TABLE, KEYS, START) as kept:
+            kept.flush(quiet)
+            assert kept.position == quiet
+    assert position_of_table(target) == quiet
+    assert read(sink, tmp_path / "t") == history.table()
+    if sink != "parquet":  # which has dropped the rows
+        with open_sink(sink, target, TABLE, KEYS, START) as kept:
+            assert isinstance(kept, KeptTable)
+            kept.begin_anew(KEYS)
+            kept.flush(_at(20_000))
+        assert position_of_table(target) == quiet
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
+def test_a_folder_is_of_one_sink(sink: str, tmp_path: Path, rng: random.Random) -> None:
+    history = History(rng)
+    add(sink, tmp_path, history.batch(3), history.position)
+    before = {*tmp_path.iterdir()}
+    for other in {"parquet", "delta", "changes"} - {sink}:
+        with pytest.raises(BadOption, match=f"is a target of --sink {sink}, not of {other}"):
+            add(other, tmp_path, history.batch(3), history.position)
+    assert {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
+def test_nothing_is_left_of_what_was_not_used(sink: str, tmp_path: Path) -> None:
+    """And whoever has waited for the lock that has gone makes one."""
+    target = tmp_path / "t"
+    with open_sink(sink, target, TABLE, KEYS, START):
+        waiting = (target / "_lock").open("wb")
+    assert not target.exists()
+    with waiting, open_sink(sink, target, TABLE, KEYS, START):
+        fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a file that is no more
         with (
-            pytest.raises(BadOption, match=r"holds .*shop\.orders"),
-            open_sink(sink, tmp_path / sink, "shop.items", KEYS, START),
+            pytest.raises(PipelineError, match="another"),
+            open_sink(sink, target, TABLE, KEYS, START),
         ):
             pass
 

@@ -7,23 +7,19 @@ from typing import Final
 
 from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.errors import (
-    AccessDenied,
-    HostNotAllowed,
     MasterFatalError,
     PrivilegeRequired,
     ProtocolError,
     RemoteError,
     SecureTransportRequired,
 )
-from binlog_storage.console.running import unreachable
+from binlog_storage.console.running import refused, unreachable
 
 from binlog_pipeline.errors import DataLost, PipelineError, SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 
 _ADVICE: Final = {
-    AccessDenied.errno: "is the user right, and the password (passwordFile, passwordEnv)?",
     PrivilegeRequired.errno: "GRANT REPLICATION SLAVE ON *.* TO the account",
-    HostNotAllowed.errno: "the account must be allowed from this machine",
     SecureTransportRequired.errno: "say tls=required",
 }
 
@@ -60,7 +56,7 @@ def source_error(address: ServerAddress, error: Exception, doing: str) -> Pipeli
             )
         case RemoteError():
             advice = _ADVICE.get(error.errno)
-            return SourceError(f"{begin}{error}" + (f"; {advice}" if advice else ""))
+            return SourceError(f"{begin}{refused(error)}" + (f"; {advice}" if advice else ""))
         case UpstreamRefused():
             return SourceError(f"{begin}{error.message}")
         case EndedEarly():

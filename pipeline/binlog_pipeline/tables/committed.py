@@ -1,0 +1,219 @@
+"""Tables that a table format of others keeps: what all of them share, whatever the library is.
+
+A batch is one commit of the table. Its metadata has the GTID position (`binlog.position`), which says what is new, so a
+batch that comes twice counts once; and what is known of the table (`binlog.complete`, `binlog.facts`: see `facts.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Final
+
+import pyarrow as pa
+from binlog_protocol.gtid import SlavePosition
+
+from binlog_pipeline.errors import BadOption
+from binlog_pipeline.tables.effects import Effects, effects
+from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
+from binlog_pipeline.tables.fold import fold, last_effects
+from binlog_pipeline.tables.rewriting import Rewriting, new_keys
+from binlog_pipeline.tables.watermark import behind
+
+POSITION: Final = "binlog.position"
+_TABLE: Final = "binlog.table"
+_COMPLETE: Final = "binlog.complete"
+_FACTS: Final = "binlog.facts"
+_LOGGED_AS: Final = "binlog.logged_as"
+
+
+class CommittedTable(TableOfFacts, ABC):
+    """A target, a `KeptTable`. One writer: a commit behind which another has committed is refused, and changes nothing.
+
+    Args:
+        where: for messages.
+        table: what the target is called in itself.
+        keys: none for those that the target has.
+        begin: the GTID position behind which changes come.
+    """
+
+    takes_parts: Final = False
+    format: ClassVar[str]
+    """The name of the table format, for messages."""
+
+    def __init__(self, where: str, table: str, keys: Sequence[str], begin: SlavePosition) -> None:
+        self.where: Final = where
+        self._shown_name: Final = table
+        self.keys = list(keys)
+        self.logged_as = table
+        self.position = begin
+        self._facts = Facts()
+        self._has_columns = True
+
+    @property
+    @abstractmethod
+    def is_new(self) -> bool:
+        """Whether there is no table yet."""
+
+    @property
+    @abstractmethod
+    def has_rows(self) -> bool:
+        """Whether rows are kept."""
+
+    @abstractmethod
+    def rows(self) -> pa.Table:
+        """All rows."""
+
+    @abstractmethod
+    def _columns(self) -> pa.Schema:
+        """The columns of the table, which is there."""
+
+    @abstractmethod
+    def _take_schema(self, schema: pa.Schema) -> None:
+        """Check that the table, which is there, can have these columns, and make it so if need be.
+
+        Raises `SourceError`, before anything is written, for values that are kept and are not the same in a new type.
+        """
+
+    @abstractmethod
+    def _overwrite(self, rows: pa.Table, position: SlavePosition) -> None:
+        """One commit: these rows and columns instead of all there are. The table need not be there."""
+
+    @abstractmethod
+    def _merge(self, found: Effects, position: SlavePosition) -> None:
+        """One commit: one effect a key, on a table that is there and has taken the columns."""
+
+    @abstractmethod
+    def _say(self, position: SlavePosition) -> None:
+        """One commit in which no row changes, on a table that is there."""
+
+    @staticmethod
+    @abstractmethod
+    def _require_type(type_: pa.DataType) -> None:
+        """Raises TypeError for a type that the format does not have, other than TIME."""
+
+    @classmethod
+    def require_types(cls, table: str, schema: pa.Schema) -> None:
+        """Raises `BadOption` for a column that the format has no type for. table: for messages."""
+        for column in schema:
+            if pa.types.is_duration(column.type):
+                raise BadOption(
+                    f"column {column.name} of {table} is a TIME, which {cls.format} has no type for: say "
+                    "time=micros or time=string"
+                )
+            try:
+                cls._require_type(column.type)
+            except TypeError:
+                raise BadOption(
+                    f"column {column.name} of {table} is {column.type}, which {cls.format} has no type for"
+                ) from None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that are kept; none as long as no row was there."""
+        return pa.schema([]) if self.is_new or not self._has_columns else self._columns()
+
+    def name(self, logged_as: str) -> None:
+        """What follows comes under that name."""
+        self.logged_as = logged_as
+
+    def begin_anew(self, keys: Sequence[str]) -> None:
+        """What follows begins with the statement that makes the table."""
+        self.keys = list(keys)
+        self._has_columns = False
+
+    def find_by(self, keys: Sequence[str]) -> None:
+        """Rows are told apart by these columns from here on."""
+        self.keys = list(keys)
+
+    def rewrite(self, made: Rewriting, position: SlavePosition, facts: Facts) -> None:
+        """Take the rows behind an ALTER TABLE, which stands in front of the position, in one commit.
+
+        All are in memory. Raises `NotUnderstood`, and then all is as it was.
+        """
+        keys = new_keys(made, self.keys, has_rows=self.has_rows)
+        self.take_over(made.rows(self.rows()), keys, position, facts)
+
+    def doubt_all(self, text: str, facts: Facts, *, goes_on: bool) -> None:
+        """What the rows are is not known behind a statement; `goes_on` takes them as they are.
+
+        Raises `NonRowChange`.
+        """
+        if not goes_on:
+            raise refusal(self._shown_name, text, self.position, self._facts)
+        self._facts = replace(facts, doubt=facts.doubt or text)
+
+    def forget_columns(self, facts: Facts) -> None:
+        """No row is there, and what its columns would be is not known."""
+        self._facts = facts
+        self._has_columns = False
+
+    def load(self, rows: pa.Table, position: SlavePosition) -> None:
+        """A copy of the table as it was at that position, for a new target."""
+        self.take_over(rows, self.keys, position, replace(self._facts, is_whole=True))
+
+    def take_over(
+        self, rows: pa.Table, keys: Sequence[str], position: SlavePosition, facts: Facts
+    ) -> None:
+        """Publish these rows in the place of all that is there, in one commit."""
+        self.require_types(self._shown_name, rows.schema)
+        self.keys, self._facts, self._has_columns = list(keys), facts, True
+        self._overwrite(rows, position)
+        self.position = position
+
+    def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
+        """Changes of the table up to the position, in one commit. Raises `PipelineError`, the library's errors."""
+        assert position is not None
+        changes = behind(changes, self.position)
+        if not len(changes):
+            return
+        there = self.columns.names
+        found = effects(changes, self.keys, self._facts, there)
+        if found.unknown:
+            raise refusal(self._shown_name, found.unknown, self.position, self._facts)
+        self.require_types(self._shown_name, found.rows.schema)
+        is_anew = self.is_new or found.empties or not self._has_columns
+        if not is_anew:
+            self._take_schema(found.rows.schema)
+        self._facts = found.facts  # only now: the commit above stands at the position of before
+        self._has_columns = bool(there or len(found))
+        if is_anew:
+            self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
+        else:
+            self._merge(last_effects(found, self.keys), position)
+        self.position = position
+
+    def flush(self, position: SlavePosition) -> None:
+        """Say that nothing more has changed up to the position: the log in front of it may be purged.
+
+        Not where the statement that makes the table is still to come: what is kept then is of another one.
+        """
+        if position == self.position or self.is_new or not self._has_columns:
+            return
+        self._say(position)
+        self.position = position
+
+    def _metadata(self, position: SlavePosition) -> dict[str, str]:
+        """What a commit says of the table behind it."""
+        return {
+            POSITION: str(position),
+            _TABLE: json.dumps([self._shown_name, self.keys]),
+            _LOGGED_AS: self.logged_as,
+            _COMPLETE: str(self.is_complete).lower(),
+            _FACTS: json.dumps(self._facts.content()),
+        }
+
+    def _take_metadata(self, commit: Mapping[str, str]) -> None:
+        """Go on where a commit of ours stands. Raises `BadOption` if it is of another table."""
+        name, keys = json.loads(commit.get(_TABLE, "[null, []]"))
+        if name != self._shown_name or (self.keys and self.keys != keys):
+            raise BadOption(
+                f"{self.where} holds {name} by {', '.join(keys)}, not {self._shown_name} by {', '.join(self.keys)}"
+            )
+        self.keys = keys
+        self.logged_as = commit.get(_LOGGED_AS, name)
+        facts = Facts.of(json.loads(commit[_FACTS])) if _FACTS in commit else Facts()
+        self._facts = replace(facts, is_whole=commit.get(_COMPLETE) == "true" or facts.is_whole)
+        self.position = SlavePosition.parse(commit[POSITION])
