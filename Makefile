@@ -2,7 +2,7 @@
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-unit     the part of it that needs no server: about a minute
 # make test-others   the rest of it
-# make test-slow     the full counts
+# make test-slow     the full counts, most of a day; REPEATS=4: every test, but a fourth of the seeds
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
 # make docs          the documents as a site, in site/; warnings are errors
@@ -26,6 +26,7 @@ UNIT  := $(addprefix tests/,protocol storage binlog_server pipeline benchmarks)
 SPARK := $(addprefix tests/,pipeline benchmarks)
 BENCH ?=
 MINUTES ?= 10
+REPEATS ?= 1
 PYSPARK ?= 4.2.1
 # ARGS may choose tests of one kind alone; pytest ends with 5 if it has chosen none.
 NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
@@ -66,7 +67,7 @@ test-others: $(STAMP) setup
 
 test-slow: $(STAMP) setup
 	@$(BIN)/pip --disable-pip-version-check install --quiet -e '.[slow]'
-	@BINLOG_TEST_MATRIX=full $(BIN)/python -m pytest -m "slow or each_version or any_version or by_turns" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
+	@BINLOG_TEST_MATRIX=full BINLOG_TEST_REPEATS=$(REPEATS) $(BIN)/python -m pytest -m "slow or each_version or any_version or by_turns" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 
 # In an environment of its own: the oldest version that is supported, unless another one is named.
 test-spark: setup

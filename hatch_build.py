@@ -82,8 +82,10 @@ class SpeedupsHook(BuildHookInterface[Any]):
                 raise RuntimeError(f"the speed-ups in C cannot be built: {error}")
         if error:
             print(f"binlog-server: pure Python, without speed-ups in C: {error}", file=sys.stderr)
-            for source in sources:  # nor what an earlier build left
-                source.with_suffix(SUFFIX).unlink(missing_ok=True)
+            # Nor what an earlier build left here; a wheel takes only what is named below.
+            if version == "editable":
+                for source in sources:
+                    source.with_suffix(SUFFIX).unlink(missing_ok=True)
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False

@@ -43,7 +43,7 @@ def run(benchmark: Benchmark, arguments: Sequence[str]) -> int:
     try:
         result = benchmark.run(options)
     except BenchmarkError as error:
-        print(f"{benchmark.name}: {error}", file=sys.stderr)
+        print(f"{benchmark.name} could not be measured: {error}", file=sys.stderr)
         return FAILED
     print(json.dumps(result) if options.json else benchmark.table(result))
     return 0

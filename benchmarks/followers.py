@@ -19,7 +19,7 @@ from typing import Final
 from binlog_protocol.events.event_type import EventType
 
 from benchmarks.event_scanner import EventScanner
-from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica
+from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica, received
 
 SERVER_ID: Final = 91_000
 TIMEOUT_S: Final = 60.0  # without a byte from anybody
@@ -29,31 +29,33 @@ class Follower:
     """One stream. `came`: when each transaction was there: an event of type `ends`, as a rule its last."""
 
     def __init__(
-        self, login: str, position: str, server_id: int, ends: EventType = EventType.XID
+        self,
+        login: str,
+        position: str,
+        server_id: int,
+        ends: EventType = EventType.XID,
+        *,
+        tls: bool = False,
     ) -> None:
         self._ends = ends
         account, _, address = login.rpartition("@")
         user, _, password = account.partition(":")
         host, _, port = address.rpartition(":")
-        replica = RawReplica((host, int(port)), user, password, position=position)
+        replica = RawReplica((host, int(port)), user, password, position=position, tls=tls)
         self.socket = replica.start_dump(server_id, FOLLOW)
         self.came: list[float] = []
         self.begun = False
+        self._buffer = bytearray(READ_BYTES)
         self._scanner = EventScanner()
 
     def read(self) -> None:
         """Read the events that have come. Raises `DrainError` at the end of the stream."""
-        try:
-            data = self.socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        now = time.monotonic()
-        if not data:
-            raise DrainError("a server has closed the connection")
-        for type_ in self._scanner.types(data):
-            self.begun = self.begun or type_ == EventType.FORMAT_DESCRIPTION
-            if type_ == self._ends:
-                self.came.append(now)
+        for data in received(self.socket, self._buffer):
+            now = time.monotonic()
+            for type_ in self._scanner.types(bytes(data)):
+                self.begun = self.begun or type_ == EventType.FORMAT_DESCRIPTION
+                if type_ == self._ends:
+                    self.came.append(now)
 
 
 def follow(followers: list[Follower], groups: int) -> None:

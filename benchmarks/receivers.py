@@ -1,6 +1,6 @@
 """Replicas that receive and nothing else, in one process; one of them notes when each transaction came.
 
-    python -m benchmarks.receivers --position GTIDS --replicas N USER:PASSWORD@HOST:PORT
+    python -m benchmarks.receivers --position GTIDS --replicas N [--tls] USER:PASSWORD@HOST:PORT
 
 prints "ready" once all are in their dumps, and receives. A line on standard input says how many transactions there were
 in all: when they have come to every replica it prints when they came to the first, in seconds of the monotonic clock.
@@ -18,7 +18,7 @@ from typing import Final, TextIO
 from binlog_protocol.events.event_type import EventType
 
 from benchmarks.followers import TIMEOUT_S, Follower
-from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica
+from benchmarks.raw_replica import FOLLOW, READ_BYTES, DrainError, RawReplica, received
 
 SERVER_ID: Final = 92_000
 
@@ -26,8 +26,8 @@ SERVER_ID: Final = 92_000
 class Receivers:
     """The first is a `Follower`, of GTIDs: some servers end by XID what others end by COMMIT. The others count."""
 
-    def __init__(self, login: str, position: str, replicas: int) -> None:
-        self.probe = Follower(login, position, SERVER_ID, EventType.GTID)
+    def __init__(self, login: str, position: str, replicas: int, *, tls: bool) -> None:
+        self.probe = Follower(login, position, SERVER_ID, EventType.GTID, tls=tls)
         self._bytes: dict[socket.socket, int] = {}
         self._buffer = bytearray(READ_BYTES)
         self._selector = selectors.DefaultSelector()
@@ -36,7 +36,7 @@ class Receivers:
         user, _, password = account.partition(":")
         host, _, port = address.rpartition(":")
         for number in range(1, replicas):
-            replica = RawReplica((host, int(port)), user, password, position=position)
+            replica = RawReplica((host, int(port)), user, password, position=position, tls=tls)
             sock = replica.start_dump(SERVER_ID + number, FOLLOW)
             self._bytes[sock] = 0
             self._selector.register(sock, selectors.EVENT_READ)
@@ -60,23 +60,19 @@ class Receivers:
                     self._take(key.fileobj)
 
     def _take(self, sock: socket.socket) -> None:
-        try:
-            taken = sock.recv_into(self._buffer)
-        except BlockingIOError:
-            return
-        if not taken:
-            raise DrainError("the server has closed a connection")
-        self._bytes[sock] += taken
+        for piece in received(sock, self._buffer):
+            self._bytes[sock] += len(piece)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.receivers")
     parser.add_argument("--position", default="")
     parser.add_argument("--replicas", type=int, required=True)
+    parser.add_argument("--tls", action="store_true")
     parser.add_argument("login", metavar="USER:PASSWORD@HOST:PORT")
     given = parser.parse_args()
     try:
-        receivers = Receivers(given.login, given.position, given.replicas)
+        receivers = Receivers(given.login, given.position, given.replicas, tls=given.tls)
         print(json.dumps("ready"), flush=True)
         receivers.receive(sys.stdin)
     except (DrainError, OSError) as error:

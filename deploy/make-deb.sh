@@ -72,5 +72,10 @@ if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now
 # What postinst has made, modules and tables of grammars: dpkg knows none of it, and would leave the folders.
 find /opt/binlog-server -name __pycache__ -prune -exec rm -rf {} +
 SCRIPT
-chmod 755 "$stage/DEBIAN/postinst" "$stage/DEBIAN/prerm"
+cat >"$stage/DEBIAN/postrm" <<'SCRIPT'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+SCRIPT
+chmod 755 "$stage/DEBIAN/postinst" "$stage/DEBIAN/prerm" "$stage/DEBIAN/postrm"
 dpkg-deb --root-owner-group --build "$stage" "$out/binlog-server_${version}_$arch.deb"

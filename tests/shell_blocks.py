@@ -28,6 +28,8 @@ PROGRAMS: Final = (
 _COMMAND: Final = re.compile(rf"\s*(?:\$ )?(?:\S*/bin/)?(?:{PROGRAMS})(?:\s+(?![=|:])|$)")
 _FENCE: Final = re.compile(r"(\s*)```(\w*)")
 _ALL: Final = re.compile(r"^<!-- all run by (\S+) -->$", re.MULTILINE)
+# What stands between two calls; what is quoted (group 1) is looked over.
+_BETWEEN: Final = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*")|\d?>(?:&\d)?|\|\|?|&&?|;""")
 _MARK: Final = re.compile(r"\s*<!-- (run by|run|usage|not run)(?:[: ]+(.*?))? ?-->")
 
 
@@ -114,7 +116,7 @@ def calls(text: str) -> Iterator[list[str]]:
     for line in commands(text):
         if "binlog-" not in line:
             continue
-        for part in re.split(r"\s(?:\||&&|;|2>&1|>)\s?|;\s", line):
+        for part in _BETWEEN.sub(lambda found: found[1] or "\n", line).splitlines():
             words = shlex.split(part)
             if words and Path(words[0]).name in ("binlog-server", "binlog-spark"):
                 yield [Path(words[0]).name, *words[1:]]

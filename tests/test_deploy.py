@@ -1,4 +1,7 @@
-"""How it is installed: completion and manual pages, the unit of systemd, the chart, the package, the image."""
+"""How it is installed: completion and manual pages, the unit of systemd, the chart, the image.
+
+tests/integration/test_systemd.py runs the unit, and has the package for Debian.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,19 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
                 yield from _options(command)
         elif action.help != argparse.SUPPRESS:
             yield from set(action.option_strings) - {"--help"}  # some pages have it as -h alone
+
+
+@pytest.mark.parametrize(
+    ("place", "long"),
+    [("zsh/site-functions/_{}", "--{}"), ("fish/vendor_completions.d/{}.fish", "-l {}")],
+)
+def test_zsh_and_fish_are_told_of_every_option(share: Path, place: str, long: str) -> None:
+    """Neither shell is on each machine that runs this: their scripts are read as texts."""
+    for parser in texts.parsers():
+        script = (share / place.format(parser.prog)).read_text("utf-8")
+        for name in {name for name in _options(parser) if not re.match("-[^-]", name)}:
+            shown = long.format(name[2:]) if name.startswith("--") else name
+            assert re.search(rf"{re.escape(shown)}(?![\w-])", script), (parser.prog, name)
 
 
 def test_manual_pages_have_every_command_and_option(share: Path) -> None:
@@ -184,39 +200,3 @@ def test_the_image_is_for_two_processors() -> None:
     assert "/readyz" in image
     given = dict(re.findall(r"(BINLOG_SERVER_[A-Z_]+)=(\S+)", image.partition("\nENV ")[2]))
     assert load(None, {}, given).listen_host == "0.0.0.0"
-
-
-def _beside_the_system(found: re.Match[str]) -> str:
-    return "if false" if found[0].startswith("if") else ":"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_package_for_debian(tmp_path: Path) -> None:
-    """Built, and unpacked beside the system: pip needs a registry for it."""
-    subprocess.run([str(ROOT / "deploy/make-deb.sh"), str(tmp_path)], check=True)
-    (package,) = tmp_path.glob("*.deb")
-    subprocess.run(["dpkg-deb", "-x", str(package), str(tmp_path / "to")], check=True)
-    home = tmp_path / "to/opt/binlog-server"
-    assert (home / "bin/binlog-server").read_text().startswith("#!/opt/binlog-server/bin/python")
-    program = "from binlog_server.cli import main; main(['ls', '--help'])"
-    told = subprocess.run(
-        [str(home / "bin/python"), "-I", "-B", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "list the files of a" in told.stdout.lower(), told.stderr
-    control = tmp_path / "control"
-    subprocess.run(["dpkg-deb", "-e", str(package), str(control)], check=True)
-    assert not list(home.rglob("__pycache__"))
-    for script in ("postinst", "prerm"):  # with the folder beside the system in the place of /opt
-        text = (control / script).read_text("utf-8").replace("/opt/binlog-server", str(home))
-        text = re.sub(
-            r"addgroup .*|chgrp .*|if \[ -d /run/systemd/system \]", _beside_the_system, text
-        )
-        subprocess.run(["sh", "-c", text, script, "configure"], check=True)
-        made = {path.suffix for path in home.rglob("__pycache__/*")}
-        assert made == ({".pyc", ".tables"} if script == "postinst" else set())
-    for name in ("usr/bin/binlog-spark", "lib/systemd/system/binlog-server.service"):
-        assert (tmp_path / "to" / name).is_symlink() or (tmp_path / "to" / name).exists(), name

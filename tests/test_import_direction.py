@@ -45,7 +45,7 @@ ROOMS = {
         "events.rows": ". events",
         "wire": ". events",
         "dump": ". events",
-        "event_text": ". events events.rows",
+        "event_text": ". events events.rows sql",
         "groups": ". sql events events.rows wire",
         "connection": ". events groups wire",
         "tables": ". sql events events.rows groups",
@@ -92,7 +92,7 @@ ROOMS = {
         "app": "loop accounts upstreams settings connections commits faults semi_sync dumps relay store queries tables"
         " sql sql_commit sessions metrics",
         "cli": "process accounts upstreams settings connections faults relay store metrics tables app",
-        "testing": "process faults relay store tables app",
+        "testing": "process faults relay store tables sql app",
         ".": "cli testing",
     },
     "binlog_pipeline": {

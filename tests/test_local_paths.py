@@ -22,7 +22,8 @@ from binlog_pipeline.schemas.seed_writing import write_tables
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.delta import read_delta
-from binlog_pipeline.tables.sinks import SINKS, open_sink
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.targets import SINKS
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.local_path import NotLocal
 from binlog_storage.errors import StorageError
@@ -36,10 +37,10 @@ URL = "s3://bucket/x"
 UNKNOWN = "hdfs://bucket/x"
 """Where {A} stands an archive may be, which `s3://` would name."""
 PIPELINE = (
-    "archive STORE {A}", "export STORE {}", "state STORE {} --table d.t", "state STORE t --table d.t --copy {}",
-    "state STORE {} --table d.t --sink delta", "state STORE {} --table d.t --sink changes",
+    "archive STORE {A}", "export STORE {}", "state STORE {A} --table d.t", "state STORE t --table d.t --copy {}",
+    "state STORE {A} --table d.t --sink delta", "state STORE {A} --table d.t --sink changes",
     "state {A} t --table d.t", "stats {A}", "stats STORE --plot {}.png", "replay {A} --ibb x", "replay x --ibb {}",
-    "stream --from STORE --to {} --table d.t --checkpoint x", "stream --from STORE --to x --table d.t --checkpoint {}",
+    "stream --from STORE --to {A} --table d.t --checkpoint x",
     "stream --from {A} --to x --table d.t --checkpoint x", "schema STORE --seed-from-ddl {}", "verify {A}",
     "lag {A} 0-1-1", "lag STORE {A}", "package {}", "export STORE x --option schemaSeed={}",
     "stats mariadb://u@h:1 --password-file {}", "stats mariadb://u@h:1 --tls-ca {}",
@@ -132,7 +133,7 @@ def test_functions(store: str) -> None:
             call()
     for sink in SINKS:
         with (
-            pytest.raises(StorageError),
+            pytest.raises((StorageError, BadOption)),
             open_sink(sink, here, "d.t", ["id"], SlavePosition()),
         ):
             pass

@@ -83,6 +83,16 @@ def test_usages_have_options_that_are_there(block: Block) -> None:
     assert set(re.findall(r"(?<![\w-])--[a-z-]+", block.text)) <= options
 
 
+def test_calls_are_told_apart_where_the_shell_does() -> None:
+    line = "binlog-server find a --sql 'x | y; z' 2>&1 | jq '.a | .b'"
+    line += ' && binlog-spark lag "p|q">out; binlog-server ls d &'
+    assert list(calls(line)) == [
+        ["binlog-server", "find", "a", "--sql", "x | y; z"],
+        ["binlog-spark", "lag", "p|q"],
+        ["binlog-server", "ls", "d"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("page", "said"),
     [

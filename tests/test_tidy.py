@@ -382,6 +382,7 @@ def test_links_lead_somewhere() -> None:
     assert not list(broken_links(ROOT))
 
 
+@pytest.mark.timeout(240)  # it parses all files: 10 s of a processor that may have other work
 def test_paths_and_names_lead_somewhere() -> None:
     assert not list(dangling(ROOT))
 

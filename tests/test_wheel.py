@@ -79,6 +79,22 @@ def test_the_wheel_has_our_packages_alone(wheel: Path) -> None:
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_pure_wheel(tmp_path: Path) -> None:
+    """Without what C makes; and what C has made of the checkout stays, which runs servers and tests."""
+    built = sorted(ROOT.glob("*/*/*/*.abi3.so"))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", f"-w{tmp_path}", str(ROOT)],
+        check=True,
+        env={**os.environ, "BINLOG_SERVER_PURE": "1"},
+    )
+    (made,) = tmp_path.glob("*-py3-none-any.whl")
+    with zipfile.ZipFile(made) as opened:
+        assert not [name for name in opened.namelist() if name.endswith(".so")]
+    assert sorted(ROOT.glob("*/*/*/*.abi3.so")) == built
+
+
 def test_the_fresh_environment_has_ours_of_the_wheel(programs: Path, folder: Path) -> None:
     text = "import {0}; print({0}.__file__)"
     for package in sorted(PACKAGES):

@@ -6,6 +6,9 @@ the time from START SLAVE, said by SQL to a server that is up, to the last group
 of mariadbd. There it may be in the memory of the kernel still: mariadbd syncs its relay log once in 10,000 events by
 default. For the large transaction it is measured with a sync of each event, too (`ratio_large_synced`; an event is a
 row of a megabyte), which comes nearest to what we promise; and what the disk can do is measured beside it.
+
+What a receiver can reach at all is measured in the same rounds (`large_vs_limit`): a program in C asks the upstream
+for the large transaction, and has it durable in pages with checksums (`durable_pages.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks import history
+from benchmarks import durable_pages, history
 from benchmarks.machine import facts, work_directory, write_mb_s
 from benchmarks.masters import MAX_BINLOG_SIZE, DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
@@ -152,6 +155,14 @@ def take_in_by_mariadbd(
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def take_in_by_the_least(
+    program: Path, upstream: DirectoryMariaDB, directory: Path, size: int
+) -> Taken:
+    """A program that only makes pages and has them durable. Raises `BenchmarkError`."""
+    found = durable_pages.receive(program, upstream, directory, size)
+    return Taken(found.seconds, found.cpu_s, 0, found.bytes)
+
+
 def _until(done: Callable[[], bool], log: Callable[[], str]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not done():
@@ -167,9 +178,11 @@ def _measure(
     make: Callable[[DirectoryMariaDB], None],
     repetitions: int,
     *,
-    synced: bool,
+    is_large: bool,
 ) -> dict[str, Any]:
-    """The followers of one history. `synced`: also a mariadbd that syncs its relay log after each event."""
+    """The followers of one history. `is_large`: also a mariadbd that syncs its relay log after each event, and the
+    least that any of them has to do.
+    """
     runs: dict[str, list[Taken]] = {}
     upstream = DirectoryMariaDB(
         install,
@@ -189,15 +202,17 @@ def _measure(
         progress(f"{name}: mariadbd {install.full_version} makes the history")
         make(upstream)
         size = sum(row["File_size"] for row in upstream.q("SHOW BINARY LOGS"))
+        program = durable_pages.compiled(path) if is_large else None
         for _ in range(repetitions):
             one = {
                 "ours": take_in_by_us(upstream, path / "ours"),
                 "mariadbd": take_in_by_mariadbd(install, upstream, path / "mariadbd"),
             }
-            if synced:
+            if program is not None:
                 one["mariadbd_synced"] = take_in_by_mariadbd(
                     install, upstream, path / "mariadbd", "--sync-relay-log=1"
                 )
+                one["limit"] = take_in_by_the_least(program, upstream, path, 2 * size)
             for who, taken in one.items():
                 runs.setdefault(who, []).append(taken)
                 progress(f"{name}: {who:15} {taken.seconds:7.2f} s, {taken.cpu_s:6.2f} s of cpu")
@@ -206,6 +221,7 @@ def _measure(
     return {
         "ratio": ratios["mariadbd"],
         "ratio_synced": ratios.get("mariadbd_synced"),
+        "vs_limit": round(seconds["ours"] / seconds["limit"], 3) if is_large else None,
         "bytes": size,
         **{f"{who}_mb_s": round(size / each / 1e6, 1) for who, each in seconds.items()},
         **{f"{who}_s": round(each, 3) for who, each in seconds.items()},
@@ -225,7 +241,7 @@ def run(options: argparse.Namespace) -> Result:
             path,
             lambda s: history.make(s, options.groups),
             options.repetitions,
-            synced=False,
+            is_large=False,
         )
         large = _measure(
             "large",
@@ -233,12 +249,13 @@ def run(options: argparse.Namespace) -> Result:
             path,
             lambda s: make_large(s, options.bytes),
             options.repetitions,
-            synced=True,
+            is_large=True,
         )
         return {
             "ratio_small": small["ratio"],
             "ratio_large": large["ratio"],
             "ratio_large_synced": large["ratio_synced"],
+            "large_vs_limit": large["vs_limit"],
             "rss_mib": max(taken["peak_rss_mib"] for taken in small["ours"] + large["ours"]),
             "groups_s": round(options.groups / small["ours_s"]),
             "mariadbd_groups_s": round(options.groups / small["mariadbd_s"]),
@@ -259,7 +276,7 @@ def table(result: Result) -> str:
     ]
     for name in ("small", "large"):
         found = result[name]
-        for server in ("ours", "mariadbd", "mariadbd_synced"):
+        for server in ("ours", "mariadbd", "mariadbd_synced", "limit"):
             if server in found:
                 cpu_s = median(taken["cpu_s"] for taken in found[server])
                 lines.append(
@@ -291,7 +308,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 BENCHMARK: Final = Benchmark(
     name="relay",
-    summary="a binlog taken in, beside the IO thread of a mariadbd: ratio_small, ratio_large, rss_mib",
+    summary="a binlog taken in, beside the IO thread of a mariadbd: ratio_small, ratio_large, large_vs_limit, rss_mib",
     add_arguments=add_arguments,
     run=run,
     table=table,

@@ -2,14 +2,15 @@
 
 In the middle is either our relay, which sends what is durable, or a mariadbd that follows with log_slave_updates and
 BLACKHOLE tables, which is what serves as a binlog server without us; it syncs nothing. By turns, for each number of
-replicas and each rate: the processor time of the middle server, and how long after its due time on the upstream a
-transaction had come to a replica.
+replicas and each rate, plain and by TLS: the processor time of the middle server, and how long after its due time on
+the upstream a transaction had come to a replica.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from benchmarks.suite.latency import percentile_ms
+from binlog_server.connections.certificate import self_signed
 from binlog_server.testing import rundir
 from binlog_server.testing.install import Install
 from binlog_server.testing.local import LocalMariaDB
@@ -34,6 +36,8 @@ REPLICAS: Final = (1, 20, 100, 300)
 SECONDS: Final = 8.0
 WARM_UP_S: Final = 1.0
 TIMEOUT_S: Final = 60.0
+
+_TLS: Final = "_tls"  # behind the rate, in the keys of results
 
 _INSERT: Final = "INSERT INTO bench.t (a, b) VALUES (7, REPEAT('x', 123))"
 _SET_UP: Final = (
@@ -87,26 +91,33 @@ def run(options: argparse.Namespace) -> Result:
         relay = BinlogServer(upstream=upstream, server_id=2, directory=path / "relay")
         stack.callback(relay.discard)
         wait_relayed(relay.start(), upstream, TIMEOUT_S)
-        mariadbd = _follower(install, upstream)
+        mariadbd = _follower(install, upstream, path)
         stack.callback(mariadbd.discard)
         wait_followed(mariadbd, upstream)
         middles: dict[str, BinlogServer | LocalMariaDB] = {"ours": relay, "mariadbd": mariadbd}
         results = {}
-        for rate in options.rates:
+        for rate, tls in itertools.product(options.rates, (False, True)):
             runs: dict[str, list[Run]] = {name: [] for name in middles}
+            key = f"{rate:.0f}{_TLS * tls}"
             for replicas in options.replicas:
                 for name, middle in middles.items():
                     wait_followed(mariadbd, upstream)
                     wait_relayed(relay, upstream, TIMEOUT_S)
-                    found = measure(middle, middle.pid, upstream, replicas, rate, options.seconds)
+                    found = measure(
+                        middle, middle.pid, upstream, replicas, rate, options.seconds, tls=tls
+                    )
                     runs[name].append(found)
-                    progress(f"{rate:.0f}/s {replicas:4} {name:>8}: {found.report()}")
-            results[f"{rate:.0f}"] = compared(runs)
+                    progress(f"{key}/s {replicas:4} {name:>8}: {found.report()}")
+            results[key] = compared(runs)
     return {**results, "seconds": options.seconds, "machine": machine}
 
 
-def _follower(install: Install, upstream: LocalMariaDB) -> LocalMariaDB:
-    flags = (*_FLAGS, "--log-slave-updates")
+def _follower(install: Install, upstream: LocalMariaDB, directory: Path) -> LocalMariaDB:
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    for path, data in zip((key, certificate), self_signed(), strict=True):
+        path.write_bytes(data)
+    tls = ("--ssl", f"--ssl-cert={certificate}", f"--ssl-key={key}")
+    flags = (*_FLAGS, "--log-slave-updates", *tls)
     mariadbd = LocalMariaDB(install, "middle", server_id=3, flags=flags)
     mariadbd.start().create_account()
     account = upstream.account
@@ -129,7 +140,14 @@ def wait_followed(mariadbd: LocalMariaDB, upstream: LocalMariaDB) -> None:
 
 
 def measure(
-    middle: Followed, pid: int, upstream: LocalMariaDB, replicas: int, rate: float, seconds: float
+    middle: Followed,
+    pid: int,
+    upstream: LocalMariaDB,
+    replicas: int,
+    rate: float,
+    seconds: float,
+    *,
+    tls: bool,
 ) -> Run:
     """One run. Raises `BenchmarkError`."""
     account = middle.account
@@ -137,7 +155,8 @@ def measure(
     position = upstream.gtid_binlog_pos
     with (
         Child(
-            "benchmarks.receivers", f"--position={position}", f"--replicas={replicas}", login
+            "benchmarks.receivers",
+            *(f"--position={position}", f"--replicas={replicas}", *["--tls"] * tls, login),
         ) as receivers,
         Child(
             "benchmarks.arrivals",
@@ -198,7 +217,7 @@ def table(result: Result) -> str:
     """See `Benchmark`."""
     lines = []
     for rate, of_rate in result.items():
-        if not rate.isdigit():
+        if not rate.removesuffix(_TLS).isdigit():
             continue
         lines += [
             f"{rate} transactions a second; {of_rate['us_per_group']} us a group and "

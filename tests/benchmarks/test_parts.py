@@ -13,12 +13,15 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.state import StateStore
 
-from benchmarks import machine, sparse_store, store_process
+from benchmarks import __main__ as main
+from benchmarks import drain, machine, sparse_store, store_process
 from benchmarks.child import Child, ChildFailed, run_json
 from benchmarks.commit_cost import FSYNCS
 from benchmarks.masters import counter
-from benchmarks.registry import BenchmarkError
+from benchmarks.registry import Benchmark, BenchmarkError, Result
 from benchmarks.strace import counting_syncs, sum_calls
+from benchmarks.suite import fanout
+from binlog_server.testing.sql_server import Credentials
 
 MEBIBYTE = 1 << 20
 
@@ -34,6 +37,36 @@ def test_a_program_that_fails_says_why() -> None:
         pytest.raises(ChildFailed, match="No module"),
     ):
         child.line()
+
+
+class _OurServer:
+    """Not there."""
+
+    host = ""
+    port = 0
+    account = Credentials()
+
+
+def test_a_stream_with_too_many_events_is_said_to_be_what_stops_a_benchmark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sends(more: int) -> drain.Drained:
+        return drain.Drained(1, 1000, 1.0, 0.1, 0.1, events=5 * 7 + more, groups=7)
+
+    monkeypatch.setattr(drain, "run", lambda source, clients, count: sends(fanout.OTHER_EVENTS_MAX))
+    subject = fanout.Subject(_OurServer(), 0, 7)
+    subject.count()
+    monkeypatch.setattr(drain, "run", lambda source, clients, count: sends(109))
+
+    def run(_: object) -> Result:
+        subject.count()
+        return {}
+
+    benchmark = Benchmark("fanout", "", lambda parser: None, run, str)
+    assert main.run(benchmark, []) == main.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith("fanout could not be measured: ")
+    assert "109 are of no group" in said
 
 
 # --- the machine ---

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +25,7 @@ from tests.integration.test_crash import STRICT
 from tests.integration.test_relay_sql import ADMIN
 from tests.kit.backends import VERSIONS
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.moto import moto_s3, variables
 from tests.storage.archive.s3_proxy import FAULTS, S3Proxy, s3_proxy
 
 URL = "s3://bucket/main"
@@ -39,40 +34,10 @@ KILLS = 6
 
 @pytest.fixture
 def proxy(tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
-    if not os.environ.get("CI"):
-        pytest.importorskip("moto")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with (tmp_path / "moto.log").open("wb") as log:
-        moto = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        bucket = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
-
-        def is_made() -> bool:
-            try:
-                with urllib.request.urlopen(bucket, timeout=5):
-                    return True
-            except (urllib.error.URLError, OSError):
-                return False
-
-        until(is_made, "moto's server answers", 40)
-        with s3_proxy(port, rng) as made:
-            for name, value in {
-                "AWS_ACCESS_KEY_ID": "key",
-                "AWS_SECRET_ACCESS_KEY": "secret",
-                "AWS_REGION": "us-east-1",
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{made.server_address[1]}",
-                "AWS_ALLOW_HTTP": "true",
-            }.items():
-                monkeypatch.setenv(name, value)
-            yield made
-    finally:
-        moto.kill()
-        moto.wait()
+    with moto_s3(tmp_path) as port, s3_proxy(port, rng) as made:
+        for name, value in variables(made.server_address[1]).items():
+            monkeypatch.setenv(name, value)
+        yield made
 
 
 @pytest.mark.slow

@@ -66,6 +66,67 @@ def test_a_mariadb_is_followed(backend: Backend, make_upstream: MakeMariaDB) -> 
     assert [[row["after"]["@2"] for row in rows] for rows in seen] == [["first"], ["second"]]
 
 
+VALUES = {
+    "id INT PRIMARY KEY": ("7", 7),
+    "tiny TINYINT UNSIGNED": ("255", 255),
+    "large BIGINT UNSIGNED": ("18446744073709551615", 2**64 - 1),
+    "f FLOAT": ("0.1", 0.1),
+    "d DECIMAL(20,3)": ("-12345678901234567.891", "-12345678901234567.891"),
+    "one BIT(1)": ("b'1'", True),
+    "bits BIT(12)": ("b'100000000011'", "Awg="),
+    "c CHAR(5) CHARACTER SET latin1": ("'é'", "é"),
+    "bin BINARY(3)": ("'a'", "YQAA"),
+    "j JSON": ("'{\"a\": 1}'", '{"a": 1}'),
+    "e ENUM('x','ä') CHARACTER SET utf8mb4": ("'ä'", "ä"),
+    "s SET('p','q','r')": ("'p,r'", "p,r"),
+    "day DATE": ("'2024-02-29'", 19782),
+    "at DATETIME": ("'2024-02-29 12:00:00'", 1_709_208_000_000),
+    "at6 DATETIME(6)": ("'2024-02-29 12:00:00.000001'", 1_709_208_000_000_001),
+    "ts TIMESTAMP(2) NULL": ("'2024-02-29 12:00:00.50'", "2024-02-29T12:00:00.50Z"),
+    "t TIME(1)": ("'-01:00:00.5'", -3_600_500_000),
+    "y YEAR": ("2024", 2024),
+    "u UUID": ("'00000000-0000-0000-0000-000000000001'", "AAAAAAAAAAAAAAAAAAAAAQ=="),
+    "i INET6": ("'::1'", "AAAAAAAAAAAAAAAAAAAAAQ=="),
+    "g POINT": ("POINT(1,1)", {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAPA/", "srid": None}),
+    "nothing INT": ("NULL", None),
+}
+
+
+@pytest.mark.any_version
+def test_change_messages_of_a_mariadb(backend: Backend, make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream("--binlog-row-metadata=FULL")
+    upstream.script(
+        "SET time_zone='+00:00'",
+        "CREATE DATABASE d",
+        f"CREATE TABLE d.t ({', '.join(VALUES)})",
+        f"INSERT INTO d.t VALUES ({', '.join(sql for sql, _ in VALUES.values())})",
+        "UPDATE d.t SET id = 8",
+        "XA START 'x'",
+        "DELETE FROM d.t",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+    )
+    arguments = ("--debezium", "--topic-prefix", "p", "--table", "d.t")
+    done = command("events", url(upstream), NOT_VERIFIED, *arguments)
+    assert done.returncode == 0, done.stderr
+    _, created, inserted, gone, tombstone, moved, deleted, last = map(
+        json.loads, done.stdout.splitlines()
+    )
+    assert created["value"]["ddl"].startswith("CREATE TABLE d.t")
+    want = {declared.split()[0]: value for declared, (_, value) in VALUES.items()}
+    assert inserted["key"] == {"id": 7}
+    assert inserted["value"]["after"] == want
+    assert inserted["value"]["source"]["db"] == "d"
+    assert (gone["key"], gone["value"]["op"]) == ({"id": 7}, "d")
+    assert (tombstone["key"], tombstone["value"]) == ({"id": 7}, None)
+    assert (moved["key"], moved["value"]["after"]) == ({"id": 8}, {**want, "id": 8})
+    assert (deleted["key"], deleted["value"]["before"]["id"]) == ({"id": 8}, 8)
+    assert (
+        deleted["value"]["transaction"]["id"] == last["headers"]["gtid"] == upstream.gtid_binlog_pos
+    )
+
+
 def rows_of(following: subprocess.Popen[str]) -> list[dict[str, Any]]:
     """The rows of the next event that has some."""
     assert following.stdout is not None

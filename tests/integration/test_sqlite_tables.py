@@ -61,8 +61,8 @@ def test_kills(make_replica: MakeMariaDB, binlog_server: MakeBinlogServer) -> No
         for writer in writers:
             writer.join(20)
         master.start()
-        for row in master.q("XA RECOVER"):  # prepared in both, and told to nobody
-            master.q(f"XA COMMIT '{row['data']}'")
+        for row in master.q("XA RECOVER FORMAT='SQL'"):  # prepared in both, and told to nobody
+            master.q(f"XA COMMIT {row['data']}")
         here, there = (
             {row["id"] for row in master.q(f"SELECT id FROM {t}")} for t in TABLES.split(",")
         )

@@ -95,6 +95,11 @@ def full_matrix() -> bool:
     return os.environ.get("BINLOG_TEST_MATRIX") == "full"
 
 
+def repeats() -> int:
+    """BINLOG_TEST_REPEATS=n: of a slow test that is repeated by `number` with other seeds, one in n; 1 without it."""
+    return int(os.environ.get("BINLOG_TEST_REPEATS") or 1)
+
+
 def one_kind_each(chosen: Sequence[Backend], test: str) -> tuple[Backend, ...]:
     """Each version once; on this machine, but for a twelfth of them: a container holds the same programs, and costs
     several times as much to start. Which ones is the tests' luck, but always the same: over all tests each kind gets

@@ -150,14 +150,38 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def leave_slow_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`slow` tests run where `-m` chooses tests, and who names one gets it."""
+    if takes_all(config) or config.getoption("markexpr"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+
+
+def takes_all(config: pytest.Config) -> bool:
+    """Whether no test is left out that was asked for."""
+    return backends.full_matrix() or any("::" in argument for argument in config.args)
+
+
+def turns_of(item: pytest.Item, *, all_taken: bool) -> int:
+    """In how many runs a member of this family runs once."""
+    if all_taken:
+        is_repeat = "number" in getattr(getattr(item, "callspec", None), "params", ())
+        is_slow = item.get_closest_marker("slow") is not None
+        return backends.repeats() if is_slow and is_repeat else 1
+    mark = item.get_closest_marker("by_turns")
+    return mark.args[0] if mark else 1
+
+
 def keep_those_in_turn(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of families marked `by_turns` the part whose turn it is (tests/kit/turns.py)."""
-    if backends.full_matrix() or any("::" in argument for argument in config.args):
+    all_taken = takes_all(config)
+    if all_taken and backends.repeats() == 1:
         return
-    marked = [(item, item.get_closest_marker("by_turns")) for item in items]
-    kept = turns.in_turn(
-        [(item, mark.args[0] if mark else 1) for item, mark in marked], os.environ[SEED]
-    )
+    families = [(item, turns_of(item, all_taken=all_taken)) for item in items]
+    kept = turns.in_turn(families, os.environ[SEED])
     left = set(items).difference(kept)
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
@@ -177,6 +201,7 @@ def pytest_collection_modifyitems(
     if only_units(config):
         unit.require_units_alone(items)
     yield  # -m chooses here: what is left of a family takes turns
+    leave_slow_out(config, items)
     keep_those_in_turn(config, items)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 import pymysql
 
 from binlog_server.testing import ports, process, rundir
+from binlog_server.testing.forks import Forked
 from binlog_server.testing.sql_server import Credentials, Followed, SqlServer, url
 from binlog_server.testing.waiting import POLL, until
 from tests.kit import forks
@@ -77,7 +78,7 @@ class BinlogServer(SqlServer):
             self.module = faults.module
             self.environment.update(faults.environment)
         self.name = f"binlog-server-{self.port}"
-        self._process: subprocess.Popen[bytes] | forks.Forked | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @property
     def account(self) -> Credentials:

@@ -94,6 +94,8 @@ packages() {   # the ones that are wanted and not there
     want+=(systemd)
     # A browser for the status page: what Debian has of one without a screen. Elsewhere it is not of this name.
     ! grep -qx 'ID=debian' /etc/os-release || want+=(chromium-headless-shell)
+    # Shows lines of JSON in commands of the documents.
+    command -v jq >/dev/null || want+=(jq)
     # Spark is a program for the JVM.
     command -v java >/dev/null || want+=(default-jre-headless)
     # MariaDB Connector/Python and mysqlclient come as source.

@@ -2,6 +2,9 @@
 
 A family is one parametrised test. `@pytest.mark.by_turns(3)` says that a third of it runs at a time: another third
 with another seed, the same with the same BINLOG_TEST_SEED. Who names a test (`file.py::test`) gets all of it.
+
+In the slow suite, BINLOG_TEST_REPEATS=4 leaves a fourth of what is the same test again with another seed (parameter
+`number`): every test runs, in a part of the time.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from binlog_server.testing import ports, process
+from binlog_server.testing.forks import Forked, Nursery
 from binlog_server.testing.waiting import POLL, until
 from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer
@@ -22,9 +23,7 @@ from tests.kit.server import READY
 ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
 
-def started(
-    log: Path, *arguments: str, environment: Mapping[str, str] = ENVIRONMENT
-) -> forks.Forked:
+def started(log: Path, *arguments: str, environment: Mapping[str, str] = ENVIRONMENT) -> Forked:
     server = forks.start(arguments, log, environment)
     assert server is not None
     return server
@@ -36,7 +35,7 @@ def serve(folder: Path, port: int) -> list[str]:
 
 def test_its_life(binlog_server: MakeBinlogServer) -> None:
     server = binlog_server()
-    assert isinstance(server._process, forks.Forked)
+    assert isinstance(server._process, Forked)
     assert server.q("SELECT 1 AS one") == [{"one": 1}]
     with pytest.raises(subprocess.TimeoutExpired):
         server.wait_exit(POLL)
@@ -148,10 +147,11 @@ def test_not_from_a_thread(tmp_path: Path) -> None:
 
 
 def test_ends_with_the_one_that_has_forked_it(tmp_path: Path) -> None:
-    nursery = forks._Nursery(ENVIRONMENT)
+    nursery = Nursery(forks.PROGRAM, ENVIRONMENT)
     port = ports.lease()
     pid = nursery.ask(
         {
+            "module": forks.MODULE,
             "arguments": serve(tmp_path / "data", port),
             "streams": [os.devnull, str(tmp_path / "log"), str(tmp_path / "log")],
             "environment": ENVIRONMENT,

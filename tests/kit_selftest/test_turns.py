@@ -60,12 +60,33 @@ import pytest
 @pytest.mark.parametrize("number", range(9))
 def test_family(number):
     pass
+
+
+@pytest.mark.slow
+def test_slow():
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(8))
+def test_seeds(number):
+    pass
 """
 
 
 @pytest.mark.parametrize(
     ("matrix", "args", "passed"),
-    [("", [], 3), ("full", [], 9), ("", ["test_it.py::test_family"], 9)],
+    [
+        ("", [], 3),
+        ("full", [], 18),
+        ("full 4", [], 12),
+        ("full 4", ["-m", "not slow"], 9),
+        ("", ["test_it.py::test_seeds"], 8),
+        ("", ["test_it.py::test_family"], 9),
+        ("", ["test_it.py::test_slow"], 1),
+        ("", ["-m", "slow"], 9),
+        ("", ["-m", "not slow"], 3),
+    ],
 )
 def test_in_a_run(
     pytester: pytest.Pytester,
@@ -74,17 +95,22 @@ def test_in_a_run(
     args: list[str],
     passed: int,
 ) -> None:
-    monkeypatch.setenv("BINLOG_TEST_MATRIX", matrix)
+    which, _, repeats = matrix.partition(" ")
+    monkeypatch.setenv("BINLOG_TEST_MATRIX", which)
+    monkeypatch.setenv("BINLOG_TEST_REPEATS", repeats)
     pytester.makepyfile(test_it=SUITE)
     pytester.makeconftest(
         """
-        from tests.kit.fixtures import keep_those_in_turn
+        import pytest
+        from tests.kit.fixtures import keep_those_in_turn, leave_slow_out
 
+        @pytest.hookimpl(trylast=True)
         def pytest_collection_modifyitems(config, items):
+            leave_slow_out(config, items)
             keep_those_in_turn(config, items)
         """
     )
     pytester.makeini(
-        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers = by_turns(n): see docs\n"
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n by_turns(n): see docs\n slow: x\n"
     )
     pytester.inline_run("-p", "no:cacheprovider", *args).assertoutcome(passed=passed)
