@@ -38,7 +38,7 @@ def _zone_name(name: str) -> str | None:
     parts = name.lower().split("/")
     if not name.isascii() or len(parts) > _PARTS_MAX:
         return None
-    tops = (*map(Path, zoneinfo.TZPATH), *_package())
+    tops = (*zoneinfo.TZPATH, *_package())
     return next((found for top in tops for found in _names(top, parts)), None)
 
 
@@ -98,38 +98,41 @@ def _zone(name: str) -> tzinfo | None:
 
 
 @cache
-def _package() -> tuple[Path, ...]:
+def _package() -> tuple[str, ...]:
     """If the system has no zone files, those of the package `tzdata` are used, as `zoneinfo` itself does."""
     spec = importlib.util.find_spec("tzdata")
     folders = spec and spec.submodule_search_locations
-    return tuple(Path(folder, "zoneinfo") for folder in folders or ())
+    return tuple(f"{folder}/zoneinfo" for folder in folders or ())
 
 
-def _names(folder: Path, parts: Sequence[str]) -> Iterator[str]:
-    """Names of zones with these parts, which are in lower case."""
+def _names(folder: str, parts: Sequence[str]) -> Iterator[str]:
+    """Names of zones with these parts, which are in lower case.
+
+    Paths are texts here: a `Path` for each part of a name was most of what a SET of many zones took.
+    """
     first, *others = parts
     for name in _listed(folder).get(first, ()):
         if others:
-            yield from (f"{name}/{inner}" for inner in _names(folder / name, others))
-        elif _is_zone(folder / name):
+            yield from (f"{name}/{inner}" for inner in _names(f"{folder}/{name}", others))
+        elif _is_zone(f"{folder}/{name}"):
             yield name
 
 
 @cache
-def _listed(folder: Path) -> Mapping[str, Sequence[str]]:
+def _listed(folder: str) -> Mapping[str, Sequence[str]]:
     """What may be a zone or a folder of zones, by its name in lower case."""
     found: dict[str, list[str]] = {}
     with suppress(OSError):
-        for path in folder.iterdir():
+        for path in Path(folder).iterdir():
             if _PART.fullmatch(path.name):
                 found.setdefault(path.name.lower(), []).append(path.name)
     return found
 
 
 @cache  # only what is in a list is asked for
-def _is_zone(path: Path) -> bool:
+def _is_zone(path: str) -> bool:
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
