@@ -25,7 +25,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,21 +190,27 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
 # -- in the process that forks ---------------------------------------------------------------------
 
 
-def fork_for_others() -> None:
-    """Until the socket is closed; in each child, to its end. What is imported before is there in all of them."""
+def fork_for_others(ahead: Callable[[], object] = lambda: None) -> None:
+    """Until the socket is closed; in each child, to its end. What is imported before is there in all of them.
+
+    ahead: what all but the first of them have, for which nobody who waits for the first one has to wait.
+    """
     gc.freeze()
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
     with socket.socket(fileno=os.dup(0)) as control:
-        child = _serve(control)
+        child = _serve(control, ahead)
     if child is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:  # else it is gone already
             _become(*child)
 
 
-def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def _serve(
+    control: socket.socket, ahead: Callable[[], object]
+) -> tuple[dict[str, Any], list[int]] | None:
     """Returns in each child, with what it is to be and its descriptors; and at the end."""
+    is_first = True
     while (received := _received(control)) is not None:
         message, descriptors = received
         request: dict[str, Any] = json.loads(message)
@@ -219,6 +225,10 @@ def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         said = json.dumps(answer).encode()
         with contextlib.suppress(OSError):  # nobody waits for it any more
             control.sendall(len(said).to_bytes(_LENGTH) + said)
+        if is_first:
+            is_first = False
+            ahead()
+            gc.freeze()
     return None
 
 

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -140,13 +140,13 @@ def main() -> None:
         from binlog_server.testing.served import Served
 
     if len(sys.argv) > 1:
-        _serve(int(sys.argv[1]), Served)
+        _serve(int(sys.argv[1]), Served, build_grammars)
     else:
-        build_grammars()
-        fork_for_others()
+        fork_for_others(build_grammars)
 
 
-def _serve(descriptor: int, served_by: type[Served]) -> None:
+def _serve(descriptor: int, served_by: type[Served], ahead: Callable[[], None]) -> None:
+    """`ahead`: for the first statement, while the test does not ask for one yet."""
     from binlog_server.process.logs import set_up_logging
     from binlog_server.process.signals import kill_process
 
@@ -161,6 +161,7 @@ def _serve(descriptor: int, served_by: type[Served]) -> None:
         served.server.faults.die = kill_process
         try:
             pipe.send((True, None))
+            threading.Thread(target=ahead, daemon=True).start()
             while True:
                 name, arguments = pipe.recv()
                 try:

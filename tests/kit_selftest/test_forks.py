@@ -7,6 +7,7 @@ import resource
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from binlog_server.testing import ports, process
-from binlog_server.testing.forks import Forked, Nursery
+from binlog_server.testing.forks import Forked, Nursery, fork
 from binlog_server.testing.waiting import POLL, until
 from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer
@@ -172,3 +173,31 @@ def test_ends_with_the_one_that_has_forked_it(tmp_path: Path) -> None:
     nursery.process.wait(20)
     with pytest.raises(RuntimeError, match="nobody forks"):
         nursery.ask({"poll": pid})
+
+
+def test_the_first_does_not_wait_for_what_the_others_have_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    go, log = tmp_path / "go", tmp_path / "log"
+    (tmp_path / "tell.py").write_text("import sys; print(hasattr(sys, 'loaded'))")
+    program = f"""
+import os, sys, time
+from binlog_server.testing.forks import fork_for_others
+def load():
+    while not os.path.exists({str(go)!r}):
+        time.sleep(0.01)
+    sys.loaded = True
+fork_for_others(load)
+"""
+    argv = [sys.executable, "-c", program]
+
+    def told(count: int) -> list[str]:
+        streams = Path(os.devnull), log, log
+        assert fork(argv, "tell", (), streams, os.environ) is not None
+        until(lambda: log.exists() and log.read_text().count("\n") == count, "it has told")
+        return log.read_text().split()
+
+    assert told(1) == ["False"]
+    go.touch()
+    assert told(2) == ["False", "True"]
