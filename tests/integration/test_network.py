@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from binlog_server.testing.sql_server import Credentials
 from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.test_crash import STRICT
+from tests.kit import forks
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxiedRelay, MakeProxy
 
 pytestmark = pytest.mark.any_version
@@ -90,3 +92,24 @@ def test_changed_bytes(
         assert_equal(upstream, replica)
     assert server.log().count("lost upstream") == 6
     assert server.log().count("CRC-32") == 3
+
+
+def test_changed_bytes_between_two_of_ours_without_tls(
+    binlog_server: MakeBinlogServer, chaos_proxy: MakeProxy, rng: random.Random
+) -> None:
+    """A store has no checksums of events: the relay asks for some, as nothing else looks at the bytes."""
+    repl, writer = Credentials(), {"password": "w", "grants": ["BINLOG REPLAY"]}
+    first = binlog_server(ssl=False, users={repl.user: repl.password, "w": writer})
+    to_first = chaos_proxy(first)
+    second = binlog_server(upstream=to_first, server_id=102)
+    with first.connect(user="w", password="w") as connection, connection.cursor() as cursor:
+        for number in range(3):
+            second.wait_position(f"0-1-{number}" if number else "")
+            to_first.cut()
+            to_first.down.flip_at = rng.randrange(10_000, 90_000)  # in the value
+            cursor.execute(f"INSERT INTO d.big VALUES ('{'x' * 100_000}')")
+            until(lambda: to_first.down.flip_at is None, "a flipped bit")
+            until(lambda: second.log().count("CRC-32") > number, "it is found")  # noqa: B023
+    second.wait_position("0-1-3")
+    compared = forks.run("compare", first.directory, second.directory)
+    assert compared.returncode == 0, compared

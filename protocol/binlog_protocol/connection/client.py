@@ -103,6 +103,8 @@ class ClientConnection:
         self._result = ResultReader(0)
         self.row_by_row = False
         """Rows come as `RowReceived` each, and `ResultReceived` behind the last one has none: there may be many."""
+        self.in_tls = False
+        """Whether TLS keeps its bytes from changing on the way."""
         self.semi_sync = False
         """The packets of the stream are as `binlog_protocol.wire.semi_sync` says; to be set before the dump command."""
 
@@ -146,6 +148,7 @@ class ClientConnection:
     def tls_request(self) -> bytes:
         """Ask for TLS; the handshake comes next, then the login. Only if the greeting offers it."""
         self._machine.advance(ClientStep.TLS_REQUESTED)
+        self.in_tls = True
         data, self._seq = frame_packet(TlsRequest(self._capabilities).build(), self._seq)
         return data
 
@@ -153,14 +156,13 @@ class ClientConnection:
         """The login request, as a replica of 10.11 sends it."""
         self._machine.require(ClientStep.LOGIN_SENT)
         assert self._greeting is not None
-        secured = self._machine.state is ClientState.SECURED
         self._machine.advance(ClientStep.LOGIN_SENT)
         # A foreign plugin in the greeting is only the server's default: it will ask to switch.
         request = LoginRequest(
             self._user,
             native_password_scramble(self._password, self._greeting.salt),
             attributes=attributes or {},
-            capabilities=self._capabilities | (Capability.SSL if secured else 0),
+            capabilities=self._capabilities | (Capability.SSL if self.in_tls else 0),
             charset=CHARSET_UTF8,
         )
         data, self._seq = frame_packet(request.build(), self._seq)

@@ -3,6 +3,9 @@
 The statements and their order are those of MariaDB 10.11 and 11.8; the question for the storage
 engine is 12.3's. Which answers are tolerated follows from what each one is needed for.
 
+An engine binlog has no checksums of events. A server of ours makes them for who asks, which matters
+where no TLS looks at the bytes. A MariaDB is not asked: it has none to send.
+
 Each step is a request and a check of its answer; a check raises `UpstreamRefused` when there is no
 point in going on.
 """
@@ -24,6 +27,8 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, UnknownSystemVariable
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import U32_MAX, SlavePosition
+
+_ONLY_OURS: Final = "@@GLOBAL.binlog_gtid_begin"  # its version may be set to any
 
 # The capability of a replica that knows GTID events; the highest one in any MariaDB.
 SLAVE_CAPABILITY: Final = 4
@@ -108,6 +113,7 @@ class ReplicaHandshake:
         self.upstream_server_id = 0
         self.checksum = ChecksumAlgorithm.NONE.name
         self.engine_binlog = False
+        self._is_ours = False
         self.is_streaming = False
 
     @property
@@ -149,6 +155,11 @@ class ReplicaHandshake:
         )
         yield self._query("SELECT @master_binlog_checksum", self._check_checksum)
         yield self._query("SELECT @@GLOBAL.binlog_storage_engine", self._check_engine)
+        if self.engine_binlog and not (self._connection.in_tls or self.checksum_algorithm):
+            yield self._query(f"SELECT {_ONLY_OURS}", self._check_ours)
+            if self._is_ours:
+                yield self._query("SET @master_binlog_checksum= 'CRC32'", _ok)
+                yield self._query("SELECT @master_binlog_checksum", self._check_checksum)
         yield self._query(f"SET @mariadb_slave_capability={SLAVE_CAPABILITY}", _ok)
         yield self._query("SELECT @@GLOBAL.gtid_domain_id", self._check_gtid)
         yield self._query(f"SET @slave_connect_state='{self._position}'", _ok)
@@ -197,6 +208,11 @@ class ReplicaHandshake:
         if _is_unknown_variable(event):
             return
         self.engine_binlog = _value(event, 0) is not None
+
+    def _check_ours(self, event: ClientEvent) -> None:
+        if not _is_unknown_variable(event):
+            _value(event, 0)
+            self._is_ours = True
 
     def _check_gtid(self, event: ClientEvent) -> None:
         if _is_unknown_variable(event):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from binlog_protocol.connection.client import ErrorReceived, EventReceived
@@ -58,10 +59,21 @@ ANSWERS: dict[str, Answer] = {
 }
 
 
-def handshake(changes: dict[str, Answer], **options: object) -> tuple[ReplicaHandshake, list[str]]:
+ONLY_OURS = "SELECT @@GLOBAL.binlog_gtid_begin"
+ENGINE_BINLOG: dict[str, Answer] = {
+    "SELECT @master_binlog_checksum": row("NONE"),
+    "SELECT @@GLOBAL.binlog_storage_engine": row("InnoDB"),
+    ONLY_OURS: UNKNOWN,
+}
+
+
+def handshake(
+    changes: dict[str, Answer], *, in_tls: bool = False, **options: Any
+) -> tuple[ReplicaHandshake, list[str]]:
     """Run one against answers; returns it and what was asked."""
     pair = ConnectionPair()
     pair.log_in()
+    pair.client.in_tls = in_tls
     parameters: dict[str, object] = {
         "server_id": 7,
         "position": SlavePosition.parse("0-1-8,5-1-2"),
@@ -118,23 +130,45 @@ def test_order_and_results_with_10_11() -> None:
         ({"position": SlavePosition()}, "SET @slave_connect_state=''", "x"),
     ],
 )
-def test_options(options: dict[str, object], present: str, absent: str) -> None:
+def test_options(options: dict[str, Any], present: str, absent: str) -> None:
     _, asked = handshake({}, **options)
     assert present in asked
     assert absent not in asked
 
 
 def test_engine_binlog_of_12_3() -> None:
-    replica, _ = handshake(
-        {
-            "SELECT @master_binlog_checksum": row("NONE"),
-            "SELECT @@GLOBAL.binlog_storage_engine": row("InnoDB"),
-        }
-    )
+    replica, asked = handshake(ENGINE_BINLOG)
+    assert "SET @master_binlog_checksum= 'CRC32'" not in asked
     assert replica.engine_binlog
     assert replica.checksum == "NONE"
     replica, _ = handshake({"SELECT @@GLOBAL.binlog_storage_engine": row(None)})
     assert not replica.engine_binlog
+
+
+class OfOurs:
+    """Its answers to `SELECT @master_binlog_checksum`, one after the other."""
+
+    def __init__(self) -> None:
+        self.answers = [row("NONE"), row("CRC32")]
+
+    def __call__(self, server: ServerConnection) -> bytes:
+        return self.answers.pop(0)(server)
+
+
+@pytest.mark.parametrize("in_tls", [False, True])
+def test_without_tls_a_server_of_ours_is_asked_for_checksums(in_tls: bool) -> None:
+    checksums: dict[str, Answer] = {"SELECT @master_binlog_checksum": OfOurs()}
+    changes = {**ENGINE_BINLOG, ONLY_OURS: row(""), **checksums}
+    replica, asked = handshake(changes, in_tls=in_tls)
+    expected = [
+        ONLY_OURS,
+        "SET @master_binlog_checksum= 'CRC32'",
+        "SELECT @master_binlog_checksum",
+    ]
+    at = asked.index("SELECT @@GLOBAL.binlog_storage_engine") + 1
+    assert (asked[at : at + 3] == expected) is not in_tls
+    assert (ONLY_OURS in asked) is not in_tls
+    assert replica.checksum == ("NONE" if in_tls else "CRC32")
 
 
 def test_upstream_without_checksums() -> None:
@@ -216,3 +250,9 @@ def test_until_and_duplicates_are_asked_for() -> None:
     first = asked.index("SET @slave_gtid_ignore_duplicates=1")
     assert asked[first + 1] == "SET @slave_until_gtid='0-1-9'"
     assert "SET @slave_gtid_ignore_duplicates=0" not in asked
+
+
+@pytest.mark.parametrize("question", [ONLY_OURS, "SET @master_binlog_checksum= 'CRC32'"])
+def test_a_server_of_ours_that_fails(question: str) -> None:
+    with pytest.raises(RemoteError):
+        handshake({**ENGINE_BINLOG, ONLY_OURS: row(""), question: FAILURE})
