@@ -93,7 +93,8 @@ def test_a_server_over_its_files_sends_what_it_sends(
 ) -> None:
     backend.require()
     upstream = make_upstream(*SMALL_CACHE)
-    assert isinstance(upstream, LocalMariaDB)
+    if not isinstance(upstream, LocalMariaDB):
+        pytest.skip("its files are in a container")
     upstream.script(
         "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, b TEXT) ENGINE=MyISAM"
     )
