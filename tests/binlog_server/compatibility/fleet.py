@@ -631,7 +631,7 @@ PROBES: tuple[Step, ...] = (
         "mariadb-operator: a database that it would make",
     ),
     asks(
-        "SELECT MASTER_GTID_WAIT('0-1-5', 1);",
+        "SELECT MASTER_GTID_WAIT('0-1-5', 30);",
         value("0"),
         "mariadb-operator: switchover waits for it",
     ),
