@@ -18,7 +18,7 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.local_path import no_directory
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.chunk import Position
-from binlog_storage.ibb.file_names import file_name, no_files
+from binlog_storage.ibb.file_names import file_name, file_numbers, no_files
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log.first_file import lost_files_of
@@ -235,6 +235,12 @@ class DirectorySource:
                 f"{self.path}: what is durable is not published there: a server is starting for the first time, or the "
                 "machine has crashed; wait until the server takes connections, or start it once"
             )
+        # A server over traditional files publishes, too, but without a state. Taken for an .ibb store
+        # such a directory would be an empty one: sound, and with nothing to export or to archive.
+        if published is not None and not published.state:
+            names = disk.names()
+            if not file_numbers(names) and any(name.endswith(".index") for name in names):
+                raise SourceError(f"{self.path} {no_files(names)}")
         return published
 
     @contextmanager

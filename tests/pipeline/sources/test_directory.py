@@ -15,6 +15,8 @@ from binlog_pipeline.sources.directory import DirectorySlice, DirectorySource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.options import ClassicOptions
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.errors import TruncatedRecord
 from binlog_storage.ibb.chunk import Position
@@ -395,6 +397,19 @@ def test_what_is_published_has_gone(store: Path) -> None:
     (store / PUBLICATION_NAME).unlink()
     with pytest.raises(SourceError, match=r"not published there.* start it once"):
         DirectorySource(str(store)).slices(Wanted(), 1)
+
+
+def test_a_store_of_traditional_files(tmp_path: Path) -> None:
+    """It publishes what is durable, as an .ibb store does, and is no empty one."""
+    with closing(ClassicEngine(OsDisk(tmp_path), ClassicOptions())) as engine:
+        append_all(engine, simple(3))
+        settle(engine)
+    source = DirectorySource(str(tmp_path))
+    for asked in (source.latest, source.earliest, lambda: source.slices(Wanted(), 1)):
+        with pytest.raises(
+            SourceError, match=r"traditional binlog files, which binlog\.index names"
+        ):
+            asked()
 
 
 def test_another_history(store: Path) -> None:
