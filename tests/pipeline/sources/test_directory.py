@@ -403,7 +403,7 @@ def test_a_store_of_traditional_files(tmp_path: Path) -> None:
     """It publishes what is durable, as an .ibb store does, and is no empty one."""
     with closing(ClassicEngine(OsDisk(tmp_path), ClassicOptions())) as engine:
         append_all(engine, simple(3))
-        settle(engine)
+        engine.sync()
     source = DirectorySource(str(tmp_path))
     for asked in (source.latest, source.earliest, lambda: source.slices(Wanted(), 1)):
         with pytest.raises(
