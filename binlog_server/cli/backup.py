@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import socket
 import sys
 import tarfile
@@ -30,7 +29,12 @@ from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import refused, unreachable
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.local_path import local_path, path_argument
+from binlog_storage.disk.local_path import (
+    free_bytes,
+    local_path,
+    nearest_folder,
+    path_argument,
+)
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine.backup import (
     BACKUP_NAME,
@@ -248,7 +252,7 @@ def _dry_run(arguments: argparse.Namespace, info: MasterInfo, statement: str) ->
         raise ProtocolError("the server has sent no manifest")
 
     manifest = asyncio.run(_asked(info, first))
-    room = None if target is None else _room(target)
+    room = None if target is None else free_bytes(nearest_folder(target))
     told = {"target": arguments.target, "bytes": manifest.bytes_total, "free": room}
     if arguments.json:
         show_json({**told, "position": _position(manifest), "dry_run": True})
@@ -258,13 +262,6 @@ def _dry_run(arguments: argparse.Namespace, info: MasterInfo, statement: str) ->
         size += f", which has room for {room / (1 << 20):.1f} MiB"
     print(f"{size}; GTID position '{_position(manifest)}'")
     return 0
-
-
-def _room(target: Path) -> int:
-    """Free bytes where a folder is, or would be made."""
-    while not target.exists():
-        target = target.parent
-    return shutil.disk_usage(target).free
 
 
 def _statement(arguments: argparse.Namespace) -> str:

@@ -19,7 +19,12 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.console.running import EXIT_FAILED, complain, unreachable
-from binlog_storage.disk.local_path import no_directory, path_argument
+from binlog_storage.disk.local_path import (
+    free_bytes,
+    nearest_folder,
+    no_directory,
+    path_argument,
+)
 from binlog_storage.errors import DiskError, NotAStore
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
@@ -139,7 +144,7 @@ def _certificate(config: Config) -> Iterator[Diagnosis]:
 
 def _disk(config: Config) -> Iterator[Diagnosis]:
     directory = config.binlog_directory
-    there = next(folder for folder in (directory, *directory.absolute().parents) if folder.exists())
+    there = nearest_folder(directory)
     what = str(directory)
     if not there.is_dir():
         yield Diagnosis(ERROR, what, no_directory(there))
@@ -150,8 +155,7 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
         has_no_store(directory)
     except (NotAStore, DiskError) as error:
         yield Diagnosis(ERROR, what, str(error))
-    found = os.statvfs(there)
-    free, needed = found.f_bavail * found.f_frsize, 2 * config.max_binlog_size
+    free, needed = free_bytes(there), 2 * config.max_binlog_size
     text = f"{free >> 20} MiB are free, two files have {needed >> 20} MiB"
     yield Diagnosis(WARNING if free < needed else OK, what, text)
 

@@ -20,7 +20,7 @@ from binlog_storage.errors import StorageError
 from binlog_server.dumps.replica_rows import ReplicaRows
 from binlog_server.metrics.health import what_is_missing
 from binlog_server.metrics.observed import Look, Observed
-from binlog_server.metrics.store_metrics import free_bytes
+from binlog_server.metrics.store_metrics import directory_free_bytes
 from binlog_server.process.logs import RecentLines
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.semi_sync.master import NOWHERE
@@ -207,7 +207,7 @@ class Glance:
             "gtid_binlog_pos": str(server.engine.binlog_state().position()),
             "health": BAD if self._missing else GOOD,
             "missing": [" ".join(line.split()) for line in self._missing],
-            "disk_free_bytes": free_bytes(self._look),
+            "disk_free_bytes": directory_free_bytes(self._look),
         }
 
     def _archives(self) -> list[dict[str, Any]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Final
 
+from binlog_storage.disk.local_path import free_bytes
 from binlog_storage.engine.purge import PurgeHeld
 
 from binlog_server.metrics.metric import (
@@ -36,13 +36,12 @@ def _stalled(look: Look) -> Labelled:
     ]
 
 
-def free_bytes(look: Look) -> float | None:
+def directory_free_bytes(look: Look) -> float | None:
     """Room on the file system of the binlog files; None where it does not say."""
     try:
-        found = os.statvfs(look.server.config.binlog_directory)
+        return free_bytes(look.server.config.binlog_directory)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
 
 
 def _purge_held(look: Look) -> list[PurgeHeld]:
@@ -182,7 +181,7 @@ STORE: Final = (
         "Bytes of binlog files that were purged",
         "Binlog_purged_bytes",
     ),
-    gauge("disk_free_bytes", "Room on the file system of the binlog files", free_bytes),
+    gauge("disk_free_bytes", "Room on the file system of the binlog files", directory_free_bytes),
     Metric(
         PREFIX + "purge_held_bytes",
         GAUGE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -22,7 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.durable_files import replace_file, sync_folder
-from binlog_storage.disk.local_path import no_directory
+from binlog_storage.disk.local_path import free_bytes, no_directory
 from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -353,8 +352,7 @@ def _require_room(path: Path, redo: int, first: int) -> None:
         redo: bytes of the redo log. first: those of the first file, where it is made whole.
     """
     with mapped("look at", path):
-        found = os.statvfs(path)
-    free = found.f_bavail * found.f_frsize
+        free = free_bytes(path)
     if free < redo + first:
         raise DiskFull(
             f"there is no room for a new store in {path}: it begins with {redo + first} bytes (innodb_log_file_size="

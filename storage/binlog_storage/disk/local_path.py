@@ -7,6 +7,7 @@ program was started, and data that somebody believes to be elsewhere would be th
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from os import PathLike
 from pathlib import Path
@@ -45,6 +46,17 @@ def local_path(path: str | PathLike[str]) -> Path:
 def no_directory(path: Path) -> str:
     """What to say of a path where a directory is wanted, and is none."""
     return f"{path} is no directory" if path.exists() else f"there is no {path}"
+
+
+def nearest_folder(path: Path) -> Path:
+    """The path, or as much of it as is there: in which what is missing would be made."""
+    return next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+
+
+def free_bytes(path: Path) -> int:
+    """Room for this user on the file system of a path. Raises `OSError`."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
 
 
 def path_argument(text: str) -> Path:

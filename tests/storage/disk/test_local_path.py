@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from binlog_storage.disk.disk import OsDisk
-from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.disk.local_path import NotLocal, free_bytes, local_path, nearest_folder
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 
 LOCAL = {
@@ -42,3 +42,11 @@ def test_elsewhere(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(NotLocal):
             disk(Path(text))
     assert not list(tmp_path.iterdir())
+
+
+def test_nearest_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nearest_folder(tmp_path) == tmp_path
+    assert nearest_folder(tmp_path / "a" / "b") == tmp_path
+    monkeypatch.chdir(tmp_path)
+    assert nearest_folder(Path("a/b")) == tmp_path
+    assert free_bytes(tmp_path) > 0
