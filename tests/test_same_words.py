@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.cli import main as spark
 from binlog_protocol.errors import RemoteError
+from binlog_storage.console.arguments import BAD_ADDRESS
 from binlog_storage.console.running import refused
+from binlog_storage.errors import REPAIR
+from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.cli import main as server
+from tests.pipeline.stores import make_store
+from tests.storage.groups import simple
 
 PROGRAMS = {"binlog-server": server, "binlog-spark": spark}
 NO_STORE = "{} has neither .ibb files nor the index of a traditional binlog"
@@ -113,6 +118,71 @@ def test_a_server_that_is_not_there(
     text = said(line, f"mariadb://u@{nobody}", capsys)
     assert text.startswith(f"{nobody}: ")
     assert text.endswith("Connection refused; is the server up, and reachable?")
+
+
+@pytest.mark.parametrize("line", OF_SERVERS)
+def test_an_address_that_is_none(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(line, "mariadb://u@h:port", capsys).removeprefix("--server: ") == BAD_ADDRESS
+
+
+TELLS_MORE = {
+    "verify",
+    "ls",
+    "import",
+    "convert",
+}  # of damage; or keep what they have made of sound files
+
+
+@pytest.mark.parametrize(
+    "line", [one for one in READ if "spark" in one or one.split()[1] not in TELLS_MORE]
+)
+def test_a_page_that_is_damaged(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = make_store(tmp_path / "x", simple(3))
+    with (store / "binlog-000000.ibb").open("r+b") as file:
+        file.seek(PAGE_SIZE + 200)
+        file.write(b"damaged!")
+    text = said(line, store, capsys)
+    assert "Page corruption" in text
+    assert text.endswith(f"; {REPAIR}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "binlog-server find x --larger-than 1X",
+        "binlog-server user set a --directory x --max-lag-bytes 1X",
+        "binlog-server user add a --directory x --max-bytes-per-second 1X",
+        "binlog-spark archive x y --partition-bytes 1X",
+        "binlog-spark replay x --ibb y --max-binlog-size 1X",
+    ],
+)
+def test_a_size_that_is_none(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *words = line.split()
+    try:
+        code = PROGRAMS[program](words)
+    except SystemExit as error:  # of argparse
+        code = int(error.code or 0)
+    assert code == 2
+    assert capsys.readouterr().err.endswith("is no size such as 64K, 16M or 1G\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"), [("binlog-server evnts x", "events"), ("binlog-spark exprt x", "export")]
+)
+def test_a_command_that_is_none(line: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *words = line.split()
+    with pytest.raises(SystemExit, match="2"):
+        PROGRAMS[program](words)
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+
+
+def test_an_archive_that_is_not_there_leaves_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "binlog-server serve --archive @ --directory TO --listen 127.0.0.1:0"
+    assert said(line, tmp_path / "x", capsys) == f"there is no {tmp_path / 'x'}"
 
 
 def test_a_password_that_is_wrong() -> None:

@@ -14,7 +14,7 @@ from binlog_storage.archive.places import Where
 from binlog_storage.archive.remembered_chains import RememberedChains
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json, shown
-from binlog_storage.console.running import complain, told
+from binlog_storage.console.running import complain, words_of
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.errors import StorageError
 
@@ -91,8 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
             results = compare_histories(*both, exact=arguments.exact, remembered=remembered)
             remembered.keep()
     except (StorageError, ProtocolError, OSError) as error:
-        why = told(error) if isinstance(error, OSError) else error
-        return complain("binlog-server", f"they cannot be compared: {why}", EXIT_UNKNOWN)
+        return complain(
+            "binlog-server", f"they cannot be compared: {words_of(error)}", EXIT_UNKNOWN
+        )
     code = _exit_code(results)
     if arguments.json:
         found = {"first": names[0], "second": names[1], "equal": code == EXIT_EQUAL}

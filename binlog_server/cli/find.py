@@ -46,7 +46,7 @@ from binlog_server.cli.servers import (
 )
 from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
-from binlog_server.settings.option_kinds import U64_MAX, Number
+from binlog_server.settings.option_kinds import size_of
 from binlog_server.upstreams.master_info import MasterInfo
 
 _EPILOG: Final = """
@@ -349,13 +349,10 @@ def _nothing(wanted: FindOptions, search: Search) -> str:
 
 def _size(text: str) -> int:
     """Raises `ValueError`."""
-    size = Number(0, U64_MAX)
     try:
-        number = int(size.written(text))
-        size.check(number)
-    except ValueError:
-        raise ValueError(f"--larger-than {text}: that is no size such as 100M") from None
-    return number
+        return size_of(text)
+    except ValueError as error:
+        raise ValueError(f"--larger-than: {error}") from None
 
 
 def _gtid(text: str) -> Gtid:

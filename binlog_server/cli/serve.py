@@ -17,7 +17,8 @@ from typing import Any
 
 import uvloop
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.archive.places import archive_argument
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.places import archive_argument, is_remote
 from binlog_storage.console.arguments import add_json, position_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
@@ -443,6 +444,10 @@ class _Serving:
         predecessor: Predecessor | None,
     ) -> Successor | None:
         """Until it is told to end. Returns the process that waits for the store, if that is why."""
+        if archive is not None and not is_remote(archive):
+            Archive.open(
+                archive, config.archive_keys(archive)
+            )  # or there would be a new store for nothing
         self.at("opening the store")
         has_gone_back = self.way_back.opens()
         directory = StoreDirectory.of(

@@ -25,13 +25,14 @@ from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamS
 from binlog_server.accounts.users import Users
 from binlog_server.cli.keys import add_key_options, binlog_keys
 from binlog_server.settings.config import ConfigError
+from binlog_server.settings.option_kinds import size_of
 from binlog_server.store.store_directory import open_state
 
 _LINE_CHARS_MAX: Final = 4096
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser("user", help="add, drop or list accounts of a store")
+    parser = commands.add_parser("user", help="add, change, drop or list accounts of a store")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("add", "add an account or change its password (asked for, or read from standard input)"),
@@ -88,11 +89,19 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--server-version", help="that its sessions are told by VERSION()")
     for option, text in (
-        ("--max-bytes-per-second", "rate of the stream of each replica; 0 for no limit"),
+        ("--max-bytes-per-second", "rate of the stream of each replica, such as 50M; 0: no limit"),
         ("--max-lag-bytes", "drop a replica that is further behind and comes no nearer; 0: never"),
         ("--max-lag-seconds", "the same in seconds"),
     ):
-        group.add_argument(option, type=int, metavar="N", help=text)
+        kind = int if option.endswith("seconds") else _size
+        group.add_argument(option, type=kind, metavar="N", help=text)
+
+
+def _size(text: str) -> int:
+    try:
+        return size_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:

@@ -48,11 +48,11 @@ from binlog_storage.classic.gtid_index import PAGE_BYTES_MAX, PAGE_BYTES_MIN
 from binlog_storage.classic.options import FILE_BYTES_MIN, LARGE_COMMIT_BYTES, ClassicOptions
 from binlog_storage.console.arguments import did_you_mean
 from binlog_storage.disk.given_files import read_given_text
-from binlog_storage.disk.local_path import NotLocal, local_path
+from binlog_storage.disk.local_path import NotLocal, local_path, no_directory
 
 from binlog_server.accounts.account import UserAccount
 from binlog_server.accounts.privileges import privileges
-from binlog_server.accounts.replica_policy import ReplicaPolicy, check_server_version
+from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, check_server_version
 from binlog_server.accounts.users import Account
 from binlog_server.process.logs import FORMATS, TEXT
 from binlog_server.settings import engine_limits, environment
@@ -438,6 +438,7 @@ def load(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     values.update({name: value for name, value in overrides.items() if value is not None})
+    given = values.keys() - {name for name, value in overrides.items() if value is not None}
     if "upstream" in values:
         try:
             values["upstream"] = upstreams(values["upstream"])
@@ -452,7 +453,10 @@ def load(
             meant = did_you_mean(name, known | {"listen"})
             raise ConfigError(f"unknown option {name!r}{place(name)}{meant}")
     if "listen" in values:
-        values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
+        try:
+            values["listen_host"], values["listen_port"] = parse_listen(str(values.pop("listen")))
+        except ConfigError as error:
+            raise ConfigError(f"{error}{place('listen') if 'listen' in given else ''}") from None
     if "binlog_directory" not in values:
         raise ConfigError("binlog_directory is missing: give --directory or set it in the file")
     if not isinstance(values["binlog_directory"], str | Path):
@@ -471,7 +475,11 @@ def load(
     values["binlog_directory"] = Path(values["binlog_directory"])
     users = values.get("users", {})
     values["users"] = {name: _account(name, value, place("users")) for name, value in users.items()}
-    return Config(**values, ignored_options=ignored)
+    try:
+        return Config(**values, ignored_options=ignored)
+    except ConfigError as error:  # of a value; of several ones the first word is one of them
+        first = str(error).partition(":")[0].partition(" ")[0]
+        raise ConfigError(f"{error}{place(first) if first in given else ''}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -479,6 +487,8 @@ def _read(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(read_given_text(path, _FILE_BYTES_MAX))
+    except FileNotFoundError:
+        raise ConfigError(no_directory(path)) from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (
@@ -505,6 +515,7 @@ def _check_types(values: Mapping[str, Any], place: Callable[[str], str]) -> None
         raise ConfigError(_USERS + place("users"))
 
 
+_LIMIT: Final = Number(0, U64_MAX)  # of replicas, perhaps with a unit
 _USERS = (
     'users: write a table of name = "password" or '
     'name = {password = "...", grants = ["BINLOG REPLAY"], max_lag_seconds = 600}, or password_file instead of password'
@@ -518,6 +529,12 @@ def _account(name: str, value: Any, place: str) -> str | Account:
         raise ConfigError(f"users: {error}{place}") from None
     if isinstance(value, str | Account):
         return value
+    if isinstance(value, Mapping):
+        known = ("password", _PASSWORD_FILE, "grants", "stream_style", "server_version", *LIMITS)
+        for key in value:
+            if key not in known:
+                meant = did_you_mean(key, known)
+                raise ConfigError(f"users: {name}: unknown option {key!r}{meant}{place}")
     if not isinstance(value, Mapping) or ("password" in value) == (_PASSWORD_FILE in value):
         raise ConfigError(_USERS + place)
     given = value.get("password", value.get(_PASSWORD_FILE))
@@ -529,7 +546,7 @@ def _account(name: str, value: Any, place: str) -> str | Account:
     try:
         policy = ReplicaPolicy().changed(
             {
-                key: limit
+                key: _LIMIT.written(limit) if key in LIMITS else limit
                 for key, limit in value.items()
                 if key not in ("password", _PASSWORD_FILE, "grants")
             }

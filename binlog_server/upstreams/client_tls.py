@@ -19,8 +19,8 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _REASONS: Final = {
     TlsProblem.NOT_OFFERED: (
-        "SSL is required, but the server does not support it; MASTER_SSL=0 does without, and of a command "
-        "--skip-ssl-verify-server-cert"
+        "SSL is required, but the server does not support it; MASTER_SSL=0 of a connection, and "
+        "--skip-ssl-verify-server-cert of a command, do without TLS"
     ),
     TlsProblem.NO_PROOF: (
         "certificate verify failed: without MASTER_SSL_CA the server must prove its certificate by the password, "

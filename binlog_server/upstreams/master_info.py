@@ -21,7 +21,7 @@ from binlog_protocol.errors import (
     WrongArguments,
 )
 from binlog_protocol.gtid import U32_MAX
-from binlog_storage.console.arguments import did_you_mean
+from binlog_storage.console.arguments import BAD_ADDRESS, did_you_mean
 
 from binlog_server.upstreams.candidates import PORT, Address, parse_candidates
 from binlog_server.upstreams.client_tls import TlsOptions
@@ -225,9 +225,7 @@ class MasterInfo:
             parts = urlsplit(url)
             port = PORT if parts.port is None else parts.port
         except ValueError:  # its text may quote a part of the password
-            raise ValueError(
-                "the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
-            ) from None
+            raise ValueError(BAD_ADDRESS) from None
         if not port:
             raise ValueError("port 0 is not between 1 and 65535")
         if parts.scheme not in ("mariadb", "mysql") or not parts.hostname or not parts.username:

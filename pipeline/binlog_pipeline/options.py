@@ -168,7 +168,7 @@ def size(text: str) -> int:
     if number[-1:] in tuple(_UNITS)[1:]:
         number, unit = number[:-1], number[-1]
     if not number.isdecimal() or int(number) < 1:
-        raise ValueError("it is a number of bytes such as 64m")
+        raise ValueError("it is no size such as 64K, 16M or 1G")
     return int(number) * _UNITS[unit]
 
 

@@ -6,6 +6,13 @@ met (`PositionPurged`, `NotAStore`, ...), the disk refused (`DiskError`, which c
 
 from __future__ import annotations
 
+from typing import Final
+
+REPAIR: Final = (
+    "`binlog-server verify` shows all that is wrong; restore that file, or read the archive"
+)
+"""What to do about a damaged `.ibb` file."""
+
 
 class StorageError(Exception):
     """Base of everything that `storage` raises on purpose."""

@@ -44,7 +44,7 @@ USAGE = [
     (["serve", "--directory", "/d", "--listen", "x"], "listen: 'x' is not HOST:PORT"),
     (["serve", "--directory", "/d", "--upstream", "x"], "upstream: write it as mariadb://"),
     (["serve", "--directory", "/d", "--upstream", "mariadb://u:p@[::1"], "upstream: "),
-    (["serve", "--config", "/no/such.toml"], "cannot read /no/such.toml: No such file"),
+    (["serve", "--config", "/no/such.toml"], "there is no /no/such.toml"),
 ]
 
 

@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from binlog_storage.console.arguments import BAD_ADDRESS
+
 from binlog_pipeline.errors import BadOption
 
 if TYPE_CHECKING:
@@ -132,8 +134,8 @@ def _place(source: str) -> dict[str, str]:
     place = {"host": parts.hostname or "", "user": unquote(parts.username or "")}
     try:
         return place if parts.port is None else {**place, "port": str(parts.port)}
-    except ValueError as error:
-        raise BadOption(f"{source}: {error}") from None
+    except ValueError:
+        raise BadOption(BAD_ADDRESS) from None
 
 
 def _add(

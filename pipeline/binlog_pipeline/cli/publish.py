@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, gtid_position
 from binlog_storage.console.message_options import add_message_options, message_options
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
@@ -101,9 +100,9 @@ def _start(text: str, source: LogSource) -> SlavePosition:
     if text in ("earliest", "latest"):
         return source.earliest() if text == "earliest" else source.latest()
     try:
-        return SlavePosition.parse(text)
-    except ServerError as error:
-        raise BadOption(f"--start-position {text}: {error}") from None
+        return gtid_position(text)
+    except ValueError as error:
+        raise BadOption(f"--start-position: {error}") from None
 
 
 def _told_to_stop() -> Callable[[], bool]:

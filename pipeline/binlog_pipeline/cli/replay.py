@@ -82,7 +82,7 @@ def _size(text: str) -> int:
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
     if not number.isdecimal() or unit not in ("", *units):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 256m")
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 64K, 16M or 1G")
     size = int(number) * units.get(unit, 1)
     if not _SIZE_MIN <= size <= _SIZE_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 64k and 1g")

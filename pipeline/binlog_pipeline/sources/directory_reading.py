@@ -12,7 +12,13 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import LargeGroup
-from binlog_storage.errors import CorruptBinlog, PositionPurged, StorageError, TruncatedRecord
+from binlog_storage.errors import (
+    REPAIR,
+    CorruptBinlog,
+    PositionPurged,
+    StorageError,
+    TruncatedRecord,
+)
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.records import BEGINNING
 from binlog_storage.log import halves
@@ -32,9 +38,6 @@ BEYOND: Final = Position(1 << 62, 0)
 RESTORE: Final = (
     "restore the files, read what was archived, or say failOnDataLoss=false to go on behind the gap"
 )
-_REPAIR: Final = (
-    "`binlog-server verify` shows all that is wrong; restore that file, or read the archive"
-)
 _U64_MAX: Final = (1 << 64) - 1
 
 
@@ -46,7 +49,7 @@ def explained(path: str) -> Iterator[None]:
     except PositionPurged as error:
         raise DataLost(f"{path}: {error}; {RESTORE}") from None
     except CorruptBinlog as error:
-        raise SourceError(f"{path}: {error}; {_REPAIR}") from None
+        raise SourceError(f"{path}: {error}; {REPAIR}") from None
     except StorageError as error:
         raise SourceError(f"{path}: {error}") from error
 

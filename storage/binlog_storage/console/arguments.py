@@ -7,10 +7,16 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import BadGtidList, ServerError
 from binlog_protocol.gtid import SlavePosition
+
+BAD_ADDRESS: Final = (
+    "the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
+)
+"""Of a `mariadb://` URL that cannot be taken apart; what is in it is not quoted: it may be a part of a password."""
 
 
 def parse(
@@ -18,7 +24,13 @@ def parse(
     commands: Mapping[str, argparse.ArgumentParser],
     argv: Sequence[str] | None,
 ) -> argparse.Namespace:
-    """Read a command line. An option that is unknown ends the process, with the one that was perhaps meant."""
+    """Read a command line. What is unknown ends the process, with the command or option that was perhaps meant."""
+    for name in (sys.argv[1:] if argv is None else argv)[:1]:
+        if not name.startswith("-") and name not in commands:
+            parser.error(
+                f"argument COMMAND: invalid choice: {name!r}{did_you_mean(name, commands)}; it is one of "
+                f"{', '.join(commands)}"
+            )
     arguments, left = parser.parse_known_args(argv)
     if left:
         command = commands[arguments.command]

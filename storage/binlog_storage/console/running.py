@@ -26,7 +26,7 @@ from binlog_protocol.errors import (
 )
 
 from binlog_storage.console.output import shown
-from binlog_storage.errors import StorageError
+from binlog_storage.errors import REPAIR, CorruptBinlog, StorageError, without_advice
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -76,7 +76,7 @@ def run_command(
         return complain(program, told(error), EXIT_FAILED)
     except caught as error:
         code = next(code for kind, code in known.items() if isinstance(error, kind))
-        return complain(program, f"{error}{_remedy_behind(error)}", code)
+        return complain(program, words_of(error), code)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(name, "jobs")
@@ -112,6 +112,11 @@ def refused(error: RemoteError) -> str:
     return f"{error}" + (f"; {asked}" if asked else "")
 
 
+def words_of(error: Exception) -> str:
+    """What an error says to a person, and what to do where its text does not say it."""
+    return told(error) if isinstance(error, OSError) else f"{error}{_remedy_behind(error)}"
+
+
 def told(error: OSError) -> str:
     """An error of the operating system for a person: the file first, without the number, and what to do."""
     if error.strerror is None:
@@ -127,7 +132,9 @@ def told(error: OSError) -> str:
 
 
 def _remedy_behind(error: Exception) -> str:
-    """The remedy for an error of a store that says no more than what the operating system has said."""
+    """The remedy for an error of a store that says no more than what was found, or the operating system has said."""
+    if isinstance(error, CorruptBinlog) and without_advice(error) == str(error):
+        return f"; {REPAIR}"
     cause = error.__cause__
     if not isinstance(cause, OSError) or not str(error).endswith(cause.strerror or "\0"):
         return ""

@@ -36,5 +36,6 @@ def no_files(names: Iterable[str]) -> str:
         return "has neither .ibb files nor the index of a traditional binlog"
     return (
         f"holds no binlog-NNNNNN.ibb, but traditional binlog files, which {index} names: `binlog-server events` shows "
-        "them, `binlog-server convert` makes an .ibb store of them, and a server over them is read as any server"
+        "them, `binlog-server convert` makes an .ibb store of them, `binlog-server import --index` takes their groups "
+        "into a store, and a server over them is read as any server"
     )

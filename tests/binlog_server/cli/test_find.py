@@ -194,7 +194,7 @@ WRONG = {
     ("--at", "2026-05-28", "--op", "drop"): "give --at, or --gtid, or some of",
     ("--at", "noon"): "'noon' is no time such as",
     ("--gtid", "1"): "1",
-    ("--larger-than", "many"): "no size such as 100M",
+    ("--larger-than", "many"): "no size such as 64K, 16M or 1G",
 }
 
 

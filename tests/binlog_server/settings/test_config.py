@@ -79,6 +79,20 @@ def test_sizes_have_units(tmp_path: Path) -> None:
     assert (config.max_connections, config.report_host) == (1024, "1G")
 
 
+def test_limits_of_replicas_have_units(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[users]\na = {password = "x", max_lag_bytes = "2G"}\n')
+    account = load(file, {"binlog_directory": "/d"}).users["a"]
+    assert isinstance(account, Account)
+    assert account.replica.max_lag_bytes == 2 << 30
+
+
+def test_a_value_of_the_command_line_is_not_said_to_be_in_the_file(tmp_path: Path) -> None:
+    (file := tmp_path / "c.toml").write_text("server_id = 1\n")
+    with pytest.raises(ConfigError, match=r"server_id: 0 is not between 1 and 4294967295$"):
+        load(file, {"binlog_directory": "/d", "server_id": 0})
+
+
 def test_what_is_probably_not_meant() -> None:
     assert doubts(Config(Path("/d"), max_binlog_total_size=2 << 30, expire_logs_days=1.5)) == []
     (small,) = doubts(Config(Path("/d"), max_binlog_total_size=(2 << 30) - 1))
@@ -121,6 +135,11 @@ WRONG_IN_FILE = [
     ("ignored_options=[]", "unknown option 'ignored_options'"),
     ('metrics_token="short"', "metrics_token: it has 16 printable ASCII characters or more"),
     ('metrics_token="0123456789abcde\u00e9"', "metrics_token: it has 16 printable ASCII"),
+    ("server_id=0", r"server_id: 0 is not between 1 and 4294967295 in .*\.toml"),
+    ('listen="3306"', r"listen: '3306' is not HOST:PORT in .*\.toml"),
+    ('ssl_cert="x"', r"ssl_cert and ssl_key: give both, .* in .*\.toml"),
+    ('[users]\na={pasword="x"}', "users: a: unknown option 'pasword': did you mean 'password'"),
+    ('[users]\na={password="x", max_lag_bytes="1X"}', "max_lag_bytes is a number, not '1X'"),
     ("max_binlogsize=1", "unknown option 'max_binlogsize' in .*: did you mean 'max_binlog_size'?"),
     (
         'max_binlog_size="1X"',
@@ -312,7 +331,10 @@ WRONG_IN_FILE = [
     ("max_tmp_total_space_usage=-1", "max_tmp_total_space_usage: -1 is not between 0 and"),
     ("max_allowed_packet=1023", "max_allowed_packet: 1023 is not between 1024 and 1073741824"),
     ("[users]\nrepl={grants=[]}", "users: write a table"),
-    ("[users]\nrepl={password='x', grant=[]}", "users: repl: there is no option 'grant'"),
+    (
+        "[users]\nrepl={password='x', grant=[]}",
+        "users: repl: unknown option 'grant': did you mean 'grants'?",
+    ),
     ("[users]\nrepl={password='x', max_lag_second=1}", "did you mean 'max_lag_seconds'"),
     (
         "[users]\nrepl={password='x', grants=['REPLICATON SLAVE']}",
@@ -387,7 +409,7 @@ def test_wrong_command_lines(overrides: dict[str, Any], message: str) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml: No such file"):
+    with pytest.raises(ConfigError, match=r"there is no .*none\.toml"):
         load(tmp_path / "none.toml", DIRECTORY)
     with pytest.raises(ConfigError, match="cannot read"):
         load(tmp_path, DIRECTORY)

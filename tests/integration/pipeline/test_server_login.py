@@ -38,7 +38,9 @@ def test_password_by_file_and_environment(
     path = tmp_path / "password"
     by_file = source_of(upstream, Credentials(upstream.account.user, ""), passwordFile=str(path))
     by_name = source_of(upstream, Credentials(upstream.account.user, ""), passwordEnv="BINLOG_PASS")
-    with pytest.raises(SourceError, match=f"passwordFile {path} cannot be read: No such file"):
+    with pytest.raises(
+        SourceError, match=f"the password's file {path} cannot be read: No such file"
+    ):
         by_file.latest()
     with pytest.raises(SourceError, match="passwordEnv BINLOG_PASS is not in the environment"):
         by_name.latest()

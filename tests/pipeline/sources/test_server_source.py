@@ -398,7 +398,7 @@ def test_a_password_is_not_shown() -> None:
     assert pickle.loads(pickle.dumps(part)) == part
     assert part.address.read_password() == "top-secret"
     by_file = open_source(SourceOptions.parse({**given, "passwordFile": "/nowhere/p"}))
-    with pytest.raises(SourceError, match="h:3306: passwordFile /nowhere/p cannot be read"):
+    with pytest.raises(SourceError, match="h:3306: the password's file /nowhere/p cannot be read"):
         by_file.latest()
 
 

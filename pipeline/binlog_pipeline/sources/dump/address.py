@@ -57,7 +57,7 @@ class ServerAddress:
                 return text.rstrip("\r\n")
             except OSError as error:
                 raise SourceError(
-                    f"{self.name}: passwordFile {self.password_file} cannot be read: {error.strerror}; "
+                    f"{self.name}: the password's file {self.password_file} cannot be read: {error.strerror}; "
                     "each worker must have it"
                 ) from None
         if self.password_env:
