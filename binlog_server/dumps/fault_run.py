@@ -92,9 +92,11 @@ class FaultRun:
         """The sequence number of what comes next; None before the first packet."""
         self._left_out = False
         self._again: list[bytes] | None = None  # payloads of the group that is repeated
-        self._later: list[bytes] | None = None  # of the group that is sent behind the next one
-        self._is_later = False  # that group is under way
-        self._held = 0  # bytes of both
+        self._later: list[
+            list[bytes]
+        ] = []  # of groups that are sent behind the next one, the last one in front
+        self._is_later = False  # the first of these is under way
+        self._held = 0  # bytes of all these
         self._acks_wanted = 0
         self._ack_faults: list[OrderedFault] = []  # for the next acknowledgement that is asked for
         self.at_acks: dict[int, list[OrderedFault]] = {}
@@ -194,7 +196,8 @@ class FaultRun:
             case "repeat":
                 self._again = []
             case "reorder":
-                self._later, self._is_later = [], True
+                self._later.insert(0, [])
+                self._is_later = True
             case "lose_ack" | "delay_ack":
                 self._ack_faults.append(one)
             case _:
@@ -229,12 +232,14 @@ class FaultRun:
         return self._gtid == one.gtid and self._events_of_group == (fault.event or 1)
 
     def _send(self, payload: bytes) -> Iterator[Step]:
-        if self._is_later and self._later is not None:
-            yield from self._hold(self._later, payload)
-        elif not self._left_out:
+        if self._left_out:
+            return
+        if self._is_later:
+            yield from self._hold(self._later[0], payload)
+        else:
             yield from self._frame(payload)
-            if self._again is not None:
-                yield from self._hold(self._again, payload)
+        if self._again is not None:
+            yield from self._hold(self._again, payload)
 
     def _hold(self, held: list[bytes], payload: bytes) -> Iterator[Step]:
         """One that has no room ends the stream: it would not be what was ordered."""
@@ -287,10 +292,10 @@ class FaultRun:
     def _end_group(self) -> Iterator[Step]:
         again, self._again, self._gtid, self._left_out = self._again or [], None, None, False
         if self._is_later:
+            self._later[0] += again
             self._is_later = False
-        elif self._later is not None:
-            again, self._later = [*again, *self._later], None
-        if not self._is_later and self._later is None:
-            self._held = 0
-        for payload in again:
-            yield from self._frame(payload)
+            return
+        later, self._later, self._held = self._later, [], 0
+        for held in (again, *later):
+            for payload in held:
+                yield from self._frame(payload)

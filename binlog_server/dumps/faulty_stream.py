@@ -6,7 +6,8 @@ Until the first order for it the stream is a `ReplicaStream`: packets go by unre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from binlog_protocol.errors import DuplicateServerId, ServerError
@@ -49,7 +50,7 @@ class FaultyStream(ReplicaStream):
         self._timers: list[asyncio.TimerHandle] = []
         for one in ordered:
             self._expect(one)
-        self._leave = faults.watch(who, self._order)
+        self._leaving: list[Callable[[], None]] = [faults.watch(who, self._order)]
 
     def follow(self, acks: ReplicaAcks, semi_sync: SemiSyncMaster) -> None:
         super().follow(acks, semi_sync)
@@ -163,18 +164,30 @@ class FaultyStream(ReplicaStream):
                 await self._delay(fault)
             case "throttle":
                 self._throttle = Throttle(fault.bytes_per_second, self._loop.time())
+                self._leaving.append(self._faults.when_dropped(fault, self._set_free))
             case _:
                 self._end_by(fault)
                 raise ConnectionAbortedError(f"a fault that was ordered: {fault.do}")
 
+    def _set_free(self) -> None:
+        self._throttle = None
+
     async def _delay(self, fault: FaultOrder) -> None:
+        """Until its time is over, or somebody drops it."""
+        dropped = asyncio.Event()
+        leave = self._faults.when_dropped(fault, dropped.set)
         end = self._loop.time() + fault.seconds
-        if fault.heartbeats and self._heartbeat_s:
-            while (left := end - self._loop.time()) > self._heartbeat_s:
-                await asyncio.sleep(min(left, self._heartbeat_s))
-                super()._write(self._run.heartbeat(_BEAT))
-                await super().drain()
-        await asyncio.sleep(end - self._loop.time())
+        pause = self._heartbeat_s if fault.heartbeats and self._heartbeat_s else fault.seconds
+        try:
+            while (left := end - self._loop.time()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(dropped.wait(), min(left, pause))
+                    break
+                if left > pause:
+                    super()._write(self._run.heartbeat(_BEAT))
+                    await super().drain()
+        finally:
+            leave()
 
     def _end_by(self, fault: FaultOrder) -> None:
         match fault.do:
@@ -254,6 +267,7 @@ class FaultyStream(ReplicaStream):
 
     def close(self) -> None:
         super().close()
-        self._leave()
+        for leave in self._leaving:
+            leave()
         for timer in self._timers:
             timer.cancel()

@@ -190,7 +190,7 @@ class ReplicaStream:
     async def _send_piece(self) -> None:
         throttle = self._throttle
         if throttle is None:  # lifted meanwhile
-            self.flush()
+            self._hand_over()
             return
         data = self._waiting[0]
         piece = data[: throttle.piece_bytes]
@@ -212,6 +212,9 @@ class ReplicaStream:
 
     def flush(self) -> None:
         """Hand over what waits for the throttle: something must be sent behind it that cannot wait."""
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         while self._waiting:
             self._channel.write(bytes(self._waiting.popleft()))
 

@@ -402,6 +402,7 @@ class Faults:
         self._talk: list[OrderedFault] = []  # those of conversations
         self._restarting: OrderedFault | None = None
         self._watching: dict[object, tuple[_Who, Callable[[OrderedFault], None]]] = {}
+        self._suffering: dict[object, tuple[FaultOrder, Callable[[], None]]] = {}
 
     def take_over(self, before: Faults) -> None:
         """Those of the server that has been in the place of this one; but none for one client, which is gone."""
@@ -481,6 +482,13 @@ class Faults:
         self._watching[key] = who, ordered
         return lambda: self._watching.pop(key, None) and None
 
+    def when_dropped(self, fault: FaultOrder, call: Callable[[], None]) -> Callable[[], None]:
+        """`call` when that order is dropped, for whom it lasts: nobody waits on behind a delay of a year. Returns what
+        ends that."""
+        key = object()
+        self._suffering[key] = fault, call
+        return lambda: self._suffering.pop(key, None) and None
+
     def _free_name(self, made: Mapping[str, OrderedFault]) -> str:
         return next(
             name
@@ -489,10 +497,13 @@ class Faults:
         )
 
     def drop(self, name: str) -> bool:
-        """It is met no more, in no stream. False: there is none of that name."""
+        """It is met no more, in no stream, and lasts no longer. False: there is none of that name."""
         one = self._ordered.pop(name, None)
         if one is not None:
             one.is_over = True
+            for fault, call in list(self._suffering.values()):
+                if fault is one.fault:
+                    call()
             if one in self._talk:
                 self._talk.remove(one)
             if one.mark is not None and one is not self._restarting and not self._has(one.mark):

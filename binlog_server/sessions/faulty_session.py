@@ -35,7 +35,7 @@ from binlog_protocol.connection.server import NextStatement, ServerEvent, TlsReq
 from binlog_storage.errors import StorageError
 
 from binlog_server.connections.tls import NO_TLS
-from binlog_server.faults.faults import COMMANDS, GOES_BACK, OrderedFault
+from binlog_server.faults.faults import COMMANDS, GOES_BACK, FaultOrder, OrderedFault
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.session import ClientSession
 
@@ -84,15 +84,14 @@ class FaultySession(ClientSession):
             lacking |= one.fault.capabilities_lacking
         version = next((one.fault.version for one in claims if one.fault.version), "")
         super().__init__(server, version=version, lacking=lacking)
-        self._timer: asyncio.TimerHandle | None = None  # of a delay
+        self._end_delay: Callable[[], None] = lambda: None
 
     def data_received(self, data: bytes) -> None:
         self.takes_quickly = not self._all()
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end_delay()
         super().connection_lost(exc)
 
     # --- the steps ---
@@ -176,6 +175,10 @@ class FaultySession(ClientSession):
 
     def _suffer(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
         """One after the other; then, unless the conversation has ended, it goes on."""
+        while ordered and not ordered[0].is_live:
+            ordered = ordered[
+                1:
+            ]  # it was dropped, or met by others, while a delay in front of it lasted
         if not ordered:
             go_on()
             return
@@ -184,11 +187,7 @@ class FaultySession(ClientSession):
         one.met += 1
         match fault.do:
             case "delay":
-                # What comes meanwhile waits in the socket.
-                channel.hold(held=True)
-                self._timer = asyncio.get_running_loop().call_later(
-                    fault.seconds, self._behind_delay, others, go_on
-                )
+                self._delay(fault, partial(self._behind_delay, others, go_on))
             case "error" if self._conversation is None:
                 self._refuse(fault.error)
             case "error":
@@ -203,6 +202,25 @@ class FaultySession(ClientSession):
                 if fault.do in GOES_BACK:
                     self._server.faults.restart(fault)
 
+    def _delay(self, fault: FaultOrder, behind: Callable[[], None]) -> None:
+        """Until its time is over, or somebody drops it. What comes meanwhile waits in the socket."""
+        self._channel.hold(held=True)
+        loop = asyncio.get_running_loop()
+        timer: asyncio.Handle = loop.call_later(fault.seconds, behind)
+
+        def dropped() -> None:
+            nonlocal timer
+            timer.cancel()
+            timer = loop.call_soon(behind)
+
+        leave = self._server.faults.when_dropped(fault, dropped)
+
+        def end() -> None:
+            timer.cancel()
+            leave()
+
+        self._end_delay = end
+
     def _die(self) -> None:
         """Whatever is logged is on the disk then, or a crash would only ever meet what was in memory."""
         assert self._server.faults.die is not None, "it was refused"
@@ -212,6 +230,7 @@ class FaultySession(ClientSession):
         self._server.faults.die()
 
     def _behind_delay(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
+        self._end_delay()
         if self._channel.is_closing:
             return
         self._channel.hold(held=False)

@@ -183,6 +183,28 @@ def test_a_group_comes_behind_the_next_one() -> None:
     assert faults.met() == [("reorder", 1)]
 
 
+def test_groups_that_all_come_later_are_all_sent() -> None:
+    """The first of two neighbours was lost."""
+    first, second, third = GROUPS
+    both = {"do": "reorder", "gtid": "0-1-1"}, {"do": "reorder", "gtid": "0-1-2"}
+    steps, _ = run(*both)
+    assert read(steps) == [*HEAD, *third, *second, *first]
+    steps, _ = run(*both, {"do": "leave_out", "gtid": "0-1-3"})
+    assert read(steps) == [*HEAD, *second, *first]
+
+
+def test_what_happens_to_one_group_at_once() -> None:
+    first, second, third = GROUPS
+    later, twice, never = ({"do": do, "gtid": "0-1-1"} for do in ("reorder", "repeat", "leave_out"))
+    for both in ((later, twice), (twice, later)):
+        steps, _ = run(*both)
+        assert read(steps) == [*HEAD, *second, *first, *first, *third]
+    for one in (later, twice):
+        for both in ((one, never), (never, one)):
+            steps, _ = run(*both)
+            assert read(steps) == [*HEAD, *second, *third]
+
+
 def test_a_hole_in_the_numbers_of_packets() -> None:
     steps, _ = run({"do": "hole", "gtid": "0-1-2", "event": 2})
     numbers = [step[3] for step in steps if isinstance(step, bytes)]
@@ -324,6 +346,32 @@ async def test_heartbeats_go_on_in_a_delay_that_says_so() -> None:
         while event[TYPE_OFFSET] == EventType.HEARTBEAT:
             event = await replica.event()
         assert gtid_of(event) == Gtid(0, 1, 1)
+
+
+@pytest.mark.parametrize("beats", [False, True])
+async def test_a_delay_ends_when_it_is_dropped(beats: bool) -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1")
+        delay = {"do": "delay", "gtid": "0-1-1", "seconds": 3600, "heartbeats": beats}
+        lab.server.faults.add([delay, {"do": "repeat", "gtid": "0-1-1"}])
+        replica = await lab.replica()
+        await replica.opening()
+        await until(lambda: lab.server.faults.met()[0] == ("delay", 1))
+        lab.server.faults.drop("fault1")
+        assert await replica.groups(2) == "0-1-1,0-1-1"
+
+
+async def test_a_slow_line_ends_when_it_is_dropped_and_what_comes_behind_it_does_not() -> None:
+    async with Lab() as lab:
+        lab.publish("0-1-1,0-1-2,0-1-3")
+        slow = {"do": "throttle", "gtid": "0-1-1", "bytes_per_second": 1}
+        lab.server.faults.add([slow, {"do": "cut", "gtid": "0-1-3"}])
+        replica = await lab.replica()
+        await replica.opening()
+        await until(lambda: lab.server.faults.met()[0] == ("throttle", 1))
+        lab.server.faults.drop("fault1")
+        assert await replica.groups(2) == "0-1-1,0-1-2"
+        assert await replica.client.closed()
 
 
 async def test_another_one_with_its_server_id_is_said_to_have_come() -> None:

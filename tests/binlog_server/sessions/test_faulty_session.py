@@ -101,6 +101,42 @@ async def test_who_goes_in_a_delay_leaves_nothing() -> None:
         await until(lambda: not len(lab.server.connections))
 
 
+async def test_a_delay_ends_when_it_is_dropped() -> None:
+    async with Lab() as lab:
+        order(lab, name="late", do="delay", on="login", seconds=3600)
+        order(lab, **ERROR, on="login")  # it comes behind the delay
+        client = await lab.connect()
+        client.send(frame_packet(LoginRequest("repl", b"").build(), 1)[0])
+        await until(lambda: lab.server.faults.met()[0] == ("delay", 1))
+        lab.server.faults.drop("late")
+        assert await client.error() == SAID
+
+        lab.server.faults.clear()
+        order(lab, name="late", do="delay", command="COM_PING", seconds=3600)
+        client = await lab.client()
+        client.command(Ping().build())
+        await until(lambda: lab.server.faults.met() == [("delay", 1)])
+        lab.server.faults.drop("late")
+        assert (await client.answer())[0] == 0
+
+
+async def test_what_is_cleared_in_a_delay_does_not_come_behind_it() -> None:
+    async with Lab() as lab:
+        order(lab, do="delay", seconds=0.1, command="COM_PING", times=0)
+        order(lab, **ERROR, command="COM_PING")
+        client, other = await lab.client(), await lab.client()
+        for one in (client, other):
+            one.command(Ping().build())
+        answers = [await one.answer() for one in (client, other)]
+        assert sorted(one[0] for one in answers) == [0, 0xFF], "once is once"
+        assert lab.server.faults.met() == [("delay", 2), ("error", 1)]
+        order(lab, **ERROR, command="COM_PING")
+        client.command(Ping().build())
+        await until(lambda: lab.server.faults.met()[0] == ("delay", 3))
+        lab.server.faults.clear()
+        assert (await client.answer())[0] == 0
+
+
 async def test_what_a_greeting_claims() -> None:
     async with Lab() as lab:
         order(lab, do="claim", on="connect", version="10.2.44-MariaDB", without="ssl, Compress")
