@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
@@ -145,6 +146,8 @@ def _reaches(sent: str | None, wanted: SlavePosition) -> bool:
 def _files(paths: Iterable[Path | str | Iterable[Path | str]]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
+        if isinstance(path, bytes | bytearray):
+            raise BadValue("files by their names, not bytes")
         found += [Path(path)] if isinstance(path, Path | str) else map(Path, path)
     return [path.absolute() for path in found]
 
@@ -160,6 +163,9 @@ class BinlogMaster(MasterClient, ABC):
         self.options: dict[str, Any] = {**SMALL, "server_id": 1, "binlog_faults": True, **options}
         """Of the next start: a test may change them while it is stopped."""
         self.name = f"binlog-master-{self.port}"
+        self._replays = count(
+            1
+        )  # over all its starts: a replay that has ended with one is none of the next
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -276,6 +282,8 @@ class BinlogMaster(MasterClient, ABC):
             checksums: the events end in CRC-32.
             check: what no master could log is refused with `ProtocolError`. Otherwise all events are one group.
         """
+        if isinstance(given, bytes | bytearray):
+            raise BadValue("raw: events in a list, or the name of a file; not bytes")
         if isinstance(given, Path | str):
             return str(self._call("raw_files", [Path(given).absolute()]))
         return str(self._call("raw", list(given), checksums, check))
@@ -308,7 +316,8 @@ class BinlogMaster(MasterClient, ABC):
         Raises `StorageError`, `OSError`, `BadValue`.
         """
         pace = {"speed": speed, "rate": rate, "longest_gap": longest_gap}
-        number = self._call("start_replay", _files(paths), pace, loop, fresh)
+        number = next(self._replays)
+        self._call("start_replay", number, _files(paths), pace, loop, fresh)
         from binlog_server.testing.replay import ReplayHandle
 
         return ReplayHandle(self._call, number)

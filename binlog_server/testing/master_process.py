@@ -46,6 +46,7 @@ class MasterProcess(BinlogMaster):
 
     _process: subprocess.Popen[bytes] | Forked | None = None
     _pipe: Connection[Any, Any]
+    _is_paused = False
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -54,6 +55,7 @@ class MasterProcess(BinlogMaster):
     def start(self) -> Self:
         assert not self.alive(), f"{self} runs already"
         self._pipe, theirs = Pipe()
+        self._is_paused = False
         with theirs:
             log, end = self.dir / "server.log", theirs.fileno()
             streams = Path(os.devnull), log, log
@@ -92,10 +94,12 @@ class MasterProcess(BinlogMaster):
     def pause(self) -> None:
         """The process stands still, its connections stay open."""
         self._signal(signal.SIGSTOP)
+        self._is_paused = True
 
     def resume(self) -> None:
         """It goes on."""
         self._signal(signal.SIGCONT)
+        self._is_paused = False
 
     def log(self) -> str:
         return process.read_log(self.dir / "server.log")
@@ -108,6 +112,8 @@ class MasterProcess(BinlogMaster):
     def _call(self, name: str, *arguments: Any) -> Any:
         if self._process is None:
             raise self._stopped()
+        if self._is_paused and self.alive():
+            raise RuntimeError(f"{self} is paused, and answers nothing: resume() lets it go on")
         return self._ask((name, arguments), None)
 
     def _ask(self, message: object, timeout: float | None) -> Any:

@@ -163,6 +163,10 @@ class RandomHistory:
         lines = "".join(f"\n  {group.gtid} {group.says}" for group in self.groups)
         return f"<{len(self.groups)} groups{lines}>"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For Hypothesis: it would print the fields of a dataclass, all bytes of all events."""
+        printer.text(repr(self))
+
     @property
     def gtid_binlog_pos(self) -> str:
         """The position behind it, of its domains."""

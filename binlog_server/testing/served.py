@@ -79,7 +79,7 @@ class Served:
         self._changes = False  # it goes back, or ends
         self._lost: BaseException | None = None  # why it has not begun anew
         self._loop_thread: threading.Thread | None = None
-        self._replays: list[RunningReplay] = []
+        self._replays: dict[int, RunningReplay] = {}
         self._server = self._begun()
         self._loading = threading.Lock()
         self._table_id = 1 << 20  # of tables that are only in events
@@ -92,7 +92,9 @@ class Served:
         """
         with self._state:
             here = threading.current_thread()
-            if here is self._loop_thread or any(here is one.thread for one in self._replays):
+            if here is self._loop_thread or any(
+                here is one.thread for one in list(self._replays.values())
+            ):
                 return self._server
             self._state.wait_for(lambda: not self._changes)
             if self._lost is not None:
@@ -116,7 +118,7 @@ class Served:
             self._state.notify_all()
 
     def _stop(self) -> None:
-        for replay in self._replays:
+        for replay in list(self._replays.values()):
             replay.stop()
         self._running.close()
 
@@ -285,12 +287,12 @@ class Served:
     # --- replays ---
 
     def start_replay(
-        self, paths: Sequence[Path], pace: Mapping[str, float], loop: int, fresh: bool
-    ) -> int:
-        """Begin; returns its number. Raises `StorageError`, `OSError`, `BadValue`."""
+        self, number: int, paths: Sequence[Path], pace: Mapping[str, float], loop: int, fresh: bool
+    ) -> None:
+        """Begin the one of this number. Raises `StorageError`, `OSError`, `BadValue`."""
         source = source_of(_readable(paths))
         self._stack.callback(source.close)
-        replay = RunningReplay(
+        self._replays[number] = RunningReplay(
             lambda: _of_items(source.items(0)),
             lambda payload, gtid: self._append(lambda: [GivenGroup(payload, gtid)]),
             self.last_seq_no,
@@ -298,8 +300,6 @@ class Served:
             loop=loop,
             fresh=fresh,
         )
-        self._replays.append(replay)
-        return len(self._replays) - 1
 
     def last_seq_no(self, domain_id: int) -> int:
         """Of that domain in the store; 0 without a group of it."""
@@ -308,7 +308,7 @@ class Served:
 
     def replayed(self, number: int) -> tuple[int, str, bool]:
         """Groups logged so far, the GTID of the last one, whether it is over. Raises what it has met."""
-        replay = self._replays[number]
+        replay = self._replay(number)
         if replay.error is not None:
             raise replay.error
         is_over = replay.is_over  # asked first: the others stay then
@@ -316,7 +316,13 @@ class Served:
 
     def stop_replay(self, number: int) -> None:
         """Returns when nothing more is logged."""
-        self._replays[number].stop()
+        self._replay(number).stop()
+
+    def _replay(self, number: int) -> RunningReplay:
+        try:
+            return self._replays[number]
+        except KeyError:
+            raise RuntimeError("the replay has ended: its master was stopped meanwhile") from None
 
     # --- faults ---
 

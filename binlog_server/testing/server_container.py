@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, Final, Self
 
 import pymysql
@@ -117,8 +116,8 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
     def _client(self) -> MasterClient:
         return _Client(self.host, self.port)
 
-    def connect(self, **options: Any) -> AbstractContextManager[Any]:
-        """A pymysql connection, rows as dictionaries. `options`: those of `pymysql.connect`."""
+    def connect(self, **options: Any) -> Any:
+        """A pymysql connection, which `with` closes; rows as dictionaries. `options`: those of `pymysql.connect`."""
         return self._client.connect(**options)
 
     def sql(self, text: str, *values: Any) -> list[Row]:

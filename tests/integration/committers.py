@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Self
+from typing import Any, Self
 
 import pymysql
 
@@ -35,9 +34,7 @@ MB = 1 << 20
 Server = MariaDB | BinlogServer
 
 
-def connect(
-    server: Server, **options: object
-) -> contextlib.AbstractContextManager[pymysql.Connection]:
+def connect(server: Server, **options: object) -> Any:
     """As the one who may write."""
     if isinstance(server, BinlogServer):
         options = {

@@ -345,6 +345,10 @@ def test_mistakes_are_told_in_words(shared: BinlogMaster, tmp_path: Path) -> Non
         shared.rows("orders", [{"id": 1}])
     with pytest.raises(BadValue, match=r"\(1,\) is no row, such as"):
         shared.rows("shop.t", [(1,)], columns={"id": "INT"})  # type: ignore[list-item]
+    with pytest.raises(BadValue, match="events in a list, or the name of a file; not bytes"):
+        shared.raw(query())  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="files by their names, not bytes"):
+        shared.load(b"captured")  # type: ignore[arg-type]
     scenario = tmp_path / "scenario.toml"
     for text, wrong in (
         ("", "it has .* tables alone, not none"),
@@ -369,6 +373,30 @@ def test_one_that_does_not_run_says_so(process: bool) -> None:
         with pytest.raises(RuntimeError, match=r"does not run: start\(\) starts it"):
             call()
     master.discard()
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_replay_that_ended_with_its_master_says_so(process: bool, captured: Path) -> None:
+    """Its handle was that of the first one behind the next start, or raised IndexError."""
+    with running_master(process=process) as master:
+        before = master.replay(captured, rate=1)
+        master.restart()
+        behind = master.replay(captured, rate=1000, loop=0)
+        for call in (before.wait, before.stop, lambda: before.count):
+            with pytest.raises(RuntimeError, match="its master was stopped meanwhile"):
+                call()
+        assert behind.count >= 0
+        with pytest.raises(TimeoutError):
+            behind.wait(timeout=0)
+        behind.stop()
+
+
+def test_a_connection_is_one_of_pymysql(shared: BinlogMaster) -> None:
+    connection = shared.connect()
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1 AS one")
+        assert cursor.fetchall() == [{"one": 1}]
+    assert not connection.open
 
 
 def test_what_the_page_names_is_here() -> None:

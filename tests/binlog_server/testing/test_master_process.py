@@ -77,6 +77,8 @@ def test_it_is_paused_resumed_and_stopped(master: MasterProcess) -> None:
     master.pause()
     state = Path(f"/proc/{master.pid}/stat")
     until(lambda: state.read_text().split()[2] == "T", "it stands still")
+    with pytest.raises(RuntimeError, match=r"is paused, and answers nothing: resume\(\)"):
+        master.rows("shop.t", [{"a": 77}])
     master.resume()
     assert master.gtid_binlog_pos == before
     master.pause()

@@ -169,6 +169,19 @@ def test_hypothesis_draws_them(history: RandomHistory) -> None:
     assert repr(history).count("CREATE OR REPLACE DATABASE") == 2
 
 
+def test_what_fails_is_printed_in_words() -> None:
+    @settings(QUICK, max_examples=5)
+    @given(histories(groups=0, types=("int",)))
+    def fails(history: RandomHistory) -> None:
+        raise AssertionError
+
+    with pytest.raises(AssertionError) as error:
+        fails()
+    told = "\n".join(error.value.__notes__)
+    assert "0-1-1 CREATE OR REPLACE DATABASE `random0`" in told
+    assert "payload" not in told
+
+
 def test_what_fails_becomes_short() -> None:
     """The simplest history with a row: a database, a table of one column beside the key, and the row."""
     wanted = settings(QUICK, max_examples=50, phases=(Phase.generate, Phase.shrink))
