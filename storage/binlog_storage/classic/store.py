@@ -230,7 +230,7 @@ class ClassicEngine:
             log.info("Starting a new binlog from %s.", directory.name(self._log.current.number))
         else:
             self._go_on()
-        self._log.xa.settle(self._has)
+        self._log.xa.settle(self._has, noted_again=not self._as_it_lies)
         for prepared in self._log.xa.by_xid.values():
             self._xa.keep(prepared)
         if self._row_log is not None:

@@ -258,12 +258,17 @@ class PreparedFiles:
             file.fdatasync()
         prepared.commitment = commitment
 
-    def settle(self, has: Callable[[Commitment], bool]) -> None:
-        """At a start: forget those whose commit the binlog `has`; the others are prepared."""
+    def settle(self, has: Callable[[Commitment], bool], *, noted_again: bool) -> None:
+        """At a start: forget those whose commit the binlog `has`; the others are prepared.
+
+        noted_again: note that they are, whatever is read. A start before may have noted it, and the sync has failed:
+            then the disk still says where one was to be committed, in a file that may be purged by the time it is read.
+        """
         for prepared in list(self.by_xid.values()):
             if prepared.commitment is None:
-                continue
-            if has(prepared.commitment):
+                if noted_again:
+                    self.note(prepared, None)
+            elif has(prepared.commitment):
                 self.remove(prepared)
                 del self.by_xid[prepared.xid]
             else:

@@ -77,6 +77,13 @@ def test_a_cut_whose_sync_has_failed_is_made_again() -> None:
     ClassicWorld(86562091835099).run()
 
 
+def test_a_note_whose_sync_has_failed_is_made_again() -> None:
+    """A start notes that an XA transaction is still prepared, and the sync of that fails; the next start reads it, and
+    it is not on the disk: behind a loss of power, and a purge, the transaction had vanished as one that is committed.
+    """
+    ClassicWorld(153835228246186).run()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_traditional_files_on_a_disk_that_fails_in_many_worlds(rng: random.Random) -> None:
