@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import pymysql
+from docker.errors import NotFound
 from testcontainers.core.container import DockerContainer
 
 from binlog_server.testing.master import SMALL, TESTER, MasterClient, MasterConnection, Waiting
@@ -54,17 +55,27 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
                 _VARIABLE + name.upper(), value if isinstance(value, str) else _toml(value)
             )
 
+    _refusal: Exception | None = None  # why the last login was none
+
     def start(self) -> Self:
-        """Returns when it accepts logins. Raises `RuntimeError` with its log if it ends instead, `TimeoutError`."""
+        """Returns when it accepts logins. Raises with its log: `RuntimeError` if it ends instead, `TimeoutError`."""
         try:
             # Testcontainers wait for it to run, and one that ends at once may never have been seen to.
             with contextlib.suppress(TimeoutError):
                 super().start()
-            until(self.accepts_logins, f"logins at {self.image}", _START_S)
+            try:
+                until(self.accepts_logins, f"logins at {self.image}", _START_S)
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}: {self._refusal}\n{self.log()[-3000:]}") from None
         except BaseException:
             self.stop()
             raise
         return self
+
+    def stop(self, *arguments: Any, **named: Any) -> None:
+        """Remove it; once more is no error: the end of a `with` that has not begun hid why it did not."""
+        with contextlib.suppress(NotFound):
+            super().stop(*arguments, **named)
 
     def accepts_logins(self) -> bool:
         """Whether it does, as after a restart. Raises `RuntimeError` with its log if it has ended."""
@@ -73,7 +84,11 @@ class BinlogServerContainer(DockerContainer):  # type: ignore[misc, unused-ignor
             raise RuntimeError(f"{self.image} has ended:\n{self.log()[-3000:]}")
         try:
             self.sql("SELECT 1")
-        except (pymysql.Error, OSError):  # it has no port any more if it has ended since `reload`
+        except (
+            pymysql.Error,
+            OSError,
+        ) as error:  # it has no port any more if it has ended since `reload`
+            self._refusal = error
             return False
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from binlog_server.testing import server_container
 from binlog_server.testing.server_container import BinlogServerContainer
 from binlog_server.testing.waiting import until
 from tests.binlog_server.testing.examples import ExampleTests, examples
@@ -40,6 +41,16 @@ def test_it_dies_as_ordered_and_comes_again() -> None:
         container.start()
         until(server.accepts_logins)
         assert server.gtid_binlog_pos == "3-1-1"
+
+
+def test_one_that_cannot_be_reached_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_container, "_START_S", 2)
+    monkeypatch.setattr(BinlogServerContainer, "port", 1)  # nobody is there
+    with (
+        pytest.raises(TimeoutError, match=r"Can't connect .*(?s:.*)ready for connections"),
+        BinlogServerContainer(IMAGE),
+    ):
+        pass
 
 
 def test_one_that_ends_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
