@@ -178,7 +178,14 @@ class ServerHistory:
             raise self.unreadable(doing, unreachable(error), ServerLost) from None
 
     def _run(self, act: Awaitable[ResultT]) -> ResultT:
-        return self._loop.run_until_complete(act)
+        task = asyncio.ensure_future(act, loop=self._loop)
+        try:
+            return self._loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            # The task is still in the loop: its end, when the connection is closed, would be told with a traceback.
+            task.cancel()
+            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+            raise
 
     def _find_beginning(self) -> SlavePosition:
         return answered(

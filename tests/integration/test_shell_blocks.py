@@ -69,6 +69,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(name, root / "backup")
     for name in store.glob("binlog-*.ibb"):
         shutil.copy(name, root / "srv/ibb")
+    keys = "".join(f"{number};{number:064x}\n" for number in (1, 2))
+    (root / "etc/binlog-server/keys.txt").write_text(keys)
     (root / "bin").mkdir()
     if (install := install_of()) is not None:  # Debian's client-core has no mariadb-dump
         program = root / "bin/mariadb-dump"
@@ -118,12 +120,15 @@ class Place:
             if given:
                 text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", value, text)
         text = self._here(text)
+        exports = ""  # of the block, for its later commands: each has a shell of its own
         try:
             for command in commands(text):
-                if re.match(r"binlog-server serve\b(?!.*--check-config)", command):
+                if command.startswith("export "):
+                    exports += f"{command}\n"
+                elif re.match(r"binlog-server serve\b(?!.*--check-config)", command):
                     self._serve(shlex.split(command)[1:])
                 else:
-                    self._command(block, command, folder)
+                    self._command(block, exports + command, folder)
         finally:
             self._end()
 
