@@ -445,9 +445,8 @@ class _Serving:
     ) -> Successor | None:
         """Until it is told to end. Returns the process that waits for the store, if that is why."""
         if archive is not None and not is_remote(archive):
-            Archive.open(
-                archive, config.archive_keys(archive)
-            )  # or there would be a new store for nothing
+            # One that is not there is told before a new store is made for nothing.
+            Archive.open(archive, config.archive_keys(archive))
         self.at("opening the store")
         has_gone_back = self.way_back.opens()
         directory = StoreDirectory.of(

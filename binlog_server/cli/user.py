@@ -98,6 +98,8 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
+    if text.removeprefix("-").isdecimal():
+        return int(text)  # its bounds are those of the limit, which says what they mean
     try:
         return size_of(text)
     except ValueError as error:

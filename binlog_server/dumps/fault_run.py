@@ -92,9 +92,8 @@ class FaultRun:
         """The sequence number of what comes next; None before the first packet."""
         self._left_out = False
         self._again: list[bytes] | None = None  # payloads of the group that is repeated
-        self._later: list[
-            list[bytes]
-        ] = []  # of groups that are sent behind the next one, the last one in front
+        # Of groups that are sent behind the next one; the last of them is the first here.
+        self._later: list[list[bytes]] = []
         self._is_later = False  # the first of these is under way
         self._held = 0  # bytes of all these
         self._acks_wanted = 0

@@ -176,9 +176,8 @@ class FaultySession(ClientSession):
     def _suffer(self, ordered: Sequence[OrderedFault], go_on: Callable[[], None]) -> None:
         """One after the other; then, unless the conversation has ended, it goes on."""
         while ordered and not ordered[0].is_live:
-            ordered = ordered[
-                1:
-            ]  # it was dropped, or met by others, while a delay in front of it lasted
+            # It was dropped, or met by others, while a delay in front of it lasted.
+            ordered = ordered[1:]
         if not ordered:
             go_on()
             return

@@ -163,9 +163,8 @@ class BinlogMaster(MasterClient, ABC):
         self.options: dict[str, Any] = {**SMALL, "server_id": 1, "binlog_faults": True, **options}
         """Of the next start: a test may change them while it is stopped."""
         self.name = f"binlog-master-{self.port}"
-        self._replays = count(
-            1
-        )  # over all its starts: a replay that has ended with one is none of the next
+        # Over all its starts: a replay that has ended with one is none of the next.
+        self._replays = count(1)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

@@ -188,7 +188,7 @@ def test_toml(tmp_path: Path) -> None:
         ('max_lag_seconds = "1"', "max_lag_seconds is a number"),
         ("max_lag_seconds = true", "max_lag_seconds is a number"),
         ('stream_style = "x"', "stream_style is engine or classic"),
-        ("max_lag = 1", "there is no option 'max_lag'"),
+        ("max_lag = 1", "unknown option 'max_lag': did you mean 'max_lag_bytes'"),
     ],
 )
 def test_toml_refuses(tmp_path: Path, option: str, said: str) -> None:
