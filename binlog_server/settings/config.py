@@ -437,8 +437,9 @@ def load(
             values[name], variables[name] = value, variable
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    values.update({name: value for name, value in overrides.items() if value is not None})
-    given = values.keys() - {name for name, value in overrides.items() if value is not None}
+    told = {name: value for name, value in overrides.items() if value is not None}
+    values.update(told)
+    given = values.keys() - told.keys()  # in the file or its variables, and not on the command line
     if "upstream" in values:
         try:
             values["upstream"] = upstreams(values["upstream"])

@@ -13,10 +13,11 @@ import socket
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
 
@@ -120,22 +121,32 @@ def small_commits(upstream: MariaDB) -> Iterator[None]:
         running.join(30)
 
 
-class Standing:
-    """The longest time for which a replica has applied nothing, since it was set to 0: told, and not judged."""
+class Watcher(ABC):
+    """Looks, in a thread, until the block is over."""
 
-    def __init__(self, replica: MariaDB) -> None:
-        self.longest_s = 0.0
-        self._replica = replica
+    def __init__(self) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Standing:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(30)
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+
+class Standing(Watcher):
+    """The longest time for which a replica has applied nothing, since it was set to 0: told, and not judged."""
+
+    def __init__(self, replica: MariaDB) -> None:
+        super().__init__()
+        self.longest_s = 0.0
+        self._replica = replica
 
     def _run(self) -> None:
         with self._replica.connect() as connection, connection.cursor() as cursor:
@@ -147,22 +158,13 @@ class Standing:
                     last, since = now, time.monotonic()
 
 
-class Callers:
+class Callers(Watcher):
     """Somebody who calls again and again: nobody may be refused."""
 
     def __init__(self, server: BinlogServer) -> None:
+        super().__init__()
         self.refused = self.answered = 0
         self._where = server.host, server.port
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Callers:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(30)
 
     def _run(self) -> None:
         while not self._over.wait(0.002):

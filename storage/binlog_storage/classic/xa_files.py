@@ -265,13 +265,10 @@ class PreparedFiles:
             then the disk still says where one was to be committed, in a file that may be purged by the time it is read.
         """
         for prepared in list(self.by_xid.values()):
-            if prepared.commitment is None:
-                if noted_again:
-                    self.note(prepared, None)
-            elif has(prepared.commitment):
+            if prepared.commitment is not None and has(prepared.commitment):
                 self.remove(prepared)
                 del self.by_xid[prepared.xid]
-            else:
+            elif noted_again or prepared.commitment is not None:
                 self.note(prepared, None)
         self._disk.fsync_dir()
 
