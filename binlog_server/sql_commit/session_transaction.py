@@ -2154,9 +2154,10 @@ class SessionTransaction:
                     yield None
 
     def _add(self, transaction: Transaction, events: bytes, *, is_limited: bool) -> Steps:
-        """Write events: at once into the cache, in a thread what is spilled, which may write a file."""
+        """Write events: at once where memory takes them, in a thread where a file does, or where rows are changed."""
         write = partial(transaction.write, events, is_limited=is_limited)
-        if transaction.spills(len(events)):
+        needs_thread = self._engine.spills_to_files or self._rows is not None
+        if needs_thread and transaction.spills(len(events)):
             yield from self._in_rows_thread(write)
         else:
             write()

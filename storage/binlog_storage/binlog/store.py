@@ -344,6 +344,10 @@ class IbbEngine:
     def cache_bytes(self) -> int:
         return self._appender.piece_bytes
 
+    @property
+    def spills_to_files(self) -> bool:
+        return False
+
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         return self._appender.append(payload, gtid, age)
 

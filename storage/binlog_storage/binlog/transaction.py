@@ -130,7 +130,7 @@ class Transaction:
         return self._group.spilled
 
     def spills(self, size: int) -> bool:
-        """Whether so many bytes more of transactional events are too much for the cache: `write` them in a thread."""
+        """Whether so many bytes more of transactional events are too much for the cache."""
         return len(self._cache) + size > self._cache_size
 
     def write(self, events: bytes, *, transactional: bool = True, is_limited: bool = True) -> None:
@@ -145,17 +145,20 @@ class Transaction:
         if len(cache) + len(events) <= size:
             cache += events
             return
-        rest = memoryview(events)
+        room = size - len(cache)
+        rest = memoryview(events)[room:]
+        # As many caches as are full, but in one piece: pieces of many pages are made several times as fast.
+        whole = max(0, len(rest) - 1) // size * size
         with self._busy():
-            while len(cache) + len(rest) > size and not self._has_ended:
-                room = size - len(cache)
-                cache += rest[:room]
-                rest = rest[room:]
-                if transactional:
-                    self._spill(is_limited=is_limited)
-                else:
-                    self._spill_statement(is_limited=is_limited)
-            cache += rest
+            cache += events[:room]
+            if transactional:
+                self._spill(is_limited=is_limited)
+            else:
+                self._spill_statement(is_limited=is_limited)
+            if whole and not self._has_ended:
+                self._take(whole, is_limited=is_limited)
+                self._group.spill(rest[:whole], statement=not transactional)
+            cache += rest[whole:]
 
     def savepoint(self) -> Savepoint:
         """Set a savepoint in the transactional events. Other events are never taken back, as their tables are not."""

@@ -305,6 +305,10 @@ class ClassicEngine:
         return CACHE_BYTES
 
     @property
+    def spills_to_files(self) -> bool:
+        return True
+
+    @property
     def age(self) -> int:
         return self.references.age
 

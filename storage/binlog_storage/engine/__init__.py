@@ -222,6 +222,10 @@ class EngineWriter(OpenBinlog, Protocol):
     def cache_bytes(self) -> int:
         """Groups up to this size are stored in one piece, larger ones are spilled."""
 
+    @property
+    def spills_to_files(self) -> bool:
+        """Whether `spill` writes a file, which takes as long as the disk does, also where `has_room` is true."""
+
     def append(self, payload: bytes, gtid: Gtid | None, age: int | None = None) -> Position:
         """Add one group in normal form, GTID event first; or, with `gtid` None, a start marker.
 

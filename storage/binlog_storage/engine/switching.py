@@ -244,6 +244,11 @@ class SwitchingEngine:
         return self.now.age
 
     @property
+    def spills_to_files(self) -> bool:
+        """See `EngineWriter`."""
+        return self.now.spills_to_files
+
+    @property
     def has_room(self) -> bool:
         """See `EngineWriter`."""
         return self._is_free and self.now.has_room

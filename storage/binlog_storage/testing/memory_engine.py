@@ -84,6 +84,7 @@ class MemoryEngine:
     def __init__(self, history: MemoryHistory | None = None, *, cache_bytes: int = 1 << 15) -> None:
         self._history = history or MemoryHistory()
         self.cache_bytes = cache_bytes
+        self.spills_to_files = False
         self.large_group_bytes = LARGE_GROUP_BYTES
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []

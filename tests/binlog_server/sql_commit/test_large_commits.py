@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from binlog_protocol.connection.commands import Query
 from binlog_protocol.events.gtid import GtidEvent
 from binlog_protocol.events.header import split_events
 from binlog_protocol.wire.results import parse_ok
+from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.spool import CACHE_FOLDER
 from binlog_storage.classic.store import ClassicEngine
@@ -178,6 +180,28 @@ async def test_others_are_served_while_events_go_to_a_cache_file() -> None:
         parse_ok(await within(large.answer()))
         await ok(large, "COMMIT")
         assert logged(lab) == [(1, len(SMALL)), (2, len(SMALL)), (3, len(LARGE))]
+
+
+@pytest.mark.parametrize("cache_size", [32 << 10, 1 << 20])
+async def test_a_thread_is_asked_only_for_what_may_wait(
+    cache_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages take what is spilled in memory, as far as `has_room` says: handing it to a thread costs as much again."""
+    async with Lab(users={**GRANTED}, store=StoreOptions(), binlog_cache_size=cache_size) as lab:
+        calls = []
+        runner = lab.server.runner
+        in_row_thread = runner.in_row_thread
+
+        def counted(call: Callable[[], Any], who: str = "") -> asyncio.Future[Any]:
+            calls.append(who)
+            return in_row_thread(call, who)
+
+        monkeypatch.setattr(runner, "in_row_thread", counted)
+        client = await lab.client("sql")
+        for text in PLAIN:
+            await ok(client, text)
+        assert len(calls) == 1, "the sync in front of the commit"
+        assert logged(lab) == [(1, len(LARGE))]
 
 
 async def test_a_cache_file_that_cannot_be_written_is_the_statements_error() -> None:

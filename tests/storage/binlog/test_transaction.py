@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 from binlog_protocol.gtid import Gtid
@@ -65,10 +66,15 @@ def test_what_fits_is_one_record(size: int) -> None:
 
 
 @pytest.mark.by_turns(4)
-@pytest.mark.parametrize("size", [*range(CACHE - 40, CACHE + 3), 2 * CACHE - 1, 2 * CACHE, 1001])
+@pytest.mark.parametrize(
+    "size", [*range(CACHE - 40, CACHE + 3), *range(2 * CACHE - 1, 2 * CACHE + 2), 1000, 1001]
+)
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_sizes_around_the_cache(size: int, pieces: int) -> None:
-    """Too large with its GTID event, or for the cache itself: out of band, and only the GTID event in the record."""
+    """Too large with its GTID event, or for the cache itself: out of band, and only the GTID event in the record.
+
+    What comes at once behind a full cache is one piece, but for a rest that the cache takes.
+    """
     engine = IbbEngine(MemoryDisk(), SMALL)
     data = filler(size, "x")
     one = transaction(engine)
@@ -77,9 +83,46 @@ def test_sizes_around_the_cache(size: int, pieces: int) -> None:
         assert one.memory_bytes <= CACHE
     one.commit(gtid_event(ONE), ONE)
     fits = size + GTID_EVENT_BYTES <= CACHE
-    assert commit_lists(engine) == ([[]] if fits else [[-(-size // CACHE)]])
+    nodes = -(-size // CACHE)
+    assert commit_lists(engine) == ([[]] if fits else [[nodes if pieces > 1 else min(nodes, 3)]])
     engine.sync()
     assert read_all(engine) == [gtid_event(ONE) + data]
+
+
+class Counted:
+    """Temporary space with a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def take(self, size: int, *, is_limited: bool) -> None:
+        if is_limited and self.used + size > self.limit:
+            raise OverflowError("too much")
+        self.used += size
+
+    def give_back(self, size: int) -> None:
+        self.used -= size
+
+
+@pytest.mark.parametrize("size", [CACHE + 1, 2 * CACHE, 2 * CACHE + 1, 7 * CACHE, 7 * CACHE + 1])
+@pytest.mark.parametrize("transactional", [True, False])
+def test_temporary_space_is_of_what_the_cache_does_not_take(size: int, transactional: bool) -> None:
+    """However it comes: at once or in pieces the same bytes are spilled, and the limit is met at the same one."""
+    cache = CACHE if transactional else STATEMENT_CACHE
+    spilled = (size - 1) // cache * cache
+    for limit in (spilled, spilled - 1):
+        for piece in (size, 7):
+            engine, space = IbbEngine(MemoryDisk(), SMALL), Counted(limit)
+            one = Transaction(
+                engine, binlog_cache_size=CACHE, binlog_stmt_cache_size=STATEMENT_CACHE, space=space
+            )
+            data = memoryview(filler(size, "x"))
+            with pytest.raises(OverflowError) if limit < spilled else nullcontext():
+                for at in range(0, size, piece):
+                    one.write(bytes(data[at : at + piece]), transactional=transactional)
+                assert space.used == spilled
+            one.rollback()
+            assert space.used == 0
 
 
 @pytest.mark.parametrize("statement", [0, 50, STATEMENT_CACHE, STATEMENT_CACHE + 1, 500])
