@@ -25,16 +25,21 @@ def run(options: argparse.Namespace) -> Result:
         server = BinlogServer(server_id=2, max_connections=options.clients + 10)
         stack.callback(server.discard)
         server.start()
-        alone = Usage.of(server.pid)
-        account = server.account
-        idlers = stack.enter_context(
-            Child(
+
+        def replicas(count: int) -> Child:
+            account = server.account
+            return Child(
                 "benchmarks.idlers",
                 *("--host", server.host, "--port", str(server.port)),
                 *("--user", account.user, "--password", account.password),
-                *("--clients", str(options.clients), "--heartbeat", str(options.heartbeat)),
+                *("--clients", str(count), "--heartbeat", str(options.heartbeat)),
             )
-        )
+
+        with replicas(1) as first:  # what the server loads for it is not a replica's
+            first.line()
+            first.finish()
+        alone = Usage.of(server.pid)
+        idlers = stack.enter_context(replicas(options.clients))
         began = time.monotonic()
         idlers.line()
         progress(f"{options.clients} replicas in {time.monotonic() - began:.1f} s")

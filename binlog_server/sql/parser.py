@@ -63,8 +63,8 @@ BEYOND: Final[tuple[type[Statement], ...]] = (
 """Statements that stand in no grammar."""
 # Characters of such a statement without those inside of strings: reading it takes up to 300 bytes of memory for each.
 QUESTION_CHARS_MAX: Final = 16 * 1024
-# Statements that monitoring repeats and that hold no password: their parse is cached.
-_REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT)\b", re.IGNORECASE)
+# Statements that monitoring and each login repeat, and that hold no password: their parse is cached.
+_REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT|SET)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX: Final = 512
 
 
@@ -79,12 +79,13 @@ def parse(
     """
     if grammar is None:
         grammar = REPLICATION if REPLICATION.is_begun_by(first_words(text)) else MAIN
-    if not parameters and len(text) <= _REPEATED_CHARS_MAX and _REPEATED.match(text):
+    is_short = not parameters and len(text) <= _REPEATED_CHARS_MAX
+    if is_short and grammar is not account_statements.ACCOUNTS and _REPEATED.match(text):
         return _parsed_before(text, grammar)
     return _parsed(text, grammar, parameters)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def _parsed_before(text: str, grammar: Grammar) -> Statement:
     return _parsed(text, grammar, None)
 

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lark import Lark
 
+from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.assignments import Assignment, SetStatement, SetVariables
 from binlog_server.sql.events import ShowBinlogEvents
 from binlog_server.sql.explain import ExplainGtid, ExplainPurge
@@ -463,12 +464,30 @@ def test_mutated_statements(text: str, position: int, cut: int, inserted: str) -
     assert isinstance(found, Statement) or found in (1064, 1054, 1253)
 
 
-def test_what_monitoring_repeats_is_parsed_once() -> None:
-    for text in ("SHOW GLOBAL STATUS LIKE 'Innodb%'", " select @@server_id"):
-        assert parse(text) is parse(text)
-    for text in ("SET GLOBAL gtid_slave_pos='0-1-1'", f"SELECT '{'x' * 600}'"):
-        assert parse(text) == parse(text)
-        assert parse(text) is not parse(text)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SHOW GLOBAL STATUS LIKE 'Innodb%'",
+        " select @@server_id",
+        "SET @mariadb_slave_capability=4",
+        "SET NAMES utf8mb4",
+    ],
+)
+def test_what_monitoring_and_logins_repeat_is_parsed_once(text: str) -> None:
+    assert parse(text) is parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "grammar"),
+    [
+        (f"SELECT '{'x' * 600}'", None),
+        ("PURGE BINARY LOGS TO 'x'", None),
+        ("SET PASSWORD = PASSWORD('secret')", ACCOUNTS),
+    ],
+)
+def test_long_texts_and_passwords_are_not_kept(text: str, grammar: Grammar | None) -> None:
+    assert parse_text(text, grammar) == parse_text(text, grammar)
+    assert parse_text(text, grammar) is not parse_text(text, grammar)
 
 
 # As a real 11.8.9 answers `SELECT 1` with them behind it.
