@@ -20,14 +20,13 @@ its end_position is larger than the sum, that is taken.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
 from binlog_protocol.dump.weaker_clients import Event
-from binlog_protocol.events.checksum import CHECKSUM_SIZE, ChecksumAlgorithm
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, ChecksumAlgorithm, crc32
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import FLAGS_OFFSET, HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
@@ -87,7 +86,7 @@ def sealed(events: Sequence[Event], ends: Sequence[int], *, checksum: bool) -> b
         body = event[HEADER_SIZE:]
         parts += (head, body)
         if checksum:
-            parts.append(zlib.crc32(body, zlib.crc32(head)).to_bytes(CHECKSUM_SIZE, "little"))
+            parts.append(crc32(body, crc32(head)).to_bytes(CHECKSUM_SIZE, "little"))
     return b"".join(parts)
 
 

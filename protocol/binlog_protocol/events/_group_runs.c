@@ -191,11 +191,11 @@ static int has_multiplication;
 /* So many bytes are read twice while they are near the processor. */
 #define BLOCK 16384
 
-/* Copies, if there is an `out`, and returns the CRC-32 of zlib. */
+/* Copies, if there is an `out`, and returns the CRC-32 of zlib of these bytes behind those of which it is `before`. */
 static uint32_t
-copy_with_crc32(unsigned char *out, const unsigned char *at, Py_ssize_t size)
+copy_with_crc32(unsigned char *out, const unsigned char *at, Py_ssize_t size, uint32_t before)
 {
-    uint32_t crc = 0xFFFFFFFFu;
+    uint32_t crc = ~before;
     while (has_multiplication && size >= MULTIPLIED_MIN) {
         Py_ssize_t some = size > BLOCK ? BLOCK : size - size % 16;
         if (out != NULL) {
@@ -528,7 +528,7 @@ take_event(const Run *run, Place *place, unsigned char *out, Py_ssize_t *size)
         || !is_whole((enum form)(meaning >> ROLE_BITS), event, kept))
         return NOT_HERE;
     if (run->checksums) {
-        if (copy_with_crc32(out, event, kept) != load_u32(event + kept))
+        if (copy_with_crc32(out, event, kept, 0) != load_u32(event + kept))
             return NOT_HERE;
     } else if (out != NULL)
         memcpy(out, event, (size_t)kept);
@@ -809,7 +809,7 @@ lay_out(PyObject *Py_UNUSED(module), PyObject *args)
         store_u32(out + LENGTH_AT, (uint32_t)(length + added));
         store_u32(out + END_AT, (uint32_t)end);
         if (checksums)
-            store_u32(out + length, copy_with_crc32(NULL, out, length));
+            store_u32(out + length, copy_with_crc32(NULL, out, length, 0));
         out += length + added;
         at += length;
     }
@@ -819,6 +819,26 @@ lay_out(PyObject *Py_UNUSED(module), PyObject *args)
 done:
     PyBuffer_Release(&payload);
     return result;
+}
+
+PyDoc_STRVAR(crc32_doc,
+"crc32(data, before=0)\n--\n\n"
+"See `checksum.crc32`.");
+
+static PyObject *
+crc32_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer data;
+    unsigned int crc = 0;
+
+    if (!PyArg_ParseTuple(args, "y*|I:crc32", &data, &crc))
+        return NULL;
+    PyThreadState *unlocked = data.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    crc = copy_with_crc32(NULL, data.buf, data.len, crc);
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
 }
 
 PyDoc_STRVAR(is_sound_doc,
@@ -844,6 +864,7 @@ is_sound(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef methods[] = {
+    {"crc32", crc32_of, METH_VARARGS, crc32_doc},
     {"is_sound", is_sound, METH_VARARGS, is_sound_doc},
     {"lay_out", lay_out, METH_VARARGS, lay_out_doc},
     {"pass_groups", pass_groups, METH_VARARGS, pass_groups_doc},

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import struct
 import weakref
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import CHECKSUM_SIZE, laid_out
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, crc32, laid_out
 from binlog_protocol.events.header import (
     END_POSITION_OFFSET,
     FLAGS_OFFSET,
@@ -214,7 +213,7 @@ class Spool:
 
     def _go_on_head(self, head: bytes, length: int, end: int) -> None:
         data = self._long_head(head, length, end)
-        self._reading.crc = zlib.crc32(data)
+        self._reading.crc = crc32(data)
         self._memory += data
 
     def _long_head(self, head: bytes, length: int, end: int) -> bytes:
@@ -228,7 +227,7 @@ class Spool:
         self._memory += piece
         reading.left -= len(piece)
         if self.checksum_algorithm:
-            reading.crc = zlib.crc32(piece, reading.crc)
+            reading.crc = crc32(piece, reading.crc)
             if not reading.left:
                 self._memory += _LENGTH.pack(reading.crc)
 
@@ -313,12 +312,12 @@ class Spool:
         changed = head[:END_POSITION_OFFSET] + _LENGTH.pack(end & 0xFFFFFFFF) + head[FLAGS_OFFSET:]
         self._file.pwrite(changed, place)
         if self.checksum_algorithm:
-            crc, done = zlib.crc32(changed), HEADER_SIZE
+            crc, done = crc32(changed), HEADER_SIZE
             while done < length - CHECKSUM_SIZE:
                 piece = self._file.pread(
                     min(_PIECE_BYTES, length - CHECKSUM_SIZE - done), place + done
                 )
-                crc = zlib.crc32(piece, crc)
+                crc = crc32(piece, crc)
                 done += len(piece)
             self._file.pwrite(_LENGTH.pack(crc), place + done)
 

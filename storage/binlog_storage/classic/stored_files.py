@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.checksum import CHECKSUM_SIZE, strip_checksum
+from binlog_protocol.events.checksum import CHECKSUM_SIZE, crc32, strip_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import (
     HEADER_SIZE,
@@ -685,7 +684,7 @@ def plain_pieces(
         left = length - HEADER_SIZE
         if left < tail or at + length > end:
             raise DamagedBinlog(path, at, f"an event of {length} bytes")
-        summed = zlib.crc32(header)
+        summed = crc32(header)
         place = at + HEADER_SIZE
         plain = EventHeader.parse(header)._replace(length=length - tail)
         yield (plain if keep_ends else plain._replace(end_position=0)).build()
@@ -694,7 +693,7 @@ def plain_pieces(
             piece = read(min(piece_bytes, left), place)
             if not piece:
                 raise DamagedBinlog(path, at, "the file has become shorter")
-            summed = zlib.crc32(piece, summed)
+            summed = crc32(piece, summed)
             place += len(piece)
             left -= len(piece)
             yield piece

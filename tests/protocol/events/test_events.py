@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import random
+import zlib
 from typing import Any
 
 import pytest
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.events import checksum
 from binlog_protocol.events.checksum import (
     ChecksumAlgorithm,
     EventChecksumError,
@@ -314,3 +317,14 @@ def test_checksum_variable(text: str) -> None:
 def test_unknown_checksum_variable() -> None:
     with pytest.raises(ProtocolError):
         ChecksumAlgorithm.from_variable("SHA1")
+
+
+@pytest.mark.parametrize("before", [0, 1, 0xFFFFFFFF, zlib.crc32(b"before")])
+def test_the_checksum_is_that_of_zlib(before: int) -> None:
+    """Of each length around the steps of its twin in C (4, 8, 16, 64 bytes, a block), from any address."""
+    data = memoryview(random.Random(7).randbytes(40_000))
+    for length in [*range(200), 16_383, 16_384, 16_385, 16_448, 32_767, 32_768, 39_000]:
+        for at in (0, 1, 7, 16):
+            piece = data[at : at + length]
+            assert checksum.crc32(piece, before) == zlib.crc32(piece, before)
+            assert checksum.crc32(bytes(piece)) == zlib.crc32(piece)
