@@ -6,9 +6,11 @@ import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from binlog_storage.console.arguments import number_argument
 
 from benchmarks import suite
 
@@ -46,6 +48,40 @@ def benchmarks() -> dict[str, Benchmark]:
     )
     found: list[Benchmark] = [module.BENCHMARK for module in modules]
     return {benchmark.name: benchmark for benchmark in sorted(found, key=lambda b: b.name)}
+
+
+POSITIVE: Final = number_argument(1)
+
+
+class _Flat(argparse.Action):
+    """Lists in a list as one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, [number for part in values for number in part])
+
+
+def add_numbers(
+    parser: argparse.ArgumentParser,
+    flag: str,
+    default: Sequence[float],
+    about: str,
+    kind: Callable[[str], float] = POSITIVE,
+) -> None:
+    """Declare an option that takes several numbers: `1 16`, `1,16`, or both."""
+
+    def numbers(text: str) -> list[float]:
+        return [kind(word) for word in text.split(",")]
+
+    shown = ",".join(map(str, default))
+    help = f"{about}; default {shown}"
+    options: dict[str, Any] = {"nargs": "+", "metavar": "N", "action": _Flat}
+    parser.add_argument(flag, type=numbers, default=list(default), help=help, **options)
 
 
 def progress(text: str) -> None:

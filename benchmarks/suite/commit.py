@@ -22,7 +22,7 @@ from benchmarks.commit_cost import BATCHES, BINLOG_WRITTEN, FSYNCS, LOG_WRITTEN,
 from benchmarks.committers import ROW_TABLE, Load
 from benchmarks.machine import facts, work_directory
 from benchmarks.masters import ENGINES, Master, counter, start_mariadbd, start_ours
-from benchmarks.registry import Benchmark, Result, progress
+from benchmarks.registry import Benchmark, Result, add_numbers, progress
 from benchmarks.servers import mariadb_install
 from benchmarks.strace import counting_syncs
 from binlog_server.testing import rundir
@@ -225,22 +225,9 @@ def table(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str) -> list[int]:
-    found = [int(word) for word in text.split(",")]
-    if min(found) < 1:
-        raise ValueError
-    return found
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `Benchmark`."""
-    parser.add_argument(
-        "--connections",
-        type=_numbers,
-        default=list(CONNECTIONS),
-        metavar="N,N",
-        help="default 1,16,64",
-    )
+    add_numbers(parser, "--connections", CONNECTIONS, "those counts")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of which the median counts")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each round; default 2")
     parser.add_argument(

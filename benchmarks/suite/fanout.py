@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from binlog_storage.console.arguments import number_argument
+
 from benchmarks import drain, history
 from benchmarks.child import Child
 from benchmarks.drain import Drained
 from benchmarks.masters import ENGINES, MAX_BINLOG_SIZE, storage_engine
 from benchmarks.raw_replica import DrainError
-from benchmarks.registry import Benchmark, Result, progress
+from benchmarks.registry import Benchmark, Result, add_numbers, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from binlog_server.testing import rundir
 from binlog_server.testing.local import LocalMariaDB
@@ -251,25 +253,13 @@ def table(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str) -> list[int]:
-    return [_positive(word) for word in text.split(",")]
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `Benchmark`."""
-    parser.add_argument("--groups", type=_positive, default=GROUPS, help="of the history")
+    positive = number_argument(1)
+    parser.add_argument("--groups", type=positive, default=GROUPS, help="of the history")
+    add_numbers(parser, "--clients", CLIENTS, "those counts")
     parser.add_argument(
-        "--clients", type=_numbers, default=list(CLIENTS), metavar="N,N", help="default 1,16"
-    )
-    parser.add_argument(
-        "--rounds", type=_positive, default=ROUNDS, help="of which the median counts"
+        "--rounds", type=positive, default=ROUNDS, help="of which the median counts"
     )
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="of our store")
     parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")

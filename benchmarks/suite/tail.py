@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_storage.console.arguments import amount_argument
+
 from benchmarks.arrivals import Timed
 from benchmarks.child import Child
 from benchmarks.machine import facts, work_directory
-from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
+from benchmarks.registry import Benchmark, BenchmarkError, Result, add_numbers, progress
 from benchmarks.servers import Usage, mariadb_install, wait_relayed
 from benchmarks.suite.latency import percentile_ms
 from binlog_server.connections.certificate import self_signed
@@ -236,10 +238,8 @@ def table(result: Result) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `Benchmark`."""
-    parser.add_argument(
-        "--rates", type=float, nargs="+", default=RATES, help="transactions a second"
-    )
-    parser.add_argument("--replicas", type=int, nargs="+", default=REPLICAS, help="those counts")
+    add_numbers(parser, "--rates", RATES, "transactions a second", amount_argument)
+    add_numbers(parser, "--replicas", REPLICAS, "those counts")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run")
     parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")
     parser.add_argument("--directory", type=Path, help="for the relay's store; on a disk")

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
-from binlog_storage.console.arguments import add_version, parse
-from binlog_storage.console.running import EXIT_USAGE, run_command
+from binlog_storage.console.arguments import add_version, as_typed, parse
+from binlog_storage.console.running import EXIT_USAGE, end_by, run_command, stand_in
+from binlog_storage.disk.local_path import room_at
 
 MODULES: Final = {
     "serve": "serve",
@@ -38,6 +39,7 @@ MODULES: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    stand_in()
     said = sys.argv[1:] if argv is None else list(argv)
     # Options in front of the command have no values.
     name = next((word for word in said if not word.startswith("-")), "")
@@ -49,9 +51,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         gc.enable()
     arguments = parse(whole, commands, said)
-    return run_command(
-        "binlog-server", lambda: int(arguments.run(arguments)), {ConfigError: EXIT_USAGE}
+    target = getattr(arguments, arguments.makes, None) if "makes" in arguments else None
+
+    def work() -> int:
+        try:
+            return int(arguments.run(arguments))
+        except ConfigError as error:
+            raise ConfigError(as_typed(str(error), said)) from error
+
+    code = run_command(
+        "binlog-server",
+        work,
+        {ConfigError: EXIT_USAGE},
+        target,
+        room_at,
     )
+    return end_by(code) if argv is None else code
 
 
 def parser(

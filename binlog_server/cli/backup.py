@@ -16,7 +16,7 @@ import socket
 import sys
 import tarfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -24,14 +24,13 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.prepare import is_of_a_backup
 from binlog_storage.backup.target import BackupTarget, require_empty
-from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.arguments import add_dry_run, add_json, amount_argument
 from binlog_storage.console.output import show_json, shown
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import refused, unreachable
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.local_path import (
     free_bytes,
-    local_path,
     nearest_folder,
     path_argument,
 )
@@ -44,7 +43,7 @@ from binlog_storage.engine.backup import (
     Piece,
     read_manifest,
 )
-from binlog_storage.errors import BackupRefused
+from binlog_storage.errors import BackupRefused, DiskFull, StorageError
 
 from binlog_server.cli.servers import add_login_options, server_info
 from binlog_server.relay.client_link import ClientLink
@@ -65,6 +64,8 @@ examples:
   binlog-server backup ... --target /srv/monday --incremental-basedir /srv/sunday
   binlog-server prepare /srv/sunday --incremental-dir /srv/monday
 """
+TAR: Final = "-"
+"""The target that is a tar on standard output."""
 _TIMEOUT_S: Final = (
     600.0  # for a snapshot of large tables, and FLUSH or RESET MASTER in front of it
 )
@@ -92,6 +93,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--target",
         required=True,
+        type=_target_argument,
         metavar="DIR|-",
         help="an empty directory; -: a tar on standard output",
     )
@@ -113,7 +115,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--throttle",
-        type=float,
+        type=amount_argument,
         default=0.0,
         metavar="N",
         help="chunks of 10 MB per second, at most",
@@ -122,8 +124,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add_json(parser, "one JSON object; and progress as lines of JSON on standard error")
     parser.add_argument("--prepare", action="store_true", help="prepare it at once")
     _add_config(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="target")
     _add_prepare(commands)
+
+
+def _target_argument(text: str) -> Path | str:
+    return text if text == TAR else path_argument(text)
 
 
 def _add_prepare(commands: argparse._SubParsersAction[Any]) -> None:
@@ -144,7 +150,7 @@ def _add_prepare(commands: argparse._SubParsersAction[Any]) -> None:
     _add_config(parser)
     add_dry_run(parser)
     add_json(parser)
-    parser.set_defaults(run=run_prepare)
+    parser.set_defaults(run=run_prepare, makes="directory")
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
@@ -201,16 +207,17 @@ def _position(manifest: Manifest) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`, `OSError`."""
-    to_tar = arguments.target == "-"
+    to_tar = arguments.target == TAR
     if to_tar and arguments.prepare:
         raise ConfigError("--prepare needs a directory: a tar is prepared where it is unpacked")
-    if arguments.throttle < 0:
-        raise ConfigError("--throttle: not below 0")
     statement, info = _statement(arguments), server_info(arguments.server, arguments, "--server")
     if arguments.dry_run:
         return _dry_run(arguments, info, statement)
     progress = _Progress(as_json=arguments.json)
-    copied = asyncio.run(_copied(arguments, info, statement, progress))
+    try:
+        copied = asyncio.run(_copied(arguments, info, statement, progress))
+    except OutputFailed as failed:
+        raise failed.error from None
     told = {
         "files": len(copied.sizes),
         "bytes": progress.done,
@@ -229,8 +236,13 @@ def run(arguments: argparse.Namespace) -> int:
                 f"position '{told['position']}'"
             )
         if arguments.prepare:
-            directory = local_path(arguments.target)
-            _prepare(directory, arguments, arguments.skip_binlog, None)
+            directory = arguments.target
+            try:
+                _prepare(directory, arguments, arguments.skip_binlog, None)
+            except StorageError as error:
+                raise BackupRefused(
+                    f"{error}; the backup is whole, and `binlog-server prepare {directory}` goes on with it"
+                ) from error
             if not arguments.json:
                 print(f"{directory} is a store")
         if arguments.json:
@@ -240,7 +252,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _dry_run(arguments: argparse.Namespace, info: MasterInfo, statement: str) -> int:
     """Begin a backup at the server, and take none of its files: it may be asked for, and the target is empty."""
-    target = None if arguments.target == "-" else local_path(arguments.target)
+    target = arguments.target if isinstance(arguments.target, Path) else None
     if target is not None and target.exists():
         require_empty(ReadOnlyDisk(target), str(target))
 
@@ -253,7 +265,7 @@ def _dry_run(arguments: argparse.Namespace, info: MasterInfo, statement: str) ->
 
     manifest = asyncio.run(_asked(info, first))
     room = None if target is None else free_bytes(nearest_folder(target))
-    told = {"target": arguments.target, "bytes": manifest.bytes_total, "free": room}
+    told = {"target": str(arguments.target), "bytes": manifest.bytes_total, "free": room}
     if arguments.json:
         show_json({**told, "position": _position(manifest), "dry_run": True})
         return 0
@@ -292,13 +304,13 @@ class _Target(Protocol):
     def begin(self, manifest: Manifest) -> None: ...
     def take(self, piece: Piece) -> None: ...
     def finish(self, manifest: Manifest) -> Manifest: ...
+    def discard(self) -> None: ...
     def close(self) -> None: ...
 
 
-def _target(name: str) -> _Target:
-    if name == "-":
+def _target(path: Path | str) -> _Target:
+    if isinstance(path, str):
         return _Tar(sys.stdout.buffer)
-    path = local_path(name)
     if path.exists():
         return BackupTarget(OsDisk(path), str(path))
     return _NewTarget(path)
@@ -326,6 +338,12 @@ class _NewTarget:
     def finish(self, manifest: Manifest) -> Manifest:
         return self._target.finish(manifest)
 
+    def discard(self) -> None:
+        if self._made is not None:
+            self._made.discard()
+            with contextlib.suppress(OSError):
+                self._path.rmdir()
+
     def close(self) -> None:
         if self._made is not None:
             self._made.close()
@@ -341,6 +359,13 @@ async def _copied(
             info,
             lambda link: _take(link.rows(statement), target, progress, arguments.throttle),
         )
+    except DiskFull as error:
+        target.discard()
+        size, total = progress.done / (1 << 20), progress.total / (1 << 20)
+        raise DiskFull(f"{error}, behind {size:.1f} MiB of about {total:.1f} MiB") from error
+    except BaseException:
+        target.discard()
+        raise
     finally:
         progress.end()
         target.close()
@@ -508,6 +533,22 @@ class _Progress:
             self._tell("")
 
 
+class OutputFailed(Exception):
+    """Standard output cannot be written: an `OSError`, and none of the connection to the server."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(error) from None
+
+
 class _Tar:
     """A tar, as it is written. The manifest is its first file, and its last one, which takes the place of the first."""
 
@@ -532,9 +573,13 @@ class _Tar:
         self._end_file()
         whole = dataclasses.replace(manifest, sizes=self._sizes)
         self._put(BACKUP_NAME, whole.build())
-        self._out.write(bytes(2 * _TAR_BLOCK))
-        self._out.flush()
+        with _output():
+            self._out.write(bytes(2 * _TAR_BLOCK))
+            self._out.flush()
         return whole
+
+    def discard(self) -> None:
+        """Nothing: what was written is not whole, which its end does not say."""
 
     def close(self) -> None:
         """Nothing: standard output is not ours."""
@@ -547,11 +592,13 @@ class _Tar:
     def _head(self, name: str, size: int) -> None:
         head = tarfile.TarInfo(name)
         head.size, head.mode, head.mtime = size, 0o640, int(time.time())
-        self._out.write(head.tobuf(tarfile.GNU_FORMAT))
+        with _output():
+            self._out.write(head.tobuf(tarfile.GNU_FORMAT))
         self._name, self._size, self._at = name, size, 0
 
     def _write(self, data: bytes) -> None:
-        self._out.write(data)
+        with _output():
+            self._out.write(data)
         self._at += len(data)
 
     def _zeros(self, count: int) -> None:
@@ -563,5 +610,6 @@ class _Tar:
     def _end_file(self) -> None:
         if self._name:
             self._zeros(self._size - self._at)
-            self._out.write(bytes(-self._size % _TAR_BLOCK))
+            with _output():
+                self._out.write(bytes(-self._size % _TAR_BLOCK))
             self._name = ""

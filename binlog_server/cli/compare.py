@@ -64,7 +64,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_key_options(parser)
     add_login_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="index")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_dry_run(parser)
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

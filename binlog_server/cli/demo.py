@@ -22,7 +22,7 @@ from binlog_protocol.groups.event_group import EventGroup
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.group_stream import GroupStream, StreamEnded
 from binlog_protocol.gtid import Gtid, SlavePosition
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, seconds_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.ibb.file_names import file_name
@@ -47,7 +47,9 @@ _TABLE = "demo.orders"
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("demo", help="see it work: about 20 s, ends by itself")
-    parser.add_argument("--seconds", type=float, default=PUBLISH_S, help="how long to publish")
+    parser.add_argument(
+        "--seconds", type=seconds_argument, default=PUBLISH_S, help="how long to publish"
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 

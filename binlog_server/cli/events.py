@@ -16,14 +16,20 @@ from typing import Any, Final, Protocol
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
 from binlog_protocol.event_text import Choice, DebeziumForm, DebeziumOptions, JsonForm, SqlForm
-from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
+from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.places import Where
 from binlog_storage.classic.directory import bases
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json, gtid_position, time_argument
+from binlog_storage.console.arguments import (
+    add_json,
+    gtid_position,
+    number_argument,
+    table_argument,
+    time_argument,
+)
 from binlog_storage.console.message_options import add_message_options, message_options
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
@@ -112,14 +118,14 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add_message_options(parser, path_argument)
     add_key_options(parser)
     add_login_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="local_load")
 
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    add, number = parser.add_argument, number_argument(0, U32_MAX)
     add(
         "--domain",
-        type=int,
+        type=number,
         action="append",
         default=[],
         metavar="ID",
@@ -127,7 +133,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--server-id",
-        type=int,
+        type=number,
         action="append",
         default=[],
         metavar="ID",
@@ -142,6 +148,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--table",
+        type=table_argument,
         action="append",
         default=[],
         metavar="[DB.]TABLE",
@@ -171,10 +178,6 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             _write(arguments, selection, source)
             sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader of a pipe has left. Nothing more may be written, not even by the interpreter's flush at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         except ProtocolError as error:
             raise StorageError(str(error)) from None
         for line in (*source.notes(), *selection.notes(source.name)):

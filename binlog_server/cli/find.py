@@ -30,7 +30,7 @@ from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json, gtid_position
+from binlog_storage.console.arguments import add_json, gtid_position, number_argument, table_name
 from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.errors import StorageError
@@ -80,12 +80,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add("--table", metavar="[DB.]TABLE", help="groups about this table")
     add("--op", choices=OPERATIONS, help="groups that do this; with --table to that table")
     add("--larger-than", metavar="SIZE", help="groups of more bytes, such as 100M")
-    add("--limit", type=int, metavar="N", help="no more than so many")
+    add("--limit", type=number_argument(1), metavar="N", help="no more than so many")
     add_json(parser, "a line with an object for each group")
     add("--index", type=path_argument, metavar="DIR", help="a folder of this store's own")
     add_key_options(parser)
     add_login_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="index")
 
 
 class GroupFound(NamedTuple):
@@ -141,7 +141,7 @@ class FindOptions:
             return cls(
                 None if arguments.at is None else seconds_of(arguments.at.strip(), None),
                 None if arguments.gtid is None else _gtid(arguments.gtid),
-                None if arguments.table is None else _table(arguments.table),
+                None if arguments.table is None else TableName(*table_name(arguments.table)),
                 arguments.op,
                 None if arguments.larger_than is None else _size(arguments.larger_than),
             )
@@ -361,8 +361,3 @@ def _gtid(text: str) -> Gtid:
     if len(position) != 1:
         raise ValueError(f"--gtid {text}: one GTID, please")
     return next(iter(position))
-
-
-def _table(text: str) -> TableName:
-    database, _, table = text.rpartition(".")
-    return TableName(database, table)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from binlog_protocol.dump.target import HistoryEnd, utc_text
 from binlog_protocol.errors import ServerError
-from binlog_protocol.gtid import SlavePosition
-from binlog_storage.console.arguments import add_json, gtid_position
+from binlog_protocol.gtid import U32_MAX, SlavePosition
+from binlog_storage.console.arguments import add_json, gtid_position, number_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
@@ -60,10 +60,11 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add("--until", required=True, metavar="POINT", help="GTIDs, or a time with Z or an offset")
     add("--start-position", metavar="GTIDS", help="of the backup, if it does not say it")
-    add("--server-id", type=int, default=4_000_000_001, metavar="N", help="unlike all others")
+    number = number_argument(1, U32_MAX)
+    add("--server-id", type=number, default=4_000_000_001, metavar="N", help="unlike all others")
     add("--print", "--dry-run", action="store_true", help="print the steps, do nothing")
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="datadir")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,18 +100,29 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.print:
         if arguments.datadir.exists() and any(arguments.datadir.iterdir()):
             raise ConfigError(f"--datadir {arguments.datadir} is not empty")
-        environment = {**os.environ, "MASTER_PASSWORD": password}
-        done = subprocess.run(
-            ["bash", "-c", text], env=environment, check=False, stdout=subprocess.PIPE, text=True
-        )
-        if done.returncode:
+        reached = _run(text, password)
+        if reached is None:
             return EXIT_FAILED
-        told["reached"] = done.stdout.strip()
+        told["reached"] = reached.strip()
         if not arguments.json:
-            print(done.stdout, end="")
+            print(reached, end="")
     if arguments.json:
         show_json(told)
     return 0
+
+
+def _run(text: str, password: str) -> str | None:
+    """Do the steps. Returns what the last one prints; None if one has failed, which it has said."""
+    environment = {**os.environ, "MASTER_PASSWORD": password}
+    argv = ["bash", "-c", text]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as steps:
+        try:
+            out, _ = steps.communicate()
+        except KeyboardInterrupt:
+            steps.terminate()  # SIGTERM came to this process alone; behind the step it is at it stops its server
+            steps.wait()
+            raise
+    return out if steps.returncode == 0 else None
 
 
 def _source(url: str) -> MasterInfo:

@@ -53,7 +53,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_dry_run(parser)
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="binlog_directory")
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:

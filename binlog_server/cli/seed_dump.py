@@ -30,7 +30,7 @@ from typing import BinaryIO, Final, Protocol
 
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.console.progress import Progress
-from binlog_storage.disk.given_files import open_given
+from binlog_storage.disk.given_files import UTF16_MARKS, open_given
 
 from binlog_server.cli.seed_position import Found, NoPosition
 
@@ -66,6 +66,10 @@ def dump_position(path: Path) -> tuple[SlavePosition, str]:
         with open_given(path) as raw:
             compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
+            if raw.peek(2)[:2] in UTF16_MARKS:
+                raise NoPosition(
+                    f"{path} is UTF-16 text, as shells of Windows write it: use --result-file there"
+                )
             if not compressed:
                 return _position(path, raw, lambda begin: _end_of_plain(raw))
             with gzip.open(raw) as file:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import U32_MAX, SlavePosition
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.places import archive_argument, is_remote
-from binlog_storage.console.arguments import add_json, position_argument
+from binlog_storage.console.arguments import add_json, number_argument, position_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
 
@@ -92,7 +92,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--server-id",
         dest="server_id",
-        type=int,
+        type=number_argument(1, U32_MAX),
         help="unlike all others of the topology (default 1)",
     )
     parser.add_argument(

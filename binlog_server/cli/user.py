@@ -8,16 +8,18 @@ import getpass
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
 from binlog_storage.classic.encryption import Keys
-from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
 from binlog_storage.console.output import show_json, show_table
 from binlog_storage.disk.local_path import no_directory, path_argument
-from binlog_storage.errors import NotAStore
+from binlog_storage.errors import NotAStore, StorageError
+from binlog_storage.ibb.file_names import LOCK_NAME
 
 from binlog_server.accounts.account import ANY_HOST, Require, UserAccount
 from binlog_server.accounts.privileges import PRIVILEGES, as_shown, privileges
@@ -29,6 +31,10 @@ from binlog_server.settings.option_kinds import size_of
 from binlog_server.store.store_directory import open_state
 
 _LINE_CHARS_MAX: Final = 4096
+
+
+class NoAccount(StorageError):
+    """The store has no account of that name."""
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -76,7 +82,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
             action,
             "one array with an object for each account" if name == "list" else "one JSON object",
         )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes="directory")
 
 
 def _add_replica_options(action: argparse.ArgumentParser) -> None:
@@ -93,7 +99,8 @@ def _add_replica_options(action: argparse.ArgumentParser) -> None:
         ("--max-lag-bytes", "drop a replica that is further behind and comes no nearer; 0: never"),
         ("--max-lag-seconds", "the same in seconds"),
     ):
-        kind = int if option.endswith("seconds") else _size
+        # The bounds are those of the limit, which says what they mean.
+        kind = number_argument(None) if option.endswith("seconds") else _size
         group.add_argument(option, type=kind, metavar="N", help=text)
 
 
@@ -139,13 +146,23 @@ def _store(directory: Path, keys: Keys | None, *, as_it_lies: bool = False) -> I
     with contextlib.ExitStack() as stack:
         if as_it_lies and not directory.exists():
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        elif not directory.exists():
+            stack.push(partial(_leave_nothing, directory))
         state, disk = open_state(directory, keys, as_it_lies=as_it_lies)
         stack.callback(disk.close)
         yield Users(state)
 
 
+def _leave_nothing(made: Path, error: type[BaseException] | None, *_: object) -> None:
+    """Where an account could not be kept, as on a full disk, there is no store that looks as if it had some."""
+    if error is not None:
+        with contextlib.suppress(OSError):
+            (made / LOCK_NAME).unlink(missing_ok=True)
+            made.rmdir()
+
+
 def _do(arguments: argparse.Namespace, users: Users) -> None:
-    """Raises `ConfigError` where it cannot be done."""
+    """Raises `ConfigError`, `NoAccount` where it cannot be done."""
     name, host = _account(arguments)
     try:
         if arguments.action == "drop":
@@ -154,6 +171,9 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
             options = _replica_options(arguments)
             if not options:
                 raise ConfigError("nothing to set: give at least one option")
+            ReplicaPolicy().changed(
+                options
+            )  # a bad value is told first, whether there is the account or not
             users.set_replica(name, host, options)
         else:
             policy = ReplicaPolicy().changed(_replica_options(arguments))
@@ -169,7 +189,7 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     except KeyError:
-        raise ConfigError(f"there is no account {arguments.name!r}") from None
+        raise NoAccount(f"there is no account {name!r}@{host!r}") from None
 
 
 def _check_privileges(names: list[str]) -> None:

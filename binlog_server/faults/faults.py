@@ -119,6 +119,8 @@ _WHERE: Final = ("gtid", "event", "byte", "after_seconds", "on", "statement", "c
 GOES_BACK: Final = ("lose_tail", "another_history")
 _COMMON: Final = frozenset({"name", "do", *_WHERE, "account", "server_id", "connection", "times"})
 _ERRNO_MAX: Final = 65_535
+_PROGRESS: Final = 65_535
+"""In an ERR packet no error: MariaDB's clients read a progress report behind it, and go on."""
 _EVENT_TYPE_MAX: Final = 255
 _NAME_CHARS_MAX: Final = 64
 _TEXT_CHARS_MAX: Final = 4096  # eight times the longest message of a MariaDB
@@ -203,6 +205,8 @@ class FaultOrder:
         for name in ("event", "byte", "times", "bytes_per_second", "connection"):
             self._require_within(name, 0, 1 << 62)
         self._require_within("errno", 0, _ERRNO_MAX)
+        if self.errno == _PROGRESS:
+            raise BadFault(f"errno: {_PROGRESS} is no error: clients take it for a progress report")
         self._require_within("event_type", 0, _EVENT_TYPE_MAX)
         for name in ("server_id", "log_pos"):
             self._require_within(name, 0, U32_MAX)

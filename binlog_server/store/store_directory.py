@@ -21,7 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.durable_files import replace_file, sync_folder
-from binlog_storage.disk.local_path import free_bytes, no_directory
+from binlog_storage.disk.local_path import no_directory, require_room
 from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -351,13 +351,11 @@ def _require_room(path: Path, redo: int, first: int) -> None:
     Args:
         redo: bytes of the redo log. first: those of the first file, where it is made whole.
     """
-    with mapped("look at", path):
-        free = free_bytes(path)
-    if free < redo + first:
-        raise DiskFull(
-            f"there is no room for a new store in {path}: it begins with {redo + first} bytes (innodb_log_file_size="
-            f"{redo}, and a file of max_binlog_size={first}), and {free} are free. Nothing was made but the lock"
-        )
+    try:
+        with mapped("look at", path):
+            require_room(path, redo, first)
+    except DiskFull as error:
+        raise DiskFull(f"{error}. Nothing was made but the lock") from None
 
 
 def gone_on_in(path: Path) -> Path:

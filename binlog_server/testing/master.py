@@ -11,6 +11,7 @@ with running_master() as master:
 
 from __future__ import annotations
 
+import errno
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from binlog_server.testing.replay import ReplayHandle
     from binlog_server.testing.served import Values
 
+_SCENARIO_BYTES_MAX: Final = 16 << 20
 SMALL: Final = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
 """Options by which a store takes 7 MiB: files are made in full size, one ahead."""
 TESTER: Final = Credentials("tester", "tester-password")
@@ -353,12 +355,18 @@ class BinlogMaster(MasterClient, ABC):
         """Order the faults of a TOML file, all or none. Raises `BadFault`, `OSError`."""
         import tomllib
 
+        from binlog_storage.disk.given_files import read_given_text
+
         from binlog_server.faults.faults import BadFault
 
         try:
-            tables = tomllib.loads(Path(scenario).read_text("utf-8"))
+            tables = tomllib.loads(read_given_text(scenario, _SCENARIO_BYTES_MAX))
         except (ValueError, RecursionError) as error:  # tomllib raises more than it says
             raise BadFault(f"{scenario}: {error}") from None
+        except OSError as error:
+            if error.errno != errno.EILSEQ:
+                raise
+            raise BadFault(f"{scenario}: {error.strerror}") from None
         faults = tables.pop("fault", None)
         if tables or not isinstance(faults, list):
             others = ", ".join(tables) or ("none" if faults is None else "a single one")

@@ -73,14 +73,17 @@ class SqlServer:
             return list(cursor.fetchall())
 
     def sql(self, text: str, *values: Any) -> list[Row]:
-        """The rows of the last of one or several statements, with `;` between them; `%s` stand for the values."""
+        """The rows of the last of one or several statements, with `;` between them; `%s` stand for the values.
+
+        The mark that an editor has put in front of a file is no part of them, as the program `mariadb` has it.
+        """
         from pymysql.constants import CLIENT  # as above
 
         with (
             self.connect(client_flag=CLIENT.MULTI_STATEMENTS) as connection,
             connection.cursor() as cursor,
         ):
-            cursor.execute(text, values or None)
+            cursor.execute(text.removeprefix("\ufeff"), values or None)
             rows = list(cursor.fetchall())
             while cursor.nextset():
                 rows = list(cursor.fetchall())

@@ -70,7 +70,7 @@ class Password:
 def _first_line(path: str) -> str:
     try:
         data = read_given(path, FILE_BYTES_MAX)
-        return data.partition(b"\n")[0].removesuffix(b"\r").decode()
+        return data.partition(b"\n")[0].removesuffix(b"\r").decode("utf-8-sig")
     except OSError as error:
         raise PasswordUnavailable(
             f"the password's file {path} cannot be read: {error.strerror}"

@@ -84,8 +84,14 @@ class SourceOptions:
     set_labels: str = "string"
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Options of a source from their texts, checked; names in any case. Raises `BadOption`."""
+    def parse(
+        cls, options: Mapping[str, str], typed: Mapping[str, str] | None = None
+    ) -> SourceOptions:
+        """Options of a source from their texts, checked; names in any case. Raises `BadOption`.
+
+        typed: by names in lower case what stands in their place where the user has typed it, as on a command line.
+        """
+        typed = typed or {}
         found: dict[str, Any] = {}
         for name, text in options.items():
             known = _BY_NAME.get(name.lower())
@@ -99,15 +105,20 @@ class SourceOptions:
             try:
                 found[field_name] = parse(str(text))
             except (ValueError, ServerError) as error:
-                raise BadOption(f"option {name}: {_shown(text)!r} is wrong: {error}") from None
+                told = typed.get(name.lower(), f"option {name}")
+                raise BadOption(f"{told}: {_shown(text)!r} is wrong: {error}") from None
         made = cls(**found)
-        made._check()
+        made._check(typed)
         return made
 
-    def _check(self) -> None:
+    def _check(self, typed: Mapping[str, str]) -> None:
+        def called(name: str) -> str:
+            return typed.get(name.lower(), name)
+
         if self.table and self.tables:
             raise BadOption(
-                "table and tables exclude each other: one table has its columns, several come as JSON"
+                f"{called('table')} and {called('tables')} exclude each other: one table has its columns, several "
+                "come as JSON"
             )
         if bool(self.path) and bool(self.paths):
             raise BadOption("path and paths exclude each other")
@@ -117,8 +128,14 @@ class SourceOptions:
             )
         if self.kind == "server" and not (self.host and self.user):
             raise BadOption("a server is named by host and user, and passwordFile or passwordEnv")
-        if sum(map(bool, (self.password, self.password_file, self.password_env))) > 1:
-            raise BadOption("password, passwordFile and passwordEnv exclude each other")
+        ways = {
+            "password": self.password,
+            "passwordFile": self.password_file,
+            "passwordEnv": self.password_env,
+        }
+        given = [called(name) for name, value in ways.items() if value]
+        if len(given) > 1:
+            raise BadOption(f"{' and '.join(given)} exclude each other")
 
     @property
     def all_paths(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from benchmarks import registry
 
 ROOT = Path(__file__).parents[2]
 GROUPS = 2000
@@ -225,3 +228,21 @@ def test_spark() -> None:
     keys = ("bulk_vs_mariadb_binlog", "oltp_vs_mariadb_binlog", "spark_vs_local", "page_crc_gib_s")
     assert all(found[key] > 0 for key in (*keys, "live_p95_ms", "worker_mib_4gib"))
     assert found["worker"]["rows"] > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"), [("commit", "connections"), ("fanout", "clients"), ("tail", "replicas")]
+)
+@pytest.mark.parametrize("words", [["1", "16"], ["1,16"], ["1,", "16"], ["1"], ["0"], ["1,x"]])
+def test_one_form_of_lists(
+    name: str, flag: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    registry.benchmarks()[name].add_arguments(parser)
+    if "0" in words or "1,x" in words or "1," in words:
+        with pytest.raises(SystemExit, match="2"):
+            parser.parse_args([f"--{flag}", *words])
+        assert "is no whole number from 1 on" in capsys.readouterr().err
+        return
+    found = getattr(parser.parse_args([f"--{flag}", *words]), flag)
+    assert found == [1, 16][: len(",".join(words).split(","))]

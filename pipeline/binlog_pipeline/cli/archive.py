@@ -11,8 +11,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.gtid import U32_MAX
 from binlog_storage.archive.places import archive_argument
-from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
 
@@ -42,15 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--zstd-level",
-        type=int,
-        choices=range(1, 23),
+        type=number_argument(1, 22),
         default=1,
         metavar="1..22",
         help="default: 1",
     )
     parser.add_argument(
         "--encryption-key-id",
-        type=int,
+        type=number_argument(0, U32_MAX),
         default=0,
         metavar="ID",
         help="encrypt parts with that key of the key file BINLOG_ARCHIVE_KEY_FILE (default: as the archive is)",
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
     add_json(parser)
     add_engine(parser)
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from binlog_storage.console.arguments import BAD_ADDRESS
+from binlog_storage.console.arguments import BAD_ADDRESS, number_argument
 
 from binlog_pipeline.errors import BadOption
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from binlog_pipeline.options import SourceOptions
 
 _SCHEME: Final = "mariadb"
+_SERVER: Final = f"a server is written as {_SCHEME}://USER@HOST:PORT"
 _CONNECTION: Final = (
     ("--password-file", "FILE", "first line of it is the password"),
     ("--password-env", "NAME", "environment variable that has the password"),
@@ -72,7 +73,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--workers",
-        type=count_argument,
+        type=number_argument(1),
         default=0,
         metavar="N",
         help="processes (default: one a core)",
@@ -92,7 +93,7 @@ def source_options(arguments: argparse.Namespace, **more: str) -> SourceOptions:
     """
     from binlog_pipeline.options import SourceOptions
 
-    return SourceOptions.parse(spark_options(arguments, **more))
+    return SourceOptions.parse(spark_options(arguments, **more), _typed(arguments))
 
 
 def spark_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
@@ -103,7 +104,26 @@ def spark_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
         if name in _PARSED and value is not None
     }
     others = dict(map(_name_and_value, arguments.option))
-    return {**_place(arguments.source), **others, **said, **more}
+    found = {**_place(arguments.source), **others, **said, **more}
+    if arguments.source.startswith(f"{_SCHEME}://") and not (found["host"] and found["user"]):
+        raise BadOption(_SERVER)
+    return found
+
+
+def _typed(arguments: argparse.Namespace) -> dict[str, str]:
+    """By the name of each option of a source how it is given here."""
+    flags = {"".join(name.split("_")): f"--{name.replace('_', '-')}" for name in vars(arguments)}
+    others = {
+        name.lower(): f"--option {name}" for name, _ in map(_name_and_value, arguments.option)
+    }
+    return {
+        **flags,
+        "path": "SOURCE",
+        "host": "SOURCE",
+        "user": "SOURCE",
+        "port": "SOURCE",
+        **others,
+    }
 
 
 def engine(arguments: argparse.Namespace) -> Engine:
@@ -130,7 +150,7 @@ def _place(source: str) -> dict[str, str]:
             "use --password-file or --password-env"
         )
     if parts.path not in ("", "/") or parts.query:
-        raise BadOption(f"a server is written as {_SCHEME}://USER@HOST:PORT")
+        raise BadOption(_SERVER)
     place = {"host": parts.hostname or "", "user": unquote(parts.username or "")}
     try:
         return place if parts.port is None else {**place, "port": str(parts.port)}
@@ -144,9 +164,3 @@ def _add(
     group = parser.add_argument_group(title)
     for flag, metavar, about in flags:
         group.add_argument(flag, metavar=metavar, help=about)
-
-
-def count_argument(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("it is a number from 1 on")
-    return int(text)

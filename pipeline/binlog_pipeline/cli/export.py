@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     add_range(parser)
     add_engine(parser)
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

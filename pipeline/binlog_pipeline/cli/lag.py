@@ -10,7 +10,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, number_argument
 from binlog_storage.console.output import show_json, show_table
 
 from binlog_pipeline.cli.arguments import add_source, source_options
@@ -19,7 +19,9 @@ from binlog_pipeline.cli.arguments import add_source, source_options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument("made", metavar="MADE", help="a directory, a URL, or a GTID position")
-    parser.add_argument("--max", type=int, metavar="N", help="fail if it is more than that")
+    parser.add_argument(
+        "--max", type=number_argument(), metavar="N", help="fail if it is more than that"
+    )
     add_json(parser, "one array, an object a domain")
 
 

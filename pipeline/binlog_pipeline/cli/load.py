@@ -14,12 +14,12 @@ import argparse
 import time
 from collections.abc import Iterable, Sequence
 
-from binlog_storage.console.arguments import add_dry_run, add_json
+from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
-from binlog_pipeline.cli.arguments import add_source, count_argument, source_options
+from binlog_pipeline.cli.arguments import add_source, source_options
 from binlog_pipeline.targets import TABLE_SINKS, target_argument
 
 
@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for rows until all of a table are read (default: in FOLDER, if that is of this machine)",
     )
     parser.add_argument(
-        "--workers", type=count_argument, default=2, metavar="N", help="connections (default 2)"
+        "--workers", type=number_argument(1), default=2, metavar="N", help="connections (default 2)"
     )
     parser.add_argument(
         "--piece-rows",
-        type=count_argument,
+        type=number_argument(1),
         default=100_000,
         metavar="N",
         help="rows that one statement reads (default 100000)",
@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schema-seed", metavar="FILE", help="types of columns, JSON")
     add_dry_run(parser)
     add_json(parser, "one array, an object a table")
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

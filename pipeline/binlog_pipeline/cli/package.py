@@ -16,6 +16,7 @@ import binlog_protocol
 import binlog_storage
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json
+from binlog_storage.disk.durable_files import removed_on_error
 from binlog_storage.disk.local_path import local_path, path_argument
 
 import binlog_pipeline
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", type=path_argument, metavar="FILE.zip", help="written over what is there"
     )
     add_json(parser)
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +48,7 @@ def make_zip(target: Path) -> int:
 
     target = local_path(target)
     staged = target.with_name(f"{target.name}.{os.getpid()}.new")
-    with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as made:
+    with removed_on_error(staged), zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as made:
         for package in _PACKAGES:
             (folder,) = map(Path, package.__path__)
             for path in sorted(folder.rglob("*")):

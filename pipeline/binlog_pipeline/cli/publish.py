@@ -14,7 +14,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.console.arguments import add_json, gtid_position
+from binlog_storage.console.arguments import (
+    add_json,
+    gtid_position,
+    seconds_argument,
+    table_argument,
+)
 from binlog_storage.console.message_options import add_message_options, message_options
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
@@ -45,10 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     named: dict[str, Any] = {"action": "append", "default": []}
     add("--database", metavar="NAME", help="only rows of tables in it; repeatable", **named)
-    add("--table", metavar="DB.TABLE", help="only rows of it; repeatable", dest="chosen", **named)
+    table = {"type": table_argument, "metavar": "DB.TABLE", "dest": "chosen", **named}
+    add("--table", help="only rows of it; repeatable", **table)
     add(
         "--heartbeat-interval",
-        type=_seconds,
+        type=seconds_argument,
         default=10.0,
         metavar="S",
         help="with --follow: how often a message says that all is well; 0 for never (default: 10)",
@@ -111,13 +117,3 @@ def _told_to_stop() -> Callable[[], bool]:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda at, _: told.append(at))
     return lambda: bool(told)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds

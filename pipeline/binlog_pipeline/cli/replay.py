@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_dry_run(parser)
     add_json(parser)
+    parser.set_defaults(makes="ibb")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "one array, an object a list of columns; with --seed-from-ddl one object")
     add_range(parser)
     add_engine(parser)
+    parser.set_defaults(makes="seed_from_ddl")
 
 
 def run(arguments: argparse.Namespace) -> int:

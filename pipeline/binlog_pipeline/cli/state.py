@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schema-seed", metavar="FILE", help="names and types of columns, JSON")
     add_dry_run(parser)
     add_json(parser)
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

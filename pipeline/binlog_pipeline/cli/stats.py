@@ -10,7 +10,7 @@ import argparse
 from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_storage.console.arguments import add_json
+from binlog_storage.console.arguments import add_json, number_argument
 from binlog_storage.console.output import bar, show_json, show_table, size_text, time_text
 from binlog_storage.disk.local_path import path_argument
 
@@ -29,7 +29,11 @@ _GAPS_SHOWN: Final = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
-        "--top", type=int, default=20, metavar="N", help="tables and transactions (default: 20)"
+        "--top",
+        type=number_argument(),
+        default=20,
+        metavar="N",
+        help="tables and transactions (default: 20)",
     )
     add_json(parser, "one object, with all numbers")
     parser.add_argument(
@@ -40,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_range(parser)
     add_engine(parser)
+    parser.set_defaults(makes="plot")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser, "one JSON object, when it ends")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="default: this machine")
+    parser.set_defaults(makes="target")
 
 
 def run(arguments: argparse.Namespace) -> int:

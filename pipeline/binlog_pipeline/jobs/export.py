@@ -168,9 +168,14 @@ def export(
             options.non_row == "fail",
         )
         wanted = options.wanted.between(start, end)
-        added = _publish(target, manifest, over_slices(task, source, wanted, engine, "export"), end)
-        shutil.rmtree(staging, ignore_errors=True)
-        return added
+        try:
+            slices = over_slices(task, source, wanted, engine, "export")
+            return _publish(target, manifest, slices, end)
+        finally:
+            # Of an export that has failed nothing stays that somebody would read without its manifest.
+            published = ExportManifest.read(target)
+            if published is not None:
+                _clean(target, published)
 
 
 def would_export(options: SourceOptions, target: Path, *, layout: Layout = "struct") -> Outlook:

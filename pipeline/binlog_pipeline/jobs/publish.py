@@ -26,13 +26,15 @@ from binlog_protocol.event_text import Choice, DebeziumForm, DebeziumOptions, Me
 from binlog_protocol.event_text.debezium_form import as_json
 from binlog_protocol.events.header import split_pieces
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.console.progress import Progress
+from binlog_storage.disk.given_files import read_given_text
 
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.sources.source import LogSource
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaError
 
 _TRANSACTION_MESSAGES: Final = 10_000
 _TRANSACTION_S: Final = 0.5
@@ -40,7 +42,11 @@ _TRANSACTION_S: Final = 0.5
 _TIMEOUT_S: Final = 60.0
 _COMMIT_S: Final = 900.0
 """As long as brokers let a transaction be: a large group is on its way still."""
+_LOOK_S: Final = 1.0
+_REACHED_S: Final = 10.0
+"""For a first broker that answers."""
 _QUEUE_WAIT_S: Final = 0.1
+_FILE_BYTES_MAX: Final = 1 << 20
 _LOOKED_BACK: Final = 100
 """Records of the position topic that are looked at first: markers of transactions have numbers of their own."""
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -239,9 +245,36 @@ class KafkaSink:
         self._topic = f"{prefix}.position"
         self._common: dict[str, Any] = {"bootstrap.servers": brokers, **properties}
         ours = {**_DEFAULTS, "transactional.id": f"binlog-publish-{prefix}"}
+        self._unreached = ""
+        """What librdkafka says of brokers, as long as none was reached."""
         with self._explained("cannot be published to"):
-            self._producer = Producer({**ours, **self._common})
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer = Producer({**ours, **self._common, "error_cb": self._note})
+            self._connect()
+
+    def _note(self, error: KafkaError) -> None:
+        self._unreached = error.str()
+
+    def _connect(self) -> None:
+        """Raises `SourceError` where nobody answers; a cluster that is slow gets more time."""
+        began = time.monotonic()
+        with Progress("publish") as progress:
+            while True:
+                try:
+                    self._producer.init_transactions(_LOOK_S)
+                    return
+                except self._failure as failure:
+                    if not failure.args[0].retriable():
+                        raise
+                    past = time.monotonic() - began
+                    self._producer.poll(0)  # calls `_note`
+                    if self._unreached and past > _REACHED_S:
+                        why = f"{self._unreached}; is Kafka up, and reachable?"
+                        raise SourceError(
+                            f"{self._brokers} cannot be published to: {why}"
+                        ) from None
+                    if past > _TIMEOUT_S:
+                        raise
+                progress.show(0, 0, lambda: f"waits for {self._brokers}: {self._unreached}")
 
     def position(self) -> tuple[SlavePosition, SlavePosition] | None:
         """See `Sink`. Raises `SourceError`."""
@@ -346,7 +379,7 @@ class KafkaSink:
 def read_properties(path: Path) -> dict[str, str]:
     """A file of `name=value` lines, as Kafka's tools take it; `#` begins a comment. Raises `BadOption`, `OSError`."""
     found = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(read_given_text(path, _FILE_BYTES_MAX).splitlines(), 1):
         if not (text := line.strip()) or text.startswith("#"):
             continue
         name, is_there, value = text.partition("=")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_storage.disk.durable_files import replace_file
 from binlog_storage.disk.local_path import local_path
 
 from binlog_pipeline.jobs.amounts import Amount, Rates
@@ -38,14 +39,14 @@ def write_plot(found: LogStatistics, source: str, path: Path) -> None:
     path = local_path(path)
     picture = _picture(found, source)
     if path.suffix.lower() == ".png":
-        path.write_bytes(picture)
+        replace_file(path, picture)
         return
     page = _PAGE.format(
         title=html.escape(f"Binlog of {source}"),
         summary=html.escape(_summary(found)),
         picture=base64.b64encode(picture).decode(),
     )
-    path.write_text(page, encoding="utf-8")
+    replace_file(path, page.encode("utf-8", "replace"))
 
 
 def _picture(found: LogStatistics, source: str) -> bytes:

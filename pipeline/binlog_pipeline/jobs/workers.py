@@ -96,8 +96,13 @@ class LocalWorkers:
                     "a worker process was killed, perhaps as memory ran out: "
                     "try fewer --workers; what was done before stays as it was"
                 ) from None
+            except KeyboardInterrupt:
+                for child in multiprocessing.active_children():
+                    child.terminate()  # SIGTERM has come to this process alone
+                raise
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                # With those that are under way: who called removes what they have written.
+                pool.shutdown(cancel_futures=True)
 
 
 def _begin_worker() -> None:

@@ -70,12 +70,9 @@ def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:
     document = {"version": SEED_VERSION, "tables": tables}
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     staged = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with synced_file(staged) as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-        put_in_place(staged, path)
-    finally:
-        staged.unlink(missing_ok=True)
+    with synced_file(staged) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+    put_in_place(staged, path)
 
 
 def printed_type(printed: str) -> str:

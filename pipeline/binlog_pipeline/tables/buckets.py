@@ -26,7 +26,7 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import sync_folder, synced_file
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.errors import BadOption, PipelineError, SourceError
 from binlog_pipeline.groups import Integers
 from binlog_pipeline.schemas.conversion import require_convertible, with_columns
 from binlog_pipeline.tables.effects import Effects, effects
@@ -34,6 +34,7 @@ from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
 from binlog_pipeline.tables.fold import fold
 from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.manifest import (
+    FOLDER,
     Bucket,
     StateManifest,
     encode_schema,
@@ -300,6 +301,14 @@ class ParquetState(TableOfFacts):
             pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
         self._manifest.buckets[number] = Bucket(f"{_DATA}/{name}", len(rows))
 
+    def discard(self) -> None:
+        """Remove what was written and is not published. Nothing more can be done with it then."""
+        if (self._target / _DATA).is_dir():
+            self._clean()
+        for folder in (_DATA, FOLDER):
+            with contextlib.suppress(OSError):  # there are files in it
+                (self._target / folder).rmdir()
+
     def _clean(self) -> None:
         """Without files that no kept manifest has, and that only a run that was killed can have left."""
         numbers = manifest_numbers(self._target)
@@ -345,7 +354,13 @@ def open_parquet_state(
             )
         else:
             _require_same(target, manifest, table, keys)
-        yield ParquetState(target, manifest, pause_s)
+        state = ParquetState(target, manifest, pause_s)
+        try:
+            yield state
+        except BaseException:
+            with contextlib.suppress(PipelineError, OSError):
+                state.discard()
+            raise
 
 
 def state_position(target: Path, table: str) -> SlavePosition | None:

@@ -1,4 +1,7 @@
-"""A backup as a directory, while it is written. What a crash leaves is at the stage `COPYING`, and no backup."""
+"""A backup as a directory, while it is written. What a crash leaves is at the stage `COPYING`, and no backup.
+
+An error leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import dataclasses
 
 from binlog_storage.disk.disk import Disk, File
 from binlog_storage.disk.read_only_disk import ReadableDisk
-from binlog_storage.engine.backup import COPYING, Manifest, Piece, write_manifest
-from binlog_storage.errors import NotAStore
+from binlog_storage.engine.backup import BACKUP_NAME, COPYING, Manifest, Piece, write_manifest
+from binlog_storage.errors import DiskError, NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
 
 _NO_FILES = frozenset({"lost+found", LOCK_NAME})
@@ -63,6 +66,13 @@ class BackupTarget:
                 self._file = None
                 file.truncate(self._sizes[self._name])
                 file.fdatasync()
+
+    def discard(self) -> None:
+        """Remove what was written, so that the directory is as it was. `DiskError`s stay unsaid."""
+        self.close()
+        for name in (*self._sizes, BACKUP_NAME):
+            with contextlib.suppress(DiskError):
+                self._disk.unlink(name)
 
     def close(self) -> None:
         """Let go; what is not finished stays no backup."""

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from binlog_protocol.dump.target import seconds_of
@@ -17,6 +17,9 @@ BAD_ADDRESS: Final = (
     "the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
 )
 """Of a `mariadb://` URL that cannot be taken apart; what is in it is not quoted: it may be a part of a password."""
+_DIGITS: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_NAME: Final = "(?:[^.`]+|`(?:[^`]|``)+`)"
+_TABLE: Final = re.compile(rf"(?:(?P<database>{_NAME})\.)?(?P<table>{_NAME})")
 
 
 def parse(
@@ -38,6 +41,15 @@ def parse(
         meant = did_you_mean(left[0].partition("=")[0], known)
         command.error(f"unrecognized arguments: {' '.join(left)}{meant}")
     return arguments
+
+
+def as_typed(text: str, argv: Sequence[str]) -> str:
+    """An error that begins with the name of an option, with the flag by which it was given on this command line."""
+    name = re.match(r"\w+", text)
+    flag = f"--{name[0].replace('_', '-')}" if name else ""
+    if name is None or not any(word.partition("=")[0] == flag for word in argv):
+        return text
+    return flag + text.removeprefix(name[0])
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -72,6 +84,74 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, and change nothing"
     )
+
+
+def whole_number(text: str, least: int | None = 0, most: int | None = None) -> int:
+    """A number within its bounds that somebody has written. Raises `ValueError`, whose text says what it is.
+
+    least, most: None where others know the bounds.
+    """
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    low, high = (0 if least is None else least), most
+    if (
+        number is None
+        or (least is not None and number < low)
+        or (high is not None and number > high)
+    ):
+        bounds = f" from {low} to {high}" if high is not None else f" from {low} on"
+        raise ValueError(f"{text!r} is no whole number{'' if least is None else bounds}")
+    return number
+
+
+def number_argument(least: int | None = 0, most: int | None = None) -> Callable[[str], int]:
+    """`whole_number` as the `type` of an argument."""
+
+    def number(text: str) -> int:
+        try:
+            return whole_number(text, least, most)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return number
+
+
+def amount_argument(text: str, unit: str = "") -> float:
+    """A number that may have a point, not below 0, as the `type` of an argument."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1
+    if not 0 <= amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number{unit} from 0 on")
+    return amount
+
+
+def seconds_argument(text: str) -> float:
+    """The same, of seconds."""
+    return amount_argument(text, " of seconds")
+
+
+def table_name(text: str) -> tuple[str, str]:
+    """Database, empty where none is said, and table. Raises `ValueError`, whose text says what a name is."""
+    found = _TABLE.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no table such as orders or shop.orders; a name with a dot in it stands in `backticks`"
+        )
+    database, table = (_unquoted(found[name] or "") for name in ("database", "table"))
+    return database, table
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def table_argument(text: str) -> str:
+    """`table_name` as the `type` of an argument: TABLE or DATABASE.TABLE, without quotes."""
+    try:
+        return ".".join(filter(None, table_name(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def gtid_position(text: str) -> SlavePosition:

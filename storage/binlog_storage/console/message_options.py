@@ -26,17 +26,15 @@ def add_message_options(
     add("--hash-salt-file", type=path_argument, metavar="FILE", help=salt)
     add(
         "--decimal-handling-mode",
-        type=DecimalHandling,
-        choices=[*DecimalHandling],
-        default=DecimalHandling.STRING,
+        choices=[one.value for one in DecimalHandling],
+        default=DecimalHandling.STRING.value,
         help="default: string",
     )
     invalid = "what becomes of zero dates, and of bytes that are no text; default: fail"
     add(
         "--invalid-values",
-        type=Invalid,
-        choices=[*Invalid],
-        default=Invalid.FAIL,
+        choices=[one.value for one in Invalid],
+        default=Invalid.FAIL.value,
         help=invalid,
     )
     transactions = "a message for the beginning and one for the end of each transaction"
@@ -61,8 +59,8 @@ def message_options(arguments: argparse.Namespace) -> DebeziumOptions:
     return DebeziumOptions(
         prefix=arguments.topic_prefix,
         columns=columns,
-        decimals=arguments.decimal_handling_mode,
-        invalid=arguments.invalid_values,
+        decimals=DecimalHandling(arguments.decimal_handling_mode),
+        invalid=Invalid(arguments.invalid_values),
         transactions=arguments.transaction_metadata,
         tombstones=not arguments.no_tombstones,
         skip_statements=arguments.skip_statements,

@@ -5,17 +5,25 @@
     2  wrong usage: arguments, options, configuration; nothing was done
 
 A command whose output nobody reads to its end, as behind `| head`, says nothing and ends with 1. An
-error is one line on standard error, with --json too.
+error is one line on standard error, with --json too. One that Ctrl-C or SIGTERM breaks off gives up what it had begun,
+as behind an error, says that it was interrupted, and ends by that signal: so a loop of a shell around it ends, too.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
+import io
+import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
 from binlog_protocol.errors import (
     AccessDenied,
@@ -25,11 +33,16 @@ from binlog_protocol.errors import (
     ServerError,
 )
 
-from binlog_storage.console.output import shown
+from binlog_storage.console.output import shown, size_text
 from binlog_storage.errors import REPAIR, CorruptBinlog, StorageError, without_advice
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_SIGNAL: Final = 128
+"""And the number of the signal, as shells have it."""
 
 _FAILURES: Final = (StorageError, ProtocolError, RemoteError, ServerError)
 _REMEDIES: Final = {
@@ -40,6 +53,7 @@ _REMEDIES: Final = {
     errno.EROFS: "give a directory that can be written",
     errno.EMFILE: "raise the limit by ulimit -n",
 }
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ASKED_OF_LOGINS: Final = {
     AccessDenied.errno: "is the user right, and the password?",
     HostNotAllowed.errno: "is there an account for this machine?",
@@ -57,26 +71,45 @@ _EXTRAS: Final = {
 
 
 def run_command(
-    program: str, work: Callable[[], int], errors: Mapping[type[Exception], int]
+    program: str,
+    work: Callable[[], int],
+    errors: Mapping[type[Exception], int],
+    target: object = None,
+    room: Callable[[object], int | None] = lambda target: None,
 ) -> int:
     """Do the work of a command. Returns its exit code.
 
     Args:
         errors: exit codes of a program's own errors. Those of files and stores are known here.
+        target: what it makes or changes.
+        room: bytes that are free there; None where nobody knows. Raises `OSError`.
     """
     known = {**errors, **dict.fromkeys(_FAILURES, EXIT_FAILED)}
     caught: tuple[type[Exception], ...] = tuple(known)
+    interruption = _Interruption()
+    if logging.lastResort is not None:
+        # What a store says meanwhile, as that it waits for room, where nobody has set up a log.
+        logging.lastResort.setFormatter(logging.Formatter(f"{program}: %(message)s"))
     try:
-        code = work()
-        _flush()
-        return code
+        with interruption.heard():
+            try:
+                code = work()
+            except Exception as error:
+                # What does not let go of things in the middle of its work would be told instead.
+                if interruption.is_behind(error):
+                    raise KeyboardInterrupt from error
+                raise
+            _flush()
+            return code
     except OSError as error:
-        if _leave_output() and isinstance(error, BrokenPipeError):
+        if not _leave_output(error):
+            return complain(program, with_target(error, target, room), EXIT_FAILED)
+        if isinstance(error, BrokenPipeError):
             return EXIT_FAILED  # the reader of our output has gone, such as `head`
-        return complain(program, told(error), EXIT_FAILED)
+        return complain(program, f"standard output: {told(error)}", EXIT_FAILED)
     except caught as error:
         code = next(code for kind, code in known.items() if isinstance(error, kind))
-        return complain(program, words_of(error), code)
+        return complain(program, with_target(error, target, room), code)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(name, "jobs")
@@ -85,7 +118,105 @@ def run_command(
             program, f"{name} is needed for that: pip install '.[{extra}]'", EXIT_FAILED
         )
     except KeyboardInterrupt:
-        return EXIT_FAILED
+        _leave_output(None)
+        complain(program, f"interrupted by {interruption.name}", EXIT_FAILED)
+        return EXIT_SIGNAL + interruption.number
+
+
+class _Interruption:
+    """SIGTERM as Ctrl-C: `KeyboardInterrupt` in the main thread, or what an event loop does in its place."""
+
+    def __init__(self) -> None:
+        self.number = signal.SIGINT
+
+    @staticmethod
+    def is_behind(error: BaseException) -> bool:
+        """Whether an error came while that was being handled."""
+        while error.__context__ is not None:
+            error = error.__context__
+            if isinstance(error, KeyboardInterrupt):
+                return True
+        return False
+
+    @property
+    def name(self) -> str:
+        """The signal, for people."""
+        return "Ctrl-C" if self.number == signal.SIGINT else self.number.name
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Within the block, unless somebody else hears SIGTERM, or this is no main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGTERM)
+        if before is not signal.SIG_DFL:
+            yield
+            return
+        signal.signal(signal.SIGTERM, self._told)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _told(self, number: int, _: FrameType | None) -> None:
+        self.number = signal.Signals(number)
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)
+        else:  # as of a command that a shell has put behind: it does not hear Ctrl-C
+            raise KeyboardInterrupt
+
+
+def end_by(code: int) -> int:
+    """The exit code of the process. If a signal has broken its command off, it ends by that signal instead."""
+    if code > EXIT_SIGNAL:
+        # Registered last, it would be called first, before what other modules have to do at the end.
+        _last.append(signal.Signals(code - EXIT_SIGNAL))
+    return code
+
+
+_last: Final[list[signal.Signals]] = []
+
+
+@atexit.register
+def _end() -> None:
+    if _last:
+        signal.signal(_last[0], signal.SIG_DFL)
+        signal.raise_signal(_last[0])
+
+
+class _Output(io.FileIO):
+    """Standard output, which remembers the error of its last write."""
+
+    failed: OSError | None = None
+
+    def write(self, data: Buffer) -> int | None:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failed = error
+            raise
+
+
+def stand_in() -> None:
+    """Streams that are closed are /dev/null: no file gets their numbers. What cannot be encoded is escaped."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            opened = open(os.devnull, mode, errors="backslashreplace")  # noqa: PTH123, SIM115
+            setattr(sys, name, opened)
+    out = sys.stdout
+    if out is not sys.__stdout__ or not isinstance(out, io.TextIOWrapper):
+        return  # somebody else's
+    out.flush()
+    # Buffered, with PYTHONUNBUFFERED too: what is not buffered may be written in part, and nobody is told.
+    buffer = io.BufferedWriter(_Output(out.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(
+        buffer,
+        out.encoding,
+        "backslashreplace",
+        line_buffering=out.line_buffering or out.write_through,
+    )
 
 
 def complain(program: str, error: object, code: int) -> int:
@@ -117,6 +248,22 @@ def words_of(error: Exception) -> str:
     return told(error) if isinstance(error, OSError) else f"{error}{_remedy_behind(error)}"
 
 
+def with_target(error: Exception, target: object, room: Callable[[object], int | None]) -> str:
+    """What an error says; on a full disk also which target is meant, and how much room is left there."""
+    text = words_of(error)
+    full = next((os.strerror(one) for one in _FULL if os.strerror(one) in text), None)
+    if full is None:
+        return text
+    if _REMEDIES[errno.ENOSPC] not in text:
+        text += f": {_REMEDIES[errno.ENOSPC]}"
+    if target is None:
+        return text
+    with contextlib.suppress(OSError):
+        if (free := room(target)) is not None:
+            text += f"; free there: {size_text(free)}"
+    return text if str(target) in text else f"{target}: {text}"
+
+
 def told(error: OSError) -> str:
     """An error of the operating system for a person: the file first, without the number, and what to do."""
     if error.strerror is None:
@@ -128,7 +275,10 @@ def told(error: OSError) -> str:
         return f"there is no {missing}"
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     remedy = _REMEDIES.get(error.errno or 0)
-    return f"{where}{error.strerror}" + (f": {remedy}" if remedy else "")
+    what = error.strerror
+    if error.errno and f"[errno {error.errno}] " in what:  # as pyarrow has it, with words around
+        what = os.strerror(error.errno)
+    return f"{where}{what}" + (f": {remedy}" if remedy else "")
 
 
 def _remedy_behind(error: Exception) -> str:
@@ -147,11 +297,16 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _leave_output() -> bool:
-    """Whether output cannot be written. It is given up then, or the interpreter would try once more at its end."""
+def _leave_output(error: OSError | None) -> bool:
+    """Whether it was output that could not be written, and an error tells of it.
+
+    Output that cannot be written is given up, or the interpreter would try once more at its end.
+    """
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    was_it = isinstance(raw, _Output) and raw.failed is error is not None
     try:
         _flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+        return was_it or not isinstance(raw, _Output)
+    return was_it

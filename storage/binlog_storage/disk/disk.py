@@ -162,13 +162,21 @@ def replaced(disk: Disk, name: str) -> Iterator[File]:
 
 @contextlib.contextmanager
 def made_ahead(disk: Disk, name: str) -> Iterator[File]:
-    """The first half: behind the block the new file has its bytes durably, and that name with `.new` behind it."""
+    """The first half: behind the block the new file has its bytes durably, and that name with `.new` behind it.
+
+    What found no room is removed: it would take some from those that write meanwhile.
+    """
     new = f"{name}.new"
     if new in disk.names():  # left by a crash between create and rename
         disk.unlink(new)
     with contextlib.closing(disk.open(new, create=True)) as file:
-        yield file
-        file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
+        try:
+            yield file
+            file.fdatasync()  # before the rename: a renamed empty file is what ext4 is known for
+        except DiskFull:
+            with contextlib.suppress(DiskError):
+                disk.unlink(new)
+            raise
 
 
 def put_in_place(disk: Disk, name: str) -> None:

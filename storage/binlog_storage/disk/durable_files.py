@@ -11,14 +11,14 @@ A file takes its place in four steps:
     4  its folder synced                   the new one
 
 What a crash leaves under the temporary name is written over by the next who uses that name, or removed by the owner of
-the folder; an error leaves it as a crash does.
+the folder. An error removes it, so that on a full disk there is as much room behind it as before.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -40,10 +40,21 @@ def replace_file(path: Path, data: bytes, mode: int = _MODE) -> None:
 @contextmanager
 def synced_file(path: Path, mode: int = _MODE) -> Iterator[BinaryIO]:
     """Steps 1 and 2: an empty file to write to, synced behind the block; what was there is gone. Raises OSError."""
-    with open(path, "wb", opener=partial(os.open, mode=mode)) as file:
+    with removed_on_error(path), open(path, "wb", opener=partial(os.open, mode=mode)) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def removed_on_error(path: Path) -> Iterator[None]:
+    """If the block raises, a file that it was writing goes."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def put_in_place(staged: Path, path: Path) -> None:

@@ -10,6 +10,7 @@ A disk that does not answer may still keep a call for ever.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -23,6 +24,7 @@ from typing import Final
 
 from binlog_storage.disk.disk import open_regular
 
+UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PEM_BYTES_MAX: Final = 4 << 20  # all authorities of a system are a tenth of it
 _FOLDER_FILES_MAX: Final = 4096
 _HASHED: Final = re.compile(
@@ -48,11 +50,15 @@ def open_given(path: str | Path) -> BufferedReader:
 
 
 def read_given_text(path: str | Path, bytes_max: int) -> str:
-    """The same of a file in UTF-8. Raises `OSError`, also for what is no text."""
+    """The same of a file in UTF-8, without the mark that editors put in front of it. Raises `OSError`, also for what is
+    no text.
+    """
+    data = read_given(path, bytes_max)
     try:
-        return read_given(path, bytes_max).decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise OSError(errno.EILSEQ, "it is not UTF-8 text", str(path)) from None
+        kind = "UTF-16, not UTF-8" if data.startswith(UTF16_MARKS) else "not UTF-8"
+        raise OSError(errno.EILSEQ, f"it is {kind} text", str(path)) from None
 
 
 def client_context(

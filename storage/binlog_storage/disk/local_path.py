@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from binlog_storage.errors import StorageError
+from binlog_storage.errors import DiskFull, StorageError
 
 # Path("s3://bucket") is s3:/bucket: it has lost a slash.
 _SCHEME: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 _LOCAL_FILE: Final = "file"
+_OTHERS_BYTES: Final = 256 << 10  # files of a new store beside its redo log and its first file
 
 
 class NotLocal(StorageError, ValueError):
@@ -57,6 +58,25 @@ def free_bytes(path: Path) -> int:
     """Room for this user on the file system of a path. Raises `OSError`."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def require_room(path: Path, redo: int, first: int) -> None:
+    """Check the room for a new store, before anything is made of it. Raises `DiskFull`, `OSError`.
+
+    Args:
+        redo: bytes of the redo log. first: those of the first file, where it is made whole.
+    """
+    free, needed = free_bytes(nearest_folder(path)), redo + first + _OTHERS_BYTES
+    if free < needed:
+        raise DiskFull(
+            f"there is no room for a new store in {path}: it begins with {needed} bytes (innodb_log_file_size={redo}, "
+            f"a file with {first}, and {_OTHERS_BYTES} for others), and {free} are free"
+        )
+
+
+def room_at(target: object) -> int | None:
+    """The same where a target is, or would be made; None for what is no path. Raises `OSError`."""
+    return free_bytes(nearest_folder(target)) if isinstance(target, Path) else None
 
 
 def path_argument(text: str) -> Path:

@@ -374,7 +374,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("--target", "x", "--skip-binlog", "--incremental-since-gtid", "0-1-1"),
         "nothing that could be incremental",
     ),
-    "throttle": (("--target", "x", "--throttle", "-1"), "--throttle: not below 0"),
     "url": (("--target", "x", "--server", "db1"), "--server: write it as mariadb://"),
 }
 

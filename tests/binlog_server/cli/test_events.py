@@ -21,6 +21,7 @@ from binlog_storage.ibb.page import PAGE_SIZE
 
 from binlog_server.cli import main
 from tests.binlog_server.cli.command import copy_to, run
+from tests.kit import every_command
 from tests.protocol.events.rows import samples
 from tests.protocol.statement_groups import ddl_group, transaction_group
 from tests.storage import vectors
@@ -295,12 +296,24 @@ def test_what_is_no_store(
     assert not (tmp_path / "store").exists()
 
 
-def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
+def test_a_reader_that_goes_away_is_told_nothing(store: Path) -> None:
+    """And the exit code is that of all commands: not all was said."""
     command = f"{sys.executable} -m binlog_server events {store} | head -n 3"
     argv = ["bash", "-c", f"set -o pipefail; {command}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert len(done.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize("command", ["events", "find"])
+def test_a_table_that_is_none(command: str, store: Path) -> None:
+    """It was a filter that nothing passed, and all seemed well."""
+    line = f"binlog-server {command} {store} --table"
+    ran = every_command.run(f"{line} a.b.c", store, store)
+    assert ran.code == 2
+    assert "'a.b.c' is no table such as orders or shop.orders" in ran.err
+    ran = every_command.run(f"{line} `a.b`.c", store, store)
+    assert ran.code == (0 if command == "events" else 1)
 
 
 def test_ls(store: Path) -> None:

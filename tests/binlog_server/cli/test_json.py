@@ -210,7 +210,7 @@ def test_user_dry(
         "dry_run": True,
     }
     ran = run("user", "drop", "nobody", "--directory", store, "--dry-run")
-    assert (ran.code, "there is no account 'nobody'" in ran.err) == (2, True)
+    assert (ran.code, "there is no account 'nobody'" in ran.err) == (1, True)
     none = tmp_path / "none"
     assert run("user", "add", "x", "--directory", none, "--dry-run").code == 0
     assert not none.exists()

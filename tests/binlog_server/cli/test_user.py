@@ -50,7 +50,8 @@ def test_what_cannot_be_done_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No lock file in a folder that is no store, and no account without its privileges."""
-    assert run("user", "drop", "nobody", "--directory", tmp_path).code == 2
+    assert run("user", "drop", "nobody", "--directory", tmp_path).code == 1
+    assert run("user", "set", "nobody", "--max-lag-seconds=9", "--directory", tmp_path).code == 1
     assert run("user", "set", "nobody", "--max-lag-bytes=1", "--directory", tmp_path).code == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
     ran = run("user", "add", "x", "--grant", "NO SUCH", "--directory", tmp_path)

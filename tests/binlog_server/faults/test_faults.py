@@ -113,6 +113,10 @@ do = "error"
 event = 1
 errno = 70000
 ---
+do = "error"
+event = 1
+errno = 65535
+---
 do = "repeat"
 gtid = "0-1-1"
 event = 2

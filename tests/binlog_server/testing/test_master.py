@@ -274,6 +274,10 @@ def test_faults_of_a_file(shared: BinlogMaster, tmp_path: Path) -> None:
             shared.load_faults(scenario)
     assert len(shared.faults_met) == 3
     shared.clear_faults()
+    scenario.write_text("\ufeff" + SCENARIO, "utf-8")
+    shared.load_faults(scenario)
+    assert len(shared.faults_met) == 2
+    shared.clear_faults()
     assert shared.faults_met == []
 
 

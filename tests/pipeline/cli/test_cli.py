@@ -95,15 +95,25 @@ def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
     assert "there is no " in complaint(capsys, 1, "verify", str(tmp_path / "none"))
     assert "--password-file" in complaint(capsys, 2, "verify", "mariadb://u:secret@h:3306")
     assert "USER@HOST" in complaint(capsys, 2, "verify", "mariadb://u@h/db")
-    assert "host and user" in complaint(capsys, 2, "verify", "mariadb://h:3306")
-    assert "startGtid" in complaint(capsys, 2, "verify", store, "--start-gtid", "1-2").replace(
-        "startgtid", "startGtid"
+    assert "USER@HOST:PORT" in complaint(capsys, 2, "verify", "mariadb://h:3306")
+    assert "binlog-spark: --start-gtid: '1-2' is wrong: " in complaint(
+        capsys, 2, "verify", store, "--start-gtid", "1-2"
+    )
+    assert ": --option startGtid: '1-2' is wrong" in complaint(
+        capsys, 2, "verify", store, "--option", "startGtid=1-2"
+    )
+    both = ("--password-file", "x", "--password-env", "X")
+    assert "--password-file and --password-env exclude each other" in complaint(
+        capsys, 2, "verify", "mariadb://u@h", *both
+    )
+    assert "--table: 'a.b.c' is wrong: " in complaint(
+        capsys, 2, "schema", store, "--table", "a.b.c"
     )
     assert "NAME=VALUE" in complaint(capsys, 2, "verify", store, "--option", "nonRow")
     assert "no option" in complaint(capsys, 2, "verify", store, "--option", "no=1")
     meant = complaint(capsys, 2, "verify", store, "--option", "longpollm=1")
     assert "did you mean 'longPollMs'?" in meant
-    assert "number from 1" in complaint(capsys, 2, "verify", store, "--workers", "0")
+    assert "is no whole number from 1 on" in complaint(capsys, 2, "verify", store, "--workers", "0")
     times = ("state", store, str(tmp_path / "kept"), "--table", "a.b", "--at-time", "noon")
     assert "'noon' is no time such as '2026-" in complaint(capsys, 2, *times)
     assert "'noon' is no time such" in complaint(capsys, 2, "stats", store, "--start-time", "noon")

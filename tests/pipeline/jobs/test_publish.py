@@ -411,6 +411,22 @@ def test_brokers_that_are_not_there(
     assert "127.0.0.1:1 cannot be published to: " in capsys.readouterr().err
 
 
+def test_brokers_that_refuse(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not for as long as a slow cluster gets: what the matter is is known at once."""
+    monkeypatch.setattr(publish, "_REACHED_S", 1.5)
+    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 1.0)
+    store.row()
+    store.close()
+    assert main(["publish", str(store.path), "--kafka", "127.0.0.1:1"]) == 1
+    *before, last = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("publish: waits for 127.0.0.1:1: ") for line in before)
+    assert last.startswith("binlog-spark: 127.0.0.1:1 cannot be published to: ")
+    assert "Connection refused" in last
+    assert last.endswith("; is Kafka up, and reachable?")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("linger.ms", "line 2: it is name=value"), ("no.such=1", "no.such")],

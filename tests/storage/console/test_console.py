@@ -6,10 +6,22 @@ import argparse
 import errno
 import io
 import os
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from binlog_storage.console.arguments import did_you_mean, position_argument
+from binlog_storage.console.arguments import (
+    amount_argument,
+    as_typed,
+    did_you_mean,
+    number_argument,
+    position_argument,
+    seconds_argument,
+    table_name,
+)
 from binlog_storage.console.output import show_table, shown, size_text, text_table
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import run_command
@@ -180,7 +192,7 @@ def test_an_error_of_a_store_has_the_remedy_too(patch: pytest.MonkeyPatch) -> No
 
 def test_done_and_broken_off(patch: pytest.MonkeyPatch) -> None:
     pipe = instead(patch, io.StringIO())
-    assert [ran(None), ran(None, 1), ran(KeyboardInterrupt())] == [0, 1, 1]
+    assert [ran(None), ran(None, 1)] == [0, 1]
     with pytest.raises(ZeroDivisionError):
         ran(ZeroDivisionError())  # a mistake of ours is told with its place
     assert pipe.getvalue() == ""
@@ -189,7 +201,10 @@ def test_done_and_broken_off(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
-        ("full", "prog: No space left on device: make room, and give the command again\n"),
+        (
+            "full",
+            "prog: standard output: No space left on device: make room, and give the command again\n",
+        ),
         ("gone", ""),
     ],
 )
@@ -214,6 +229,150 @@ def test_output_that_cannot_be_written(
         assert run_command("prog", work, {}) == 1
         out.write("the rest")
     assert err.getvalue() == line
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_interrupted(number: signal.Signals) -> None:
+    """What it was at lets go of what it has; then it ends by the signal, as loops of a shell want it."""
+    program = (
+        "import sys, time\n"
+        "from binlog_storage.console.running import end_by, run_command\n"
+        "def work():\n"
+        "    try:\n"
+        "        print('begun', flush=True)\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        "        print('let go', flush=True)\n"
+        "sys.exit(end_by(run_command('prog', work, {})))\n"
+    )
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "begun\n"
+        one.send_signal(number)
+        out, err = one.communicate(timeout=50)
+    said = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    assert (one.returncode, out, err) == (-number, "let go\n", f"prog: interrupted by {said}\n")
+
+
+def test_what_fails_while_it_is_interrupted(patch: pytest.MonkeyPatch) -> None:
+    """Is not what is told."""
+    pipe = instead(patch, io.StringIO())
+
+    def work() -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise NotAStore("half of it is gone")
+
+    assert run_command("prog", work, {}) == 130
+    assert pipe.getvalue() == "prog: interrupted by Ctrl-C\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirect", "code", "said"),
+    [
+        (">/dev/full", 1, "prog: standard output: No space left on device: make room, and give the command again\n"),
+        ("| head -c 1 >/dev/null", 1, ""),
+        (">&-", 0, ""),
+        (">&- 2>&- <&-", 0, ""),
+        (">/dev/null", 0, ""),
+    ],
+)  # fmt: skip
+def test_output_of_a_program(
+    unbuffered: str, redirect: str, code: int, said: str, tmp_path: Path
+) -> None:
+    """Buffered by Python or not; and no file that is opened is taken for a stream that is closed."""
+    program = (
+        "import sys\n"
+        "from binlog_storage.console.running import end_by, run_command, stand_in\n"
+        "stand_in()\n"
+        "def work():\n"
+        f"    with open({str(tmp_path / 'file')!r}, 'wb') as file:\n"
+        "        sys.stdout.buffer.writelines([b'x' * 99, b'y' * 9999999])\n"
+        "        print('z \\udcff')\n"
+        "        sys.stdout.flush()\n"
+        "    return 0\n"
+        "sys.exit(end_by(run_command('prog', work, {})))\n"
+    )
+    command = f"set -o pipefail; {shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirect}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_an_error_of_the_disk_while_output_is_sound(patch: pytest.MonkeyPatch) -> None:
+    """Of a target without a name in the error, by a library of others."""
+    pipe = instead(patch, io.StringIO())
+
+    def work() -> int:
+        text = "Error writing bytes to file. Detail: [errno 28] No space left on device"
+        raise OSError(errno.ENOSPC, text)
+
+    assert run_command("prog", work, {}, Path("/made"), lambda _: 3 << 20) == 1
+    assert pipe.getvalue() == (
+        "prog: /made: No space left on device: make room, and give the command again; free there: 3 MiB\n"
+    )
+
+
+def test_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser(prog="prog")
+    parser.add_argument("--count", type=number_argument(1, 9))
+    parser.add_argument("--most", type=number_argument())
+    parser.add_argument("--any", type=number_argument(None))
+    parser.add_argument("--rate", type=amount_argument)
+    parser.add_argument("--wait", type=seconds_argument)
+    good = ["--count=9", "--most=0", "--any=-5", "--rate=0.5", "--wait=2"]
+    assert vars(parser.parse_args(good)) == {
+        "count": 9,
+        "most": 0,
+        "any": -5,
+        "rate": 0.5,
+        "wait": 2,
+    }
+    for word, said in (
+        ("--count=0", "'0' is no whole number from 1 to 9"),
+        ("--count=x", "'x' is no whole number from 1 to 9"),
+        ("--most=1.5", "'1.5' is no whole number from 0 on"),
+        ("--most=-1", "'-1' is no whole number from 0 on"),
+        (f"--most={'9' * 5000}", "is no whole number from 0 on"),
+        ("--any=", "'' is no whole number"),
+        ("--rate=fast", "'fast' is no number from 0 on"),
+        ("--rate=inf", "'inf' is no number from 0 on"),
+        ("--wait=-1", "'-1' is no number of seconds from 0 on"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            parser.parse_args([word])
+        flag = word.partition("=")[0]
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith(f"prog: error: argument {flag}: ")
+        assert line.endswith(said)
+
+
+def test_names_of_tables() -> None:
+    assert table_name("orders") == ("", "orders")
+    assert table_name("shop.orders") == ("shop", "orders")
+    assert table_name("`a.b`.`c``d`") == ("a.b", "c`d")
+    for text in ("a.b.c", "", ".", "a.", ".a", "`a", "a`b"):
+        with pytest.raises(ValueError, match="is no table such as"):
+            table_name(text)
+
+
+def test_options_as_they_were_typed() -> None:
+    argv = ["serve", "--metrics-listen=x", "--listen", "y"]
+    assert as_typed("metrics_listen: 'x' is wrong", argv) == "--metrics-listen: 'x' is wrong"
+    assert as_typed("listen: port 0", argv) == "--listen: port 0"
+    assert as_typed("server_id: 7 in x.toml", argv) == "server_id: 7 in x.toml"
+    assert as_typed(": x", argv) == ": x"
 
 
 def test_arguments(tmp_path: Path) -> None:

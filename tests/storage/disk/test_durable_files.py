@@ -112,14 +112,15 @@ def test_a_longer_leftover_is_not_kept_behind_the_end(folder: Path) -> None:
 
 
 def test_an_error_while_writing(folder: Path) -> None:
-    """Nothing is synced that is not whole, and nothing gets a name."""
+    """Nothing is synced that is not whole, nothing gets a name, and nothing takes room."""
 
     def write() -> None:
         with synced_file(folder / "a") as file:
             file.write(OLD)
             raise Crash
 
-    assert recorded(write, 99) == [("open", "a")]
+    assert recorded(write, 99) == [("open", "a"), ("unlink", "a")]
+    assert not (folder / "a").exists()
 
 
 def test_an_error_of_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

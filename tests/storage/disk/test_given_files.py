@@ -88,6 +88,11 @@ def test_a_small_file(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(OSError, match="it is not UTF-8 text"):
         read_given_text(path, LIMIT)
+    path.write_text("\ufeffx", "utf-8")
+    assert read_given_text(path, LIMIT) == "x", "without the mark of an editor"
+    path.write_text("x", "utf-16")
+    with pytest.raises(OSError, match="it is UTF-16, not UTF-8 text"):
+        read_given_text(path, LIMIT)
 
 
 @pytest.mark.parametrize("name", [name for name in BAD if name != "large"])
