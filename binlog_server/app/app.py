@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -357,6 +357,21 @@ class Server:
             for one in listener.sockets
         ]
 
+    @contextlib.asynccontextmanager
+    async def nobody_comes(self) -> AsyncIterator[None]:
+        """Inside of the block whoever connects waits for the greeting, in the queue of the sockets."""
+        kept = self.listening_sockets()
+        for listener in self._listeners:
+            listener.close()
+        try:
+            yield
+        finally:
+            if self.is_listening:
+                await self._listen(kept)
+            else:  # the server was cut off meanwhile
+                for one in kept:
+                    one.close()
+
     async def admit_no_more(self) -> None:
         """Listen no more, and let those go on who are logging in: for a short time, as some never will."""
         self._close_listeners()
@@ -578,6 +593,7 @@ class Server:
             why_ended=self.leases.why_ended,
             times=self.time_places,
             archive=self.archive_parts,
+            was_endless=self._conversion.comes_back(request.server_id),
         )
 
     def _is_nobody_kept_waiting(self) -> bool:

@@ -68,6 +68,13 @@ class FormatChange:
         self._border = asyncio.Lock()
         self._stopping = False
         self._closing: set[asyncio.Task[None]] = set()
+        self._endless: set[int] = set()
+
+    def comes_back(self, server_id: int) -> bool:
+        """Whether that replica was sent an engine binlog up to the border, and files from now on. Said once."""
+        is_new = server_id in self._endless
+        self._endless.discard(server_id)
+        return is_new
 
     async def close(self) -> None:
         """The server stops: none begins any more. Returns when one that is at its border has ended, and old stores are
@@ -233,14 +240,17 @@ class FormatChange:
                 "format: CHANGE MASTER TO MASTER_USE_GTID=slave_pos on that replica, or KILL it"
             )
         engine, old, until = server.switching, server.directory, began + BORDER_S
-        async with server.relay.left_for_now():
+        # A replica asks for the form of the stream first, which is another one behind the border; and one that is sent
+        # away without an event comes back only after MASTER_CONNECT_RETRY, a minute.
+        async with server.relay.left_for_now(), server.nobody_comes():
             with server.tables.going_elsewhere():
                 await self._paused(engine, until, given_up)
                 age = engine.age
                 try:
-                    await self._replicas_gone(until)
+                    was_endless = await self._replicas_gone(until)
                     await asyncio.to_thread(self._carry_over, directory, config, until, given_up)
                     self._gone_on(directory, config, age)
+                    self._endless = was_endless
                 except StoreFailed as error:
                     server.syncer.fail(error)
                     raise
@@ -268,17 +278,22 @@ class FormatChange:
         if not await _comes(paused, until):
             raise LockWaitExceeded()
 
-    async def _replicas_gone(self, until: float) -> None:
-        """Commits that wait for replicas are answered, and then no dump is there any more."""
+    async def _replicas_gone(self, until: float) -> set[int]:
+        """Commits that wait for replicas are answered, and then no dump is there any more.
+
+        Returns the ids of replicas that were sent an engine binlog, or of all who were sent `.ibb` files.
+        """
         server = self._server
         await server.syncer.synced()
         # Those that are left are answered as ones that no replica has.
         await _comes(lambda: not server.semi_sync.waiting_s, until)
+        replicas = {one.dump_server_id for one in server.connections if one.end_dump is not None}
         ended = self._end_dumps()
         gone = await _comes(lambda: ended.isdisjoint(c.id for c in server.connections), until)
         if not gone:
             raise LockWaitExceeded()
         await server.slots.close()
+        return set() if isinstance(server.directory.engine, ClassicEngine) else replicas
 
     def _end_dumps(self) -> set[int]:
         """Returns the ids of their connections."""

@@ -71,6 +71,7 @@ class Dump:
         release: ends the hold of the dump, when a slot has taken its place.
         why_ended: why the replica has no slot any more, for the error that it gets; empty if it has one, or had none.
         archive: has what was purged here.
+        was_endless: the replica was sent the one file of an engine binlog, and comes back to files.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class Dump:
         why_ended: Callable[[int, str], str],
         times: TimePlaces,
         archive: ArchiveParts | None = None,
+        was_endless: bool = False,
     ) -> None:
+        self._was_endless = was_endless
         self._times = times
         self._release = release
         self._why_ended = why_ended
@@ -434,6 +437,12 @@ class Dump:
     async def _open(self, start: DumpStart) -> None:
         """Begin the stream, with what the replica lacks of a group that it is inside of."""
         state = start.state if self._request.file_position is None else None
+        if self._was_endless:
+            # A replica that comes back to a file of another name (10.11.19, 11.8.9) writes a description of its own,
+            # with a checksum, into its relay log, which has none as its master had none: its SQL thread stops there
+            # (1594). Behind the old name and a description the relay log has checksums, too.
+            endless = EnginePlace(self._out, self._events, self._engine, registered=True)
+            await endless.open(NOWHERE, 0, FIRST_EVENT_POSITION, None)
         await self._place.open(start.cursor, start.file_no, start.position, state, start.reached)
         if start.rest is not None:
             self._out.frames(start.rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -305,3 +306,30 @@ def test_the_server_stops_at_the_border(tmp_path: Path, monkeypatch: pytest.Monk
         assert entered.wait(30)
     worker.join()
     assert state_in(tmp_path / "a")[:2] == ("0-1-1", tmp_path / "b")
+
+
+def test_who_comes_at_the_border_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the greeting: it would ask what the stream looks like, and get another one."""
+    entered, crossed = threading.Event(), threading.Event()
+    rest: Callable[..., None] = vars(conversion)["take_rest"]
+
+    def slowly(*args: Any) -> None:
+        entered.set()
+        crossed.wait(30)
+        rest(*args)
+
+    monkeypatch.setattr(conversion, "take_rest", slowly)
+    with serving(tmp_path) as place:
+        place.q("INSERT INTO other.text VALUES (1)")
+        worker = threading.Thread(target=lambda: place.convert("b"))
+        worker.start()
+        assert entered.wait(30)
+        with socket.create_connection(("127.0.0.1", place.server.port), 30) as comes:
+            comes.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                comes.recv(1)
+            crossed.set()
+            comes.settimeout(30)
+            assert comes.recv(5)
+        worker.join()
+        assert place.q("SELECT @@binlog_directory") == [(str(tmp_path / "b"),)]
