@@ -33,7 +33,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of a fresh environment. Other people's packages are those of this one."""
+    """The folder of the programs of a fresh environment, as docs/consumer-in-ci.md and docs/pytest.md install them.
+
+    Other people's packages are those of this one: what `[testing]` names is there.
+    """
     folder = tmp_path_factory.mktemp("fresh") / "env"
     venv.create(folder, with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))

@@ -13,7 +13,13 @@ from importlib import import_module
 from typing import Final
 
 from binlog_storage.console.arguments import add_version, as_typed, parse
-from binlog_storage.console.running import EXIT_USAGE, end_by, run_command, stand_in
+from binlog_storage.console.running import (
+    EXIT_USAGE,
+    end_by,
+    not_interrupted,
+    run_command,
+    run_program,
+)
 from binlog_storage.disk.local_path import room_at
 
 MODULES: Final = {
@@ -39,15 +45,20 @@ MODULES: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
-    stand_in()
+    code = run_program("binlog-server", lambda: _run(argv))
+    return end_by(code) if argv is None else code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     said = sys.argv[1:] if argv is None else list(argv)
     # Options in front of the command have no values.
     name = next((word for word in said if not word.startswith("-")), "")
     # No module that is imported is garbage, and to look for some is a tenth of the time that importing takes.
     gc.disable()
     try:
-        whole, commands = parser(name)
-        from binlog_server.settings.config import ConfigError
+        with not_interrupted():
+            whole, commands = parser(name)
+            from binlog_server.settings.config import ConfigError
     finally:
         gc.enable()
     arguments = parse(whole, commands, said)
@@ -59,14 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ConfigError as error:
             raise ConfigError(as_typed(str(error), said)) from error
 
-    code = run_command(
-        "binlog-server",
-        work,
-        {ConfigError: EXIT_USAGE},
-        target,
-        room_at,
-    )
-    return end_by(code) if argv is None else code
+    return run_command("binlog-server", work, {ConfigError: EXIT_USAGE}, target, room_at)
 
 
 def parser(

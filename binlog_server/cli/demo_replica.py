@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -84,9 +85,15 @@ async def running_replica(directory: Path) -> AsyncIterator[DemoReplica | None]:
         made = await asyncio.create_subprocess_exec(
             install, "--no-defaults", *as_root, f"--datadir={data}", "--skip-test-db",
             "--auth-root-authentication-method=normal", "--innodb-log-file-size=4M",
-            stdout=log, stderr=log,
+            stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
-        if await made.wait():
+        try:
+            code = await made.wait()
+        except BaseException:
+            os.killpg(made.pid, signal.SIGKILL)  # with what it has begun, which would write on
+            await made.wait()
+            raise
+        if code:
             raise RuntimeError(f"mariadb-install-db failed:\n{_end_of(log_path)}")
         port = _free_port()
         process = await asyncio.create_subprocess_exec(

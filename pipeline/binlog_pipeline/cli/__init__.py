@@ -13,7 +13,14 @@ from importlib import import_module
 from typing import Final
 
 from binlog_storage.console.arguments import add_version, parse
-from binlog_storage.console.running import EXIT_FAILED, EXIT_USAGE, end_by, run_command, stand_in
+from binlog_storage.console.running import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    end_by,
+    not_interrupted,
+    run_command,
+    run_program,
+)
 from binlog_storage.disk.local_path import room_at
 
 from binlog_pipeline.errors import BadOption, PipelineError
@@ -36,14 +43,19 @@ COMMANDS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. 0 done, 1 failed, 2 wrong usage."""
-    stand_in()
-    arguments = parse(*parser(), argv)
+    code = run_program("binlog-spark", lambda: _run(argv))
+    return end_by(code) if argv is None else code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    with not_interrupted():
+        whole, commands = parser()
+    arguments = parse(whole, commands, argv)
     errors: dict[type[Exception], int] = {BadOption: EXIT_USAGE, PipelineError: EXIT_FAILED}
     target = getattr(arguments, arguments.makes, None) if "makes" in arguments else None
-    code = run_command(
+    return run_command(
         "binlog-spark", lambda: int(arguments.run(arguments)), errors, target, room_at
     )
-    return end_by(code) if argv is None else code
 
 
 def parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:

@@ -23,6 +23,7 @@ from multiprocessing.connection import wait
 from typing import Any, Final
 
 from binlog_protocol.dataclass import dataclass
+from binlog_storage.console.running import interrupted_again, not_interrupted
 
 from binlog_pipeline.tasks import Item, Result, Workers, WorkFailed, attempt, outcome
 
@@ -87,7 +88,8 @@ class LocalWorkers:
             return
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(count, context, initializer=_begin_worker) as pool:
-            numbers = {pool.submit(attempt, task, item): i for i, item in enumerate(items)}
+            with not_interrupted():  # a worker that loads its modules would tell of it
+                numbers = {pool.submit(attempt, task, item): i for i, item in enumerate(items)}
             try:
                 for done in as_completed(numbers):
                     yield numbers.pop(done), outcome(done.result())
@@ -108,6 +110,7 @@ class LocalWorkers:
 def _begin_worker() -> None:
     """A worker ends with its parent, however that ends, and without a word at Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    interrupted_again()
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -53,6 +53,7 @@ _REMEDIES: Final = {
     errno.EROFS: "give a directory that can be written",
     errno.EMFILE: "raise the limit by ulimit -n",
 }
+_ENDING: Final = {signal.SIGINT, signal.SIGTERM}
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ASKED_OF_LOGINS: Final = {
     AccessDenied.errno: "is the user right, and the password?",
@@ -68,6 +69,27 @@ _EXTRAS: Final = {
     "matplotlib": "plot",
 }
 """The extra of this package that brings a module; the others are of `jobs`."""
+
+
+def run_program(program: str, main: Callable[[], int]) -> int:
+    """Do all that a program does, with its arguments and their errors. Returns its exit code.
+
+    One that Ctrl-C or SIGTERM breaks off says so, whatever it was at.
+    """
+    _stand_in()
+    interruption = _Interruption()
+    try:
+        with interruption.heard():
+            try:
+                return main()
+            except Exception as error:
+                if interruption.is_told or interruption.is_behind(error):
+                    raise KeyboardInterrupt from error
+                raise
+    except KeyboardInterrupt:
+        _leave_output(None)
+        complain(program, f"interrupted by {interruption.name}", EXIT_FAILED)
+        return EXIT_SIGNAL + interruption.number
 
 
 def run_command(
@@ -86,21 +108,19 @@ def run_command(
     """
     known = {**errors, **dict.fromkeys(_FAILURES, EXIT_FAILED)}
     caught: tuple[type[Exception], ...] = tuple(known)
-    interruption = _Interruption()
     if logging.lastResort is not None:
         # What a store says meanwhile, as that it waits for room, where nobody has set up a log.
         logging.lastResort.setFormatter(logging.Formatter(f"{program}: %(message)s"))
     try:
-        with interruption.heard():
-            try:
-                code = work()
-            except Exception as error:
-                # What does not let go of things in the middle of its work would be told instead.
-                if interruption.is_behind(error):
-                    raise KeyboardInterrupt from error
-                raise
-            _flush()
-            return code
+        try:
+            code = work()
+        except Exception as error:
+            # What does not let go of things in the middle of its work would be told instead.
+            if _Interruption.is_behind(error):
+                raise KeyboardInterrupt from error
+            raise
+        _flush()
+        return code
     except OSError as error:
         if not _leave_output(error):
             return complain(program, with_target(error, target, room), EXIT_FAILED)
@@ -117,10 +137,23 @@ def run_command(
         return complain(
             program, f"{name} is needed for that: pip install '.[{extra}]'", EXIT_FAILED
         )
-    except KeyboardInterrupt:
-        _leave_output(None)
-        complain(program, f"interrupted by {interruption.name}", EXIT_FAILED)
-        return EXIT_SIGNAL + interruption.number
+
+
+@contextlib.contextmanager
+def not_interrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM come behind the block, as while modules are loaded: an import that is broken off is told as
+    something else. Processes that are begun in it have to call `interrupted_again`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def interrupted_again() -> None:
+    """Hear Ctrl-C and SIGTERM, in a process that was begun within `not_interrupted`."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
 class _Interruption:
@@ -128,6 +161,8 @@ class _Interruption:
 
     def __init__(self) -> None:
         self.number = signal.SIGINT
+        self.is_told = False
+        """Whether SIGTERM has come. A library that was being loaded may have taken it for a lack of its own."""
 
     @staticmethod
     def is_behind(error: BaseException) -> bool:
@@ -161,6 +196,7 @@ class _Interruption:
 
     def _told(self, number: int, _: FrameType | None) -> None:
         self.number = signal.Signals(number)
+        self.is_told = True
         if callable(signal.getsignal(signal.SIGINT)):
             signal.raise_signal(signal.SIGINT)
         else:  # as of a command that a shell has put behind: it does not hear Ctrl-C
@@ -185,20 +221,30 @@ def _end() -> None:
         signal.raise_signal(_last[0])
 
 
-class _Output(io.FileIO):
-    """Standard output, which remembers the error of its last write."""
+class _Output(io.BufferedWriter):
+    """Standard output, which remembers the error of its last write.
+
+    A raw file would be the place, but Ctrl-C behind its `write` would let the buffer write the same again.
+    """
 
     failed: OSError | None = None
 
-    def write(self, data: Buffer) -> int | None:  # type: ignore[override]
+    def write(self, data: Buffer) -> int:
         try:
             return super().write(data)
         except OSError as error:
             self.failed = error
             raise
 
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self.failed = error
+            raise
 
-def stand_in() -> None:
+
+def _stand_in() -> None:
     """Streams that are closed are /dev/null: no file gets their numbers. What cannot be encoded is escaped."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -210,7 +256,7 @@ def stand_in() -> None:
         return  # somebody else's
     out.flush()
     # Buffered, with PYTHONUNBUFFERED too: what is not buffered may be written in part, and nobody is told.
-    buffer = io.BufferedWriter(_Output(out.fileno(), "w", closefd=False))
+    buffer = _Output(io.FileIO(out.fileno(), "w", closefd=False))
     sys.stdout = io.TextIOWrapper(
         buffer,
         out.encoding,
@@ -302,11 +348,11 @@ def _leave_output(error: OSError | None) -> bool:
 
     Output that cannot be written is given up, or the interpreter would try once more at its end.
     """
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    was_it = isinstance(raw, _Output) and raw.failed is error is not None
+    buffer = getattr(sys.stdout, "buffer", None)
+    was_it = isinstance(buffer, _Output) and buffer.failed is error is not None
     try:
         _flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return was_it or not isinstance(raw, _Output)
+        return was_it or not isinstance(buffer, _Output)
     return was_it

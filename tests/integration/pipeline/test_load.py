@@ -66,7 +66,7 @@ def shop(make_upstream: MakeMariaDB) -> MariaDB:
     return upstream
 
 
-def rows_of(target: Path, sink: str = "parquet") -> list[dict[str, Any]]:
+def rows_of(target: Path | str, sink: str = "parquet") -> list[dict[str, Any]]:
     return sorted(lake.rows_of(sink, target).to_pylist(), key=str)
 
 
@@ -448,8 +448,14 @@ def test_versions_and_other_keys(shop: MariaDB, tmp_path: Path) -> None:
         assert rows_of(target) == kept_from_log(shop, table, tmp_path / f"{table}.log")
 
 
-def test_the_page(shop: MariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands of docs/lake.md, as they stand there."""
+def test_the_page(
+    shop: MariaDB,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The commands of docs/lake.md, as they stand there; the catalog's warehouse is a folder."""
+    lake.configure(monkeypatch, tmp_path)
     shop.script(
         "CREATE DATABASE shop",
         "CREATE TABLE shop.orders (id INT PRIMARY KEY, a INT)",
@@ -464,6 +470,7 @@ def test_the_page(shop: MariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[s
         "/etc/binlog/repl.password": str(tmp_path / "password"),
         "/lake": str(tmp_path),
         "/lake/shop/orders": str(tmp_path / "shop" / "orders"),
+        "/var/tmp/load": str(tmp_path / "staging"),
     }
     done = 0
     for block in blocks("docs/lake.md"):
@@ -472,7 +479,8 @@ def test_the_page(shop: MariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[s
                 assert main([words.get(word, word) for word in arguments]) == 0
                 done += 1
             shop.q("INSERT IGNORE INTO shop.orders VALUES (2, 20)")
-    assert done == 3
+    assert done == 5
+    assert [row["id"] for row in rows_of("iceberg://lake/shop/orders", "iceberg")] == [1, 2]
     assert [row["id"] for row in rows_of(tmp_path / "shop" / "orders")] == [1, 2]
     assert len(rows_of(tmp_path / "shop" / "users")) == 2
     said = capsys.readouterr().out

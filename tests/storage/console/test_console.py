@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import io
 import os
@@ -24,7 +25,7 @@ from binlog_storage.console.arguments import (
 )
 from binlog_storage.console.output import show_table, shown, size_text, text_table
 from binlog_storage.console.progress import Progress
-from binlog_storage.console.running import run_command
+from binlog_storage.console.running import not_interrupted, run_command, run_program
 from binlog_storage.errors import DiskError, NotAStore
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\rb"
@@ -237,14 +238,14 @@ def test_a_command_that_is_interrupted(number: signal.Signals) -> None:
     """What it was at lets go of what it has; then it ends by the signal, as loops of a shell want it."""
     program = (
         "import sys, time\n"
-        "from binlog_storage.console.running import end_by, run_command\n"
+        "from binlog_storage.console.running import end_by, run_program\n"
         "def work():\n"
         "    try:\n"
         "        print('begun', flush=True)\n"
         "        time.sleep(60)\n"
         "    finally:\n"
         "        print('let go', flush=True)\n"
-        "sys.exit(end_by(run_command('prog', work, {})))\n"
+        "sys.exit(end_by(run_program('prog', work)))\n"
     )
     argv = [sys.executable, "-c", program]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
@@ -254,6 +255,28 @@ def test_a_command_that_is_interrupted(number: signal.Signals) -> None:
         out, err = one.communicate(timeout=50)
     said = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
     assert (one.returncode, out, err) == (-number, "let go\n", f"prog: interrupted by {said}\n")
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_modules_are_loaded_first(swallows: bool, patch: pytest.MonkeyPatch) -> None:
+    """A signal that comes meanwhile is heard behind it; and not hidden by a library that has taken it for something."""
+    pipe = instead(patch, io.StringIO())
+    loaded = []
+
+    def main() -> int:
+        with not_interrupted():
+            signal.raise_signal(signal.SIGTERM)
+            loaded.append(1)
+        return 0
+
+    def library() -> int:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        raise AttributeError("partially initialized module")
+
+    assert run_program("prog", library if swallows else main) == 128 + signal.SIGTERM
+    assert pipe.getvalue() == "prog: interrupted by SIGTERM\n"
+    assert loaded == [] if swallows else [1]
 
 
 def test_what_fails_while_it_is_interrupted(patch: pytest.MonkeyPatch) -> None:
@@ -266,7 +289,7 @@ def test_what_fails_while_it_is_interrupted(patch: pytest.MonkeyPatch) -> None:
         finally:
             raise NotAStore("half of it is gone")
 
-    assert run_command("prog", work, {}) == 130
+    assert run_program("prog", lambda: run_command("prog", work, {})) == 130
     assert pipe.getvalue() == "prog: interrupted by Ctrl-C\n"
 
 
@@ -288,15 +311,15 @@ def test_output_of_a_program(
     """Buffered by Python or not; and no file that is opened is taken for a stream that is closed."""
     program = (
         "import sys\n"
-        "from binlog_storage.console.running import end_by, run_command, stand_in\n"
-        "stand_in()\n"
+        "from binlog_storage.console.running import end_by, run_command, run_program\n"
         "def work():\n"
         f"    with open({str(tmp_path / 'file')!r}, 'wb') as file:\n"
         "        sys.stdout.buffer.writelines([b'x' * 99, b'y' * 9999999])\n"
         "        print('z \\udcff')\n"
         "        sys.stdout.flush()\n"
         "    return 0\n"
-        "sys.exit(end_by(run_command('prog', work, {})))\n"
+        "main = lambda: run_command('prog', work, {})\n"
+        "sys.exit(end_by(run_program('prog', main)))\n"
     )
     command = f"set -o pipefail; {shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirect}"
     done = subprocess.run(
