@@ -175,10 +175,52 @@ crc32c_by_tables(const unsigned char *at, size_t size)
 #endif
 
 #ifdef HAS_CRC_INSTRUCTION
+/* The instruction waits three cycles for the one before, and a processor can begin one each cycle: three lanes side by
+ * side, of a third of a page each. A lane goes in front of the next one as if that were zeros, whose effect on the
+ * register is a sum of what they do to each of its bytes. */
+#define LANE 5456
+
+static uint32_t behind_a_lane[4][256];
+
+WITH_CRC_INSTRUCTION static void
+make_lane_tables(void)
+{
+    uint32_t of_bit[32];
+    for (int bit = 0; bit < 32; bit++) {
+        of_bit[bit] = (uint32_t)1 << bit;
+        for (int done = 0; done < LANE; done += 8)
+            of_bit[bit] = CRC_OF_WORD(of_bit[bit], (uint64_t)0);
+    }
+    for (int place = 0; place < 4; place++)
+        for (int byte = 0; byte < 256; byte++)
+            for (int bit = 0; bit < 8; bit++)
+                if (byte >> bit & 1)
+                    behind_a_lane[place][byte] ^= of_bit[8 * place + bit];
+}
+
+static uint32_t
+over_a_lane(uint32_t crc)
+{
+    return behind_a_lane[0][crc & 0xFF] ^ behind_a_lane[1][crc >> 8 & 0xFF] ^ behind_a_lane[2][crc >> 16 & 0xFF]
+           ^ behind_a_lane[3][crc >> 24];
+}
+
 WITH_CRC_INSTRUCTION static uint32_t
 crc32c_by_instruction(const unsigned char *at, size_t size)
 {
     uint32_t crc = 0xFFFFFFFFu;
+    for (; size >= 3 * LANE; size -= 3 * LANE, at += 3 * LANE) {
+        uint32_t second = 0, third = 0;
+        for (int done = 0; done < LANE; done += 8) {
+            uint64_t word[3];
+            for (int lane = 0; lane < 3; lane++)
+                memcpy(&word[lane], at + lane * LANE + done, sizeof(word[lane]));
+            crc = CRC_OF_WORD(crc, word[0]);
+            second = CRC_OF_WORD(second, word[1]);
+            third = CRC_OF_WORD(third, word[2]);
+        }
+        crc = over_a_lane(over_a_lane(crc) ^ second) ^ third;
+    }
     for (; size >= sizeof(uint64_t); size -= sizeof(uint64_t), at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, at, sizeof(word));
@@ -191,6 +233,7 @@ crc32c_by_instruction(const unsigned char *at, size_t size)
 #else
 #define HAS_CRC_INSTRUCTION 0
 #define crc32c_by_instruction crc32c_by_tables
+#define make_lane_tables() ((void)0)
 #endif
 
 PyDoc_STRVAR(crc_doc,
@@ -2180,6 +2223,8 @@ static int
 make_ready(PyObject *module)
 {
     make_crc_tables();
+    if (HAS_CRC_INSTRUCTION)
+        make_lane_tables();
     if (!make_names() || make_secret() < 0)
         return -1;
     struct {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 
 import google_crc32c
@@ -267,12 +268,21 @@ def test_crcs_of_every_processor(data: bytes, start: int) -> None:
 
 
 @needs_c
-def test_the_crc_of_the_standard() -> None:
-    """And of a page, which is more than a few steps."""
+@pytest.mark.parametrize("by_instruction", [False, True])
+def test_the_crc_of_the_standard(by_instruction: bool) -> None:
     from binlog_storage.ibb._speedups import crc32c
 
-    page = bytes(range(256)) * 64
-    for by_instruction in (False, True):
-        if crc32c(b"", by_instruction) is not None:
-            assert crc32c(b"123456789", by_instruction) == 0xE3069283
-            assert crc32c(page, by_instruction) == google_crc32c.value(page)
+    assert crc32c(b"123456789", by_instruction) in (0xE3069283, None)
+
+
+@needs_c
+@pytest.mark.parametrize("size", [16_367, 16_368, 16_369, PAGE_END, PAGE_SIZE, 32_736, 50_001])
+@pytest.mark.parametrize("kind", ["random", "zeros", "ones"])
+def test_crcs_by_three_lanes(size: int, kind: str) -> None:
+    """Side by side where there is enough for them, and what is left behind them."""
+    from binlog_storage.ibb._speedups import crc32c
+
+    filler = {"random": random.Random(size).randbytes(size), "zeros": b"\0", "ones": b"\xff"}[kind]
+    data = (filler * size)[:size]
+    assert crc32c(data, True) in (google_crc32c.value(data), None)
+    assert crc32c(data, False) == google_crc32c.value(data)
