@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_server.testing.waiting import until
+from tests.integration.runbooks import runbooks
 from tests.kit import systemd
 from tests.kit.programs import program
 from tests.kit.systemd import HOME, Systemd
@@ -25,6 +26,7 @@ max_binlog_size = "1M"
 innodb_log_file_size = "4M"
 [users]
 repl = "secret"
+admin = { password = "admin-secret", grants = ["ALL PRIVILEGES"] }
 """
 DROP_INS = "/etc/systemd/system/binlog-server.service.d"
 
@@ -105,8 +107,61 @@ def handed_over(service: Service) -> None:
     assert service.logs_in()
 
 
-@pytest.mark.parametrize("happens", [read_again, handed_over])
-@pytest.mark.by_turns(2)
+def mended(service: Service) -> None:
+    """A file is damaged, and the runbook is executed as it stands there, by root."""
+    manager, damaged = service.manager, "binlog-000000"
+    for text in ("CREATE DATABASE a", "FLUSH BINARY LOGS", "CREATE DATABASE b"):
+        admin(service, text)
+    first, *others = shell_blocks("A file is damaged")
+    by_root(service, first)
+    with manager.path(f"/var/lib/private/binlog-server/{damaged}.ibb").open("r+b") as file:
+        file.seek(16384 + 100)
+        file.write(b"not what was written")
+    for block in others:
+        by_root(service, block.replace("<DAMAGED>", damaged))
+    assert "Permission denied" not in service.log()
+    owned_by_the_service(service)
+
+
+def restored(service: Service) -> None:
+    """The same with the runbook for a lost disk."""
+    admin(service, "CREATE DATABASE a")
+    for block in shell_blocks("Restore a relay"):
+        by_root(service, block)
+    shown = admin(service, "SELECT @@gtid_binlog_pos")
+    assert shown == "0-10-1\n"
+    owned_by_the_service(service)
+    assert list(service.manager.path("/srv/lost").glob("*.ibb"))
+
+
+def shell_blocks(title: str) -> list[str]:
+    """Those of a runbook for the relay."""
+    return [b.text for b in runbooks()[title] if b.kind == "sh" and b.hosts == ("relay",)]
+
+
+def by_root(service: Service, text: str) -> None:
+    """Lines of a shell on the host `relay`."""
+    service.manager.write("/etc/hosts", "127.0.0.1 localhost relay\n")
+    path = f"PATH={HOME}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    service.manager.run("env", path, "LD_LIBRARY_PATH=/opt/python/lib", "bash", "-euc", text)
+
+
+def admin(service: Service, text: str) -> str:
+    """What the server says to a statement."""
+    login = ["-h127.0.0.1", "-uadmin", "-padmin-secret", "--skip-ssl"]
+    return service.manager.run(program("mariadb"), *login, "-N", "-e", text)
+
+
+def owned_by_the_service(service: Service) -> None:
+    """Each file of the store, so that the server can open it."""
+    folder = Path("/var/lib/private/binlog-server")
+    files = [str(folder / path.name) for path in service.manager.path(folder).iterdir()]
+    found = service.manager.run("stat", "--format", "%U", *files)
+    assert set(found.split()) == {"binlog-serverd"}
+
+
+@pytest.mark.parametrize("happens", [read_again, handed_over, mended, restored])
+@pytest.mark.by_turns(4)
 @pytest.mark.timeout(120)
 def test_a_service(happens: Callable[[Service], None], service: Service) -> None:
     """As the page installs it: its user and store, what happens to it, its end."""
