@@ -40,6 +40,21 @@ class Workers(Protocol):
         """Results as they come, each with the number of its item. Raises `WorkFailed`, after which no more is done."""
 
 
+class InThisProcess:
+    """Work that is not sent anywhere: one item behind the other. Errors are the task's own."""
+
+    count: Final = 1
+
+    def map(
+        self, task: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        for number, item in enumerate(items):
+            yield number, task(item)
+
+
+HERE: Final = InThisProcess()
+
+
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
     """An error on its way from a worker; its text alone, as not every exception can be pickled."""

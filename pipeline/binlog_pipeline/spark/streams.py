@@ -10,12 +10,14 @@ from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.types import StructType
 
 from binlog_pipeline.errors import BadOption
+from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
 from binlog_pipeline.tables.lock import PATIENCE_S, in_turns
 from binlog_pipeline.tables.sinks import TableSink, open_sink
 from binlog_pipeline.tables.watermark import position_behind
 from binlog_pipeline.targets import target_path
+from binlog_pipeline.tasks import HERE, Workers
 from binlog_pipeline.telling import tell
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def state(
         trigger: as of `DataStreamWriter.trigger`, such as {"availableNow": True}.
 
     A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
+    The files of an Iceberg table are read and written by executors, of which the driver commits what they have written.
     Raises `BadOption`.
     """
     kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink)
@@ -80,7 +83,7 @@ class StreamTarget:
         self._doubts: Final = LandedDoubts()
         self._told = ""
 
-    def opened(self) -> AbstractContextManager[TableSink]:
+    def opened(self, workers: Workers = HERE) -> AbstractContextManager[TableSink]:
         """The sink, open for writing: not while the query runs."""
         return open_sink(
             self._sink,
@@ -91,6 +94,7 @@ class StreamTarget:
             pause_s=0.0,
             doubts=self._doubts,
             patience_s=PATIENCE_S,  # the table may be loaded again meanwhile
+            workers=workers,
         )
 
     def start(
@@ -108,10 +112,11 @@ class StreamTarget:
         if not len(rows):
             return
         rows = rows.sort_by("_order_key")
-        in_turns(lambda: self._add(rows))
+        workers = SparkWorkers(batch.sparkSession)
+        in_turns(lambda: self._add(rows, workers))
 
-    def _add(self, rows: pa.Table) -> None:
-        with self.opened() as kept:
+    def _add(self, rows: pa.Table, workers: Workers) -> None:
+        with self.opened(workers) as kept:
             start = kept.position
             for part, position in chunks(rows.to_batches(), start, split_groups=kept.takes_parts):
                 kept.add(part, position)

@@ -13,48 +13,48 @@ others leaves such.
 from __future__ import annotations
 
 import json
-import uuid
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError, TargetChanged
-from binlog_pipeline.schemas.conversion import require_convertible, with_columns
+from binlog_pipeline.schemas.conversion import require_convertible
 from binlog_pipeline.tables.committed import POSITION, CommittedTable
-from binlog_pipeline.tables.effects import Booleans, Effects, key_codes
-from binlog_pipeline.tables.fold import fold
+from binlog_pipeline.tables.effects import Effects
+from binlog_pipeline.tables.iceberg_files import (
+    SIZE,
+    SIZE_BYTES,
+    TableFiles,
+    merged,
+    read_files,
+    written,
+)
+from binlog_pipeline.tables.iceberg_types import arrow_schema, as_kept, iceberg_schema, iceberg_type
 from binlog_pipeline.targets import Target, iceberg_names
+from binlog_pipeline.tasks import HERE, Workers
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table, Transaction
-    from pyiceberg.types import IcebergType
 
 _LAST: Final = "binlog.last"
 _LIBRARIES: Final = frozenset(("pyiceberg", "sqlalchemy"))
 _ONE_TRY: Final = {"commit.retry.num-retries": "0"}
 """A second one would put a snapshot behind that of another writer, whatever that has done."""
-_SIZE: Final = "write.target-file-size-bytes"
-_SIZE_BYTES: Final = 128 << 20
 _PROPERTIES: Final = {
-    _SIZE: str(_SIZE_BYTES),  # in memory; a row that is changed costs its file
+    SIZE: str(SIZE_BYTES),  # in memory; a row that is changed costs its file
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-_SMALL_ROWS: Final = 50_000
-_SMALL_FILES: Final = 16
-"""So many files of fewer rows are left as they are, though no row of them has changed."""
 
 
 class IcebergState(CommittedTable):
-    """A target.
+    """A target. Its files are read and written by the workers, if that is worth it.
 
     Raises `BadOption` without pyiceberg or the catalog, and for a target of another table.
     """
@@ -62,9 +62,15 @@ class IcebergState(CommittedTable):
     format = "Iceberg"
 
     def __init__(
-        self, target: Target, table: str, keys: Sequence[str], begin: SlavePosition
+        self,
+        target: Target,
+        table: str,
+        keys: Sequence[str],
+        begin: SlavePosition,
+        workers: Workers = HERE,
     ) -> None:
         super().__init__(str(target), table, keys, begin)
+        self._workers: Final = workers
         catalog, self._names = iceberg_names(target)
         self._catalog: Final = _catalog(catalog)
         self._table = _loaded(self._catalog, self._names)
@@ -92,15 +98,15 @@ class IcebergState(CommittedTable):
     def rows(self) -> pa.Table:
         """All rows."""
         assert self._table is not None
-        return _read(self._table, self._tasks())
+        return read_files(self._table.metadata, self._table.io, self._tasks())
 
     @staticmethod
     def _require_type(type_: pa.DataType) -> None:
-        _iceberg_type(type_)
+        iceberg_type(type_)
 
     def _columns(self) -> pa.Schema:
         assert self._table is not None
-        return _arrow_schema(self._table)
+        return arrow_schema(self._table.schema())
 
     def _tasks(self) -> list[FileScanTask]:
         assert self._table is not None
@@ -109,18 +115,19 @@ class IcebergState(CommittedTable):
     def _take_schema(self, schema: pa.Schema) -> None:
         """Check that what is kept may be what the columns are now; the commit of the rows makes it so."""
         if self.has_rows:
-            require_convertible(self._shown_name, self._columns(), _as_kept(schema))
+            require_convertible(self._shown_name, self._columns(), as_kept(schema))
 
     def _overwrite(self, rows: pa.Table, position: SlavePosition) -> None:
-        rows = rows.cast(_as_kept(rows.schema))
+        rows = rows.cast(as_kept(rows.schema))
         change = self._begin(rows.schema, is_anew=not self._has_columns)
+        assert self._table is not None
         gone = [task.file for task in self._tasks()]
-        self._commit(change, position, gone, _written(change, self._files, [rows]))
+        new = written(TableFiles.of(self._table, change), rows, self._workers)
+        self._commit(change, position, gone, new)
 
     def _merge(self, found: Effects, position: SlavePosition) -> None:
         assert self._table is not None
-        schema = _as_kept(found.rows.schema)
-        found = replace(found, rows=found.rows.cast(schema))
+        schema = as_kept(found.rows.schema)
         then = self._columns()
         is_converted = any(
             column.type != then.field(column.name).type
@@ -128,46 +135,21 @@ class IcebergState(CommittedTable):
             if column.name in then.names
         )
         tasks = self._tasks()
-        small = [task for task in tasks if task.file.record_count < _SMALL_ROWS]
-        joined = {id(task) for task in small} if len(small) > _SMALL_FILES else {0}
-        may_have = _Touched(self._table, found.rows, self.keys[0])
         change = self._begin(schema)
-        gone: list[DataFile] = []
-        written: list[DataFile] = []
-        held: list[pa.Table] = []  # small pieces become one file
-        touched = [schema.empty_table()]
-        for task in tasks:
-            is_whole = is_converted or id(task) in joined
-            if not is_whole and not may_have(task.file):
-                continue
-            rows = self._as_now(_read(self._table, [task]), schema)
-            where = _has_keys(rows, found.rows, self.keys)
-            if not is_whole and not where.any():
-                continue
-            gone.append(task.file)
-            touched.append(rows.filter(pa.array(where)))
-            rest = rows.filter(pa.array(~where))
-            if len(rest) < _SMALL_ROWS:
-                held.append(rest)
-            else:
-                written += _written(change, self._files, [rest])
-        held.append(fold(pa.concat_tables(touched).combine_chunks(), found, self.keys))
-        written += _written(change, self._files, held)
-        self._commit(change, position, gone, written)
+        gone, new = merged(
+            TableFiles.of(self._table, change),
+            tasks,
+            replace(found, rows=found.rows.cast(schema)),
+            self.keys,
+            self._shown_name,
+            self._workers,
+            is_converted=is_converted,
+        )
+        self._commit(change, position, gone, new)
 
     def _say(self, position: SlavePosition) -> None:
         assert self._table is not None
         self._commit(self._begin(self._columns()), position, [], [])
-
-    def _as_now(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows with the columns of now. Raises `SourceError` for a value that is another one in its new type."""
-        return with_columns(rows, schema, lambda name: f"column {name} of {self._shown_name}")
-
-    @property
-    def _files(self) -> Any:
-        """The door to the table's files."""
-        assert self._table is not None
-        return self._table.io
 
     def _begin(self, schema: pa.Schema, *, is_anew: bool = False) -> Transaction:
         """A commit in which the table has these columns; the table is made if need be.
@@ -179,7 +161,7 @@ class IcebergState(CommittedTable):
         if self._table is None:
             self._catalog.create_namespace_if_not_exists(self._names[:-1])
             self._table = self._catalog.create_table(
-                self._names, _iceberg_schema(schema), properties={**_PROPERTIES, _LAST: "{}"}
+                self._names, iceberg_schema(schema), properties={**_PROPERTIES, _LAST: "{}"}
             )
         table = self._table
         if not table.spec().is_unpartitioned():
@@ -188,7 +170,7 @@ class IcebergState(CommittedTable):
         metadata = table.metadata.model_copy(update={"properties": properties})
         strict = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
         change = strict.transaction()
-        then = _arrow_schema(table)
+        then = arrow_schema(table.schema())
         kept = [field for field in then if field in schema and not is_anew]
         gone = [field for field in then if field not in kept]
         new = [field for field in schema if field not in kept]
@@ -198,7 +180,7 @@ class IcebergState(CommittedTable):
                 for field in gone:
                     update.delete_column((field.name,))
                 for field in new:
-                    update.add_column((field.name,), _iceberg_type(field.type))
+                    update.add_column((field.name,), iceberg_type(field.type))
         return change
 
     def _commit(
@@ -226,42 +208,6 @@ class IcebergState(CommittedTable):
         self._is_published = True
 
 
-class _Touched:
-    """Which files may have a row of one of these keys, by the bounds of the first column of the key in each."""
-
-    def __init__(self, table: Table, rows: pa.Table, key: str) -> None:
-        from pyiceberg.types import (
-            BinaryType,
-            DecimalType,
-            IntegerType,
-            LongType,
-            PrimitiveType,
-            StringType,
-        )
-
-        ordered = (IntegerType, LongType, StringType, DecimalType, BinaryType)
-        field = table.schema().find_field(key)
-        self._id: Final = field.field_id
-        self._type: PrimitiveType | None = None
-        values = rows.column(key).unique()
-        self._values: list[Any] = []
-        is_same = values.type == _arrow_type(field.field_type)
-        if isinstance(field.field_type, ordered) and is_same and not values.null_count:
-            self._type = field.field_type
-            self._values = sorted(values.to_pylist())
-
-    def __call__(self, file: DataFile) -> bool:
-        from pyiceberg.conversions import from_bytes
-
-        lower, upper = (
-            (bounds or {}).get(self._id) for bounds in (file.lower_bounds, file.upper_bounds)
-        )
-        if self._type is None or lower is None or upper is None:
-            return True
-        at = bisect_left(self._values, from_bytes(self._type, lower))
-        return at < len(self._values) and self._values[at] <= from_bytes(self._type, upper)
-
-
 def iceberg_position(target: Target) -> SlavePosition | None:
     """The GTID position of a table; None if none is there. Raises `SourceError` for one of others, `BadOption`."""
     name, names = iceberg_names(target)
@@ -276,7 +222,7 @@ def read_iceberg(target: Target) -> pa.Table:
     name, names = iceberg_names(target)
     with closing(_catalog(name)) as catalog:
         table = catalog.load_table(names)
-        return _read(table, [*table.scan().plan_files()])
+        return read_files(table.metadata, table.io, [*table.scan().plan_files()])
 
 
 @contextmanager
@@ -346,119 +292,3 @@ def _loaded(catalog: Catalog, names: tuple[str, ...]) -> Table | None:
         return catalog.load_table(names)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
-
-
-def _read(table: Table, tasks: Sequence[FileScanTask]) -> pa.Table:
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
-
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    return scan.to_table(tasks).cast(_arrow_schema(table))
-
-
-def _written(change: Transaction, files: Any, some: Sequence[pa.Table]) -> list[DataFile]:
-    """Files with these rows; none for no row."""
-    from pyiceberg.io.pyarrow import bin_pack_arrow_table, write_file
-    from pyiceberg.table import WriteTask
-
-    rows = pa.concat_tables(some)
-    if not len(rows):
-        return []
-    metadata = change.table_metadata
-    schema = metadata.schema()
-    rows = rows.select([field.name for field in schema.fields])
-    size = int(metadata.properties.get(_SIZE, _SIZE_BYTES))
-    name = uuid.uuid4()
-    tasks = (
-        WriteTask(write_uuid=name, task_id=number, schema=schema, record_batches=batches)
-        for number, batches in enumerate(bin_pack_arrow_table(rows, size))
-    )
-    return [*write_file(files, metadata, tasks)]
-
-
-def _has_keys(rows: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Booleans:
-    """Which rows have a key of `changed`."""
-    mine, others = key_codes([rows.select(keys), changed.select(keys)], keys)
-    is_changed = np.zeros(int(max(mine.max(initial=-1), others.max(initial=-1))) + 1, np.bool_)
-    is_changed[others] = True
-    return np.asarray(is_changed[mine], np.bool_)
-
-
-def _arrow_schema(table: Table) -> pa.Schema:
-    """The columns of a table, in the types in which this program has them."""
-    return pa.schema(
-        [pa.field(field.name, _arrow_type(field.field_type)) for field in table.schema().fields]
-    )
-
-
-def _as_kept(schema: pa.Schema) -> pa.Schema:
-    """The columns as the format keeps them."""
-    return pa.schema(
-        [pa.field(field.name, _arrow_type(_iceberg_type(field.type))) for field in schema]
-    )
-
-
-def _iceberg_schema(schema: pa.Schema) -> Any:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import NestedField
-
-    return Schema(
-        *(
-            NestedField(number, field.name, _iceberg_type(field.type), required=False)
-            for number, field in enumerate(schema, 1)
-        )
-    )
-
-
-def _iceberg_type(type_: pa.DataType) -> IcebergType:
-    """Raises TypeError for none. Numbers of nested fields are given by the table."""
-    from pyiceberg import types
-
-    known = pa.types
-    if known.is_list(type_):
-        return types.ListType(-1, _iceberg_type(type_.value_type), element_required=False)
-    if known.is_struct(type_):
-        return types.StructType(
-            *(
-                types.NestedField(
-                    -1 - number, field.name, _iceberg_type(field.type), required=False
-                )
-                for number, field in enumerate(type_)
-            )
-        )
-    if known.is_decimal128(type_):
-        return types.DecimalType(type_.precision, type_.scale)
-    if known.is_timestamp(type_) and type_.unit == "us":
-        return types.TimestamptzType() if type_.tz else types.TimestampType()
-    if known.is_fixed_size_binary(type_):
-        return types.FixedType(type_.byte_width)
-    simple = {
-        pa.bool_(): types.BooleanType, pa.int8(): types.IntegerType, pa.int16(): types.IntegerType,
-        pa.int32(): types.IntegerType, pa.int64(): types.LongType, pa.float32(): types.FloatType,
-        pa.float64(): types.DoubleType, pa.string(): types.StringType, pa.binary(): types.BinaryType,
-        pa.date32(): types.DateType,
-    }  # fmt: skip
-    if type_ not in simple:
-        raise TypeError(type_)
-    found: IcebergType = simple[type_]()
-    return found
-
-
-def _arrow_type(type_: IcebergType) -> pa.DataType:
-    """The type in which rows are in memory: that of the library, with offsets of 32 bits as everywhere else here."""
-    from pyiceberg import types
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    match type_:
-        case types.ListType():
-            return pa.list_(pa.field("element", _arrow_type(type_.element_type)))
-        case types.StructType():
-            return pa.struct(
-                [(field.name, _arrow_type(field.field_type)) for field in type_.fields]
-            )
-        case types.StringType():
-            return pa.string()
-        case types.BinaryType():
-            return pa.binary()
-    found: pa.DataType = schema_to_pyarrow(type_)
-    return found

@@ -12,6 +12,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.tables.buckets import open_parquet_state, state_position
+from binlog_pipeline.tables.committed import CommittedTable
 from binlog_pipeline.tables.delta import LOG, DeltaState, delta_position, said_of_delta
 from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.iceberg import IcebergState, iceberg_position, said_of_iceberg
@@ -20,6 +21,7 @@ from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.manifest import StateManifest, manifest_numbers
 from binlog_pipeline.tables.rewriting import Rewriting
 from binlog_pipeline.targets import ICEBERG, SINKS, Target, delta_path, folder_path, is_local
+from binlog_pipeline.tasks import HERE, Workers
 
 _PUBLISH_S: Final = 30.0
 
@@ -116,6 +118,7 @@ def open_sink(
     pause_s: float = _PUBLISH_S,
     doubts: LandedDoubts | None = None,
     patience_s: float = 0.0,
+    workers: Workers = HERE,
 ) -> Iterator[TableSink]:
     """A sink by its name; see `open_parquet_state`.
 
@@ -125,6 +128,7 @@ def open_sink(
         pause_s: of parquet.
         doubts: of the sink `changes`, if a run opens it more than once.
         patience_s: of parquet and delta, how long another who writes is waited for.
+        workers: of iceberg, who reads and writes its files.
     """
     match name:
         case "parquet":
@@ -147,7 +151,10 @@ def open_sink(
             with lock, said_of_delta(place):
                 yield DeltaState(place, table, keys, begin)
         case "iceberg":
-            with said_of_iceberg(target), closing(IcebergState(target, table, keys, begin)) as kept:
+            with (
+                said_of_iceberg(target),
+                closing(IcebergState(target, table, keys, begin, workers)) as kept,
+            ):
                 yield kept
         case "changes":
             _require_own(folder := folder_path(target, name), name)
@@ -208,6 +215,6 @@ def _require_own(folder: Path, name: str) -> None:
 
 def require_kept_types(name: str, table: str, schema: pa.Schema) -> None:
     """Raises `BadOption` for a column that the tables of a sink have no type for."""
-    kinds = {"delta": DeltaState, "iceberg": IcebergState}
+    kinds: dict[str, type[CommittedTable]] = {"delta": DeltaState, "iceberg": IcebergState}
     if name in kinds:
         kinds[name].require_types(table, schema)

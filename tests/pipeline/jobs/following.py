@@ -6,9 +6,13 @@ python following.py STORE TABLE TARGET CHECKPOINT SINK forever|once
 import sys
 
 import binlog_pipeline
+import pytest
+from binlog_pipeline.tables import iceberg_files
 
 
 def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: str) -> None:
+    # Executors write tables of a few rows, too.
+    pytest.MonkeyPatch().setattr(iceberg_files, "_WORTH_SENDING", 0)
     spark = binlog_pipeline.session("local[2]", spark__driver__memory="1g")
     spark.sparkContext.setLogLevel("ERROR")
     changes = (

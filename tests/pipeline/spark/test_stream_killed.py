@@ -16,15 +16,17 @@ from typing import Any, Final
 
 import pymysql
 import pytest
-from binlog_pipeline.tables.buckets import read_state
-from binlog_pipeline.tables.delta import read_delta
 
 from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.pipeline.stores import FULL
+from tests.pipeline.tables.changes import History, in_order
+from tests.pipeline.tables.lake import configure, place, rows_of
 
 JOB: Final = Path(__file__).parents[1] / "jobs" / "following.py"
+MERGING: Final = JOB.with_name("merging.py")
+ROOT: Final = Path(__file__).parents[3]
 KILLS: Final = int(os.environ.get("BINLOG_TEST_KILLS", "20"))
 TABLE: Final = "d.t"
 
@@ -90,15 +92,15 @@ def members(session: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def following(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The job in a session of its own, of which nothing is left behind the block."""
+def running(program: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own, of which nothing is left behind the block."""
     process = subprocess.Popen(
-        [sys.executable, str(JOB), *arguments],
+        [sys.executable, str(program), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
     )
     try:
         yield process
@@ -116,28 +118,31 @@ def following(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg"])
 def test_each_change_once(
     sink: str,
     make_upstream: MakeMariaDB,
     binlog_server: MakeBinlogServer,
     tmp_path: Path,
     rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    configure(monkeypatch, tmp_path)
     upstream = make_upstream(FULL)
     store = tmp_path / "store"
     server = binlog_server(upstream=upstream, directory=store)
     upstream.script(
         "CREATE DATABASE d", f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, a VARCHAR(60), n INT)"
     )
-    arguments = [str(store), TABLE, str(tmp_path / "target"), str(tmp_path / "checkpoint"), sink]
+    target = place(sink, tmp_path / "target")
+    arguments = [str(store), TABLE, str(target), str(tmp_path / "checkpoint"), sink]
     killed = []
     with Writer(upstream, rng) as writer:
         until(lambda: writer.transactions > 20, "a load")
         first = upstream.gtid_binlog_pos
         until(lambda: number(server.gtid_binlog_pos) >= number(first), "our server")
         for _ in range(KILLS):
-            with following(*arguments, "forever") as job:
+            with running(JOB, *arguments, "forever") as job:
                 assert job.stdout is not None
                 assert job.stdout.readline() == "running\n"
                 time.sleep(rng.uniform(0, 8))
@@ -150,11 +155,9 @@ def test_each_change_once(
                 killed.append(victim)
                 time.sleep(rng.uniform(0, 1))  # what is left goes on for a moment
     server.wait_position(upstream.gtid_binlog_pos, 60)
-    with following(*arguments, "once") as job:
+    with running(JOB, *arguments, "once") as job:
         assert job.wait(200) == 0
-    target = tmp_path / "target"
-    rows = read_state(target)[0] if sink == "parquet" else read_delta(target)
-    have = [tuple(row.values()) for row in rows.sort_by("id").to_pylist()]
+    have = [tuple(row.values()) for row in in_order(rows_of(sink, target))]
     want = [tuple(row.values()) for row in upstream.q(f"SELECT id, a, n FROM {TABLE} ORDER BY id")]
     assert have == want, f"behind {killed}, {writer.transactions} transactions"
 
@@ -162,3 +165,40 @@ def test_each_change_once(
 def number(position: str) -> int:
     """Of a position in one domain."""
     return int(position.rpartition("-")[2] or 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_executors_of_an_iceberg_table_are_killed(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster of two workers: what an executor was at is done again by another one. Python is killed as well."""
+    configure(monkeypatch, tmp_path)
+    target, seed, batches = str(place("iceberg", tmp_path / "t")), rng.randrange(1 << 30), 25
+    history = History(random.Random(seed))
+    for _ in range(batches):
+        history.batch(30)
+    killed: list[str] = []
+    arguments = (target, str(seed), str(batches))
+    cluster = {"SPARK_WORKER_DIR": str(tmp_path / "work"), "PYTHONPATH": str(ROOT)}
+    with running(MERGING, *arguments, **cluster) as job:
+        assert job.stdout is not None
+        for line in job.stdout:
+            if int(line) % 4 == 3 and int(line) < batches - 1:
+                time.sleep(rng.uniform(0, 0.4))
+                what = rng.choice(["CoarseGrainedExecutorBackend", "pyspark.daemon"])
+                chosen = [pid for pid in members(job.pid) if what in command(pid)]
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(chosen), signal.SIGKILL)
+                    killed.append(what)
+        assert job.wait(60) == 0, f"behind {killed}"
+    assert len(killed) >= 4
+    assert in_order(rows_of("iceberg", target)) == history.table(), f"behind {killed}"
+
+
+def command(pid: int) -> str:
+    """The command line of a process."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    return ""

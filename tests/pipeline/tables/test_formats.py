@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption, SourceError, TargetChanged
-from binlog_pipeline.tables import iceberg, sinks
+from binlog_pipeline.tables import iceberg_files, sinks
 from binlog_pipeline.tables.iceberg import IcebergState
 from binlog_pipeline.tables.lock import in_turns
 from binlog_pipeline.tables.sinks import open_sink
@@ -184,7 +184,7 @@ def test_only_iceberg_files_with_keys_that_changed_are_written_anew(
     behind = files_of(target)
     assert len(before & behind) == 3
     assert len(read("iceberg", target)) == 11
-    monkeypatch.setattr(iceberg, "_SMALL_FILES", 3)
+    monkeypatch.setattr(iceberg_files, "_SMALL_FILES", 3)
     add("iceberg", target, pa.Table.from_pylist([row(900, 6, 0)], SCHEMA), at(6))
     assert len(files_of(target)) == 1
     assert len(read("iceberg", target)) == 12

@@ -1,0 +1,159 @@
+"""Files of an Iceberg table that executors read and write, and the driver commits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from operator import getitem
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from binlog_pipeline.spark.streams import state
+from binlog_pipeline.spark.task_workers import SparkWorkers
+from binlog_pipeline.tables import iceberg_files
+from binlog_pipeline.tables.iceberg_files import TableFiles
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_protocol.gtid import SlavePosition
+
+from tests.pipeline.stores import FULL, store_of_upstream
+from tests.pipeline.tables.changes import History, in_order
+from tests.pipeline.tables.lake import configure, place, rows_of
+from tests.pipeline.tables.test_iceberg_files import partly
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.kit.fixtures import MakeMariaDB
+
+pytestmark = pytest.mark.spark
+
+START = SlavePosition()
+TABLE, KEYS = "shop.orders", ["id"]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of a few rows, whose files are not small, are worth a job."""
+    configure(monkeypatch, tmp_path)
+    monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(iceberg_files, "_SMALL_ROWS", 6)
+
+
+@pytest.fixture
+def idle_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process of this test reads no data file, and writes none."""
+
+    def refuse(*_: object) -> Any:
+        raise AssertionError("the driver works on files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableFiles, "read", refuse)
+        patched.setattr(TableFiles, "write", refuse)
+        yield
+
+
+class Killed(BaseException):
+    """As kill -9: no handler of an ordinary error runs."""
+
+
+def test_executors_write_and_the_driver_commits(
+    spark: SparkSession,
+    tmp_path: Path,
+    rng: random.Random,
+    catalog: None,
+    idle_driver: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver that is killed between the two has changed nothing, and its files are in no table."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    history = History(rng)
+    there, here = (place("iceberg", tmp_path / name) for name in ("there", "here"))
+
+    def add(target: Path | str, **more: Any) -> None:
+        with open_sink("iceberg", target, TABLE, KEYS, START, **more) as kept:
+            kept.add(batch, history.position)
+
+    for number in range(5):
+        batch = history.batch(15)
+        if number > 2:
+            batch = partly(batch, rng)
+        if number in (1, 3):
+            before = in_order(rows_of("iceberg", str(there)))
+            with monkeypatch.context() as killing:
+                killing.setattr(SqlCatalog, "commit_table", kill)
+                with pytest.raises(Killed):
+                    add(there, workers=SparkWorkers(spark))
+            assert in_order(rows_of("iceberg", str(there))) == before
+        add(there, workers=SparkWorkers(spark))
+        with monkeypatch.context() as local:
+            local.setattr(TableFiles, "read", READ)
+            local.setattr(TableFiles, "write", WRITE)
+            add(here)
+        found = in_order(rows_of("iceberg", str(there)))
+        assert found == in_order(rows_of("iceberg", str(here))), f"behind batch {number}"
+        if number < 3:
+            assert found == history.table()
+
+
+READ, WRITE = TableFiles.read, TableFiles.write
+
+
+def kill(*_: object) -> Any:
+    raise Killed
+
+
+def test_nothing_of_a_job_stays_on_the_disk(spark: SparkSession) -> None:
+    """A stream has a job for each batch, for months, and sends the batch with it."""
+    task = partial(getitem, [b"x" * (2 << 20)])
+    for _ in range(3):
+        found = dict(SparkWorkers(spark).map(task, [0, 0]))
+        assert {number: len(result) for number, result in found.items()} == {0: 2 << 20, 1: 2 << 20}
+    local = spark.conf.get("spark.local.dir")
+    assert local is not None
+    left = [path for path in Path(local).rglob("*") if path.is_file()]
+    assert not [path for path in left if path.stat().st_size >= 2 << 20]
+
+
+@pytest.mark.any_version
+def test_a_stream_into_iceberg(
+    spark: SparkSession,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    catalog: None,
+    idle_driver: None,
+) -> None:
+    """Over more than one run, from the log to the table: no data file is read or written by the driver."""
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20))",
+        "INSERT INTO d.t SELECT seq, CONCAT('first ', seq) FROM d.seq_1_to_500",
+    )
+    target = str(place("iceberg", tmp_path / "t"))
+    for run, statement in enumerate(
+        (
+            "UPDATE d.t SET a = 'x' WHERE id % 7 = 0",
+            "DELETE FROM d.t WHERE id BETWEEN 100 AND 120",
+            "UPDATE d.t SET id = id + 1000 WHERE id % 50 = 0",
+        )
+    ):
+        upstream.script(statement)
+        store = store_of_upstream(tmp_path / f"store{run}", upstream)
+        options = {"view": "changes", "table": "d.t", "ops": "c,u,d,t,x"}
+        changes = spark.readStream.format("binlog").options(**options).load(str(store))
+        query = state(
+            changes,
+            target,
+            checkpoint=str(tmp_path / f"checkpoint{run}"),
+            table="d.t",
+            sink="iceberg",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+        have = [tuple(row.values()) for row in in_order(rows_of("iceberg", target))]
+        want = [tuple(row.values()) for row in upstream.q("SELECT id, a FROM d.t ORDER BY id")]
+        assert have == want

@@ -1,0 +1,138 @@
+"""The work on files of an Iceberg table by any workers: what tasks do twice, or in vain, is never in the table."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from binlog_pipeline.errors import SourceError
+from binlog_pipeline.tables import iceberg, iceberg_files
+from binlog_pipeline.tables.iceberg import IcebergState
+from binlog_pipeline.tables.iceberg_files import TableFiles
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.tasks import HERE, InThisProcess, Workers
+from binlog_protocol.gtid import SlavePosition
+
+from tests.pipeline.tables.changes import SCHEMA, History, in_order
+from tests.pipeline.tables.lake import place, rows_of
+
+START = SlavePosition()
+TABLE, KEYS = "shop.orders", ["id"]
+
+
+class Elsewhere(InThisProcess):
+    """Workers that get copies of everything, in any order, and may do an item more than once. Counts what is done."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.done: list[str] = []
+
+    def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        shared = pickle.dumps(task)
+        numbers = [*range(len(items))]
+        self._rng.shuffle(numbers)
+        for number in numbers:
+            item = pickle.dumps(items[number])
+            for _ in range(self._rng.randint(1, 2)):  # of two attempts one counts
+                result = pickle.dumps(pickle.loads(shared)(pickle.loads(item)))
+            self.done.append(type(items[number]).__name__)
+            yield number, pickle.loads(result)
+
+
+@pytest.fixture
+def many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of these tests have files of a few rows, some of which are not small."""
+    monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(iceberg_files, "_SMALL_ROWS", 6)
+    monkeypatch.setattr(iceberg_files, "_SMALL_FILES", 3)
+    size = {iceberg_files.SIZE: "600"}
+    monkeypatch.setattr(iceberg, "_PROPERTIES", {**iceberg._PROPERTIES, **size})
+
+
+def add(target: Path, changes: pa.Table, position: SlavePosition, workers: Workers) -> None:
+    with open_sink(
+        "iceberg", place("iceberg", target), TABLE, KEYS, START, workers=workers
+    ) as kept:
+        assert isinstance(kept, IcebergState)
+        kept.add(changes, position)
+
+
+def partly(changes: pa.Table, rng: random.Random) -> pa.Table:
+    """The same, of which some updates that keep their key have not logged one of the columns."""
+    rows = changes.to_pylist()
+    for row in rows:
+        keeps = row["_op"] == "u" and row["before"]["id"] == row["after"]["id"]
+        if keeps and rng.random() < 0.5:
+            row["_present"] = b"\5"  # id and amount
+            row["after"] = {**row["after"], "name": None}
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def test_any_iceberg_workers_make_the_same_table(
+    tmp_path: Path, rng: random.Random, many_pieces: None
+) -> None:
+    """As this process: of whole rows, of parts, behind TRUNCATE."""
+    history = History(rng)
+    elsewhere = Elsewhere(rng)
+    there, here = tmp_path / "there", tmp_path / "here"
+    for number in range(12):
+        batch = history.batch(rng.randint(1, 30))
+        if number > 5:
+            batch = partly(batch, rng)
+        if number == 4:
+            batch = pa.concat_tables([batch, history.truncate(), history.batch(20)])
+        add(there, batch, history.position, elsewhere)
+        add(here, batch, history.position, HERE)
+        found = in_order(rows_of("iceberg", there))
+        assert found == in_order(rows_of("iceberg", here)), f"behind batch {number}"
+        if number < 6:
+            assert found == history.table()
+    assert {*elsewhere.done} == {"_Piece", "_NewFile"}
+
+
+def test_workers_that_do_not_see_an_iceberg_table_are_told(
+    tmp_path: Path, rng: random.Random, many_pieces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that they write would be on their own disk. Nothing is committed."""
+    history = History(rng)
+    add(tmp_path / "t", history.batch(20), history.position, HERE)
+    before = in_order(rows_of("iceberg", tmp_path / "t"))
+    real = TableFiles.of
+
+    def elsewhere(*arguments: Any) -> TableFiles:
+        found = real(*arguments)
+        return TableFiles(found.io, found.then, found.now, f"{found.place}.not")
+
+    monkeypatch.setattr(TableFiles, "of", elsewhere)
+    with pytest.raises(SourceError, match=r"\.not is not there where Spark's executors run"):
+        add(tmp_path / "t", history.batch(20), history.position, HERE)
+    assert in_order(rows_of("iceberg", tmp_path / "t")) == before
+
+
+def test_a_slice_of_rows_is_sent_without_the_others() -> None:
+    rows = pa.table({"id": np.arange(1_000_000), "name": ["x"] * 1_000_000})
+    sent = pickle.dumps(iceberg_files._NewFile(rows.slice(500_000, 10)))
+    assert len(sent) < 10_000
+    assert pickle.loads(sent).rows == rows.slice(500_000, 10)
+
+
+@pytest.mark.parametrize("size", ["few", "many"])
+def test_what_is_not_worth_a_job_of_iceberg_is_done_here(
+    size: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is too much to be carried by one: Spark's driver would hold another copy of it."""
+    if size == "many":
+        monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(iceberg_files, "_MOST_SENT", 100)
+    history = History(rng)
+    elsewhere = Elsewhere(rng)
+    for _ in range(2):
+        add(tmp_path / "t", history.batch(20), history.position, elsewhere)
+    assert not elsewhere.done
+    assert in_order(rows_of("iceberg", tmp_path / "t")) == history.table()
