@@ -112,6 +112,13 @@ def test_recover(
     printed = call(*arguments, "--print").stdout
     assert server.account.password not in printed.replace(server.account.user, "")
     assert not datadir.exists()
+    if os.getuid() == 0:
+        own = {**environment, "MARIADBD_OPTIONS": ""}
+        assert (
+            "as root mariadbd does not start"
+            in call(*arguments, environment=own, fails=True).stderr
+        )
+        assert not datadir.exists()
     done = call(*arguments, environment=environment)
     assert drop["before"].split(",")[0] in done.stdout, done.stderr
     again = call(*arguments, environment=environment, fails=True)
