@@ -166,6 +166,32 @@ def test_an_error_of_a_server_with_json_is_the_same_line(
     assert not (tmp_path / "to").exists()
 
 
+OF_ANYTHING = {"binlog-spark package"}
+"""Commands that write over what is there: they make a file."""
+
+
+@pytest.mark.parametrize("name", [name for name in MAKES if name not in OF_ANYTHING])
+@pytest.mark.parametrize("there", ["a file", "below a file", "of others"])
+def test_a_target_that_is_taken(name: str, there: str, at: Path, tmp_path: Path) -> None:
+    """It stays as it is, without a lock in it; and all say the same of what is no directory."""
+    to = tmp_path / "to"
+    if there == "of others":
+        to.mkdir()
+        (to / "data").mkdir()
+        (to / "data/mine.parquet").write_text("mine")
+    else:
+        to.write_text("mine")
+    before = files_of(tmp_path)
+    ran = run(call(name), at, to / "x" if there == "below a file" else to, ["--json"])
+    assert ran.code in (1, 2)
+    assert ran.out == ""
+    text = one_line(name.split()[0], ran.err)
+    assert str(to) in text if there == "of others" else text == f"{to} is no directory"
+    assert {path: kept[1] for path, kept in files_of(tmp_path).items()} == {
+        path: kept[1] for path, kept in before.items()
+    }
+
+
 @pytest.mark.parametrize("name", DRY)
 def test_a_dry_run_changes_nothing(name: str, here: Path, tmp_path: Path) -> None:
     before = files_of(tmp_path)

@@ -122,7 +122,8 @@ def _replica_options(arguments: argparse.Namespace) -> dict[str, str | int]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`."""
-    if arguments.action != "add" and not arguments.directory.is_dir():
+    is_new = arguments.action == "add" and not arguments.directory.exists()
+    if not is_new and not arguments.directory.is_dir():
         raise NotAStore(no_directory(arguments.directory))
     keys = binlog_keys(arguments.config, arguments.directory)
     with _store(arguments.directory, keys, as_it_lies=True) as users:

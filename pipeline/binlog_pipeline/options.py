@@ -17,7 +17,7 @@ from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path
-from binlog_storage.console.arguments import did_you_mean, gtid_position
+from binlog_storage.console.arguments import did_you_mean, gtid_position, whole_number
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -106,7 +106,9 @@ class SourceOptions:
                 found[field_name] = parse(str(text))
             except (ValueError, ServerError) as error:
                 told = typed.get(name.lower(), f"option {name}")
-                raise BadOption(f"{told}: {_shown(text)!r} is wrong: {error}") from None
+                what = f"{_shown(text)!r}"
+                why = f"{error}" if str(error).startswith(what) else f"{what} is wrong: {error}"
+                raise BadOption(f"{told}: {why}") from None
         made = cls(**found)
         made._check(typed)
         return made
@@ -171,12 +173,7 @@ def _boolean(text: str) -> bool:
 
 
 def _number(least: int = 0, most: int = (1 << 63) - 1) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise ValueError(f"it is a number from {least} to {most}")
-        return int(text)
-
-    return parse
+    return lambda text: whole_number(text, least, most)
 
 
 def size(text: str) -> int:

@@ -47,7 +47,7 @@ from binlog_pipeline.wanted import unreached
 
 BUCKETS: Final = 16
 KEPT_MANIFESTS: Final = 10
-_DATA: Final = "data"
+DATA: Final = "data"
 _ROW_GROUP: Final = 1 << 17
 
 
@@ -249,8 +249,8 @@ class ParquetState(TableOfFacts):
             raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
         if not self._is_changed and position == self.position and self._manifest.number:
             return
-        (self._target / _DATA).mkdir(exist_ok=True)
-        sync_folder(self._target / _DATA)
+        (self._target / DATA).mkdir(exist_ok=True)
+        sync_folder(self._target / DATA)
         self._manifest.position = str(position)
         self._manifest.complete = self.is_complete
         self._manifest.facts = self._facts.content()
@@ -292,20 +292,20 @@ class ParquetState(TableOfFacts):
         if not len(rows):
             self._manifest.buckets[number] = None
             return
-        folder = self._target / _DATA
+        folder = self._target / DATA
         folder.mkdir(exist_ok=True)
         # A name is used once: a file that a manifest has is never written again. A process id would not do: in a
         # container each run has the same.
         name = f"{number:03}-{self._manifest.number + 1:012}-{secrets.token_hex(8)}.parquet"
         with synced_file(folder / name) as file:
             pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
-        self._manifest.buckets[number] = Bucket(f"{_DATA}/{name}", len(rows))
+        self._manifest.buckets[number] = Bucket(f"{DATA}/{name}", len(rows))
 
     def discard(self) -> None:
         """Remove what was written and is not published. Nothing more can be done with it then."""
-        if (self._target / _DATA).is_dir():
+        if (self._target / DATA).is_dir():
             self._clean()
-        for folder in (_DATA, FOLDER):
+        for folder in (DATA, FOLDER):
             with contextlib.suppress(OSError):  # there are files in it
                 (self._target / folder).rmdir()
 
@@ -319,8 +319,8 @@ class ParquetState(TableOfFacts):
             for number in numbers[-KEPT_MANIFESTS:]
             for file in StateManifest.read(self._target, number).files
         }
-        for path in (self._target / _DATA).iterdir():
-            if f"{_DATA}/{path.name}" not in kept:
+        for path in (self._target / DATA).iterdir():
+            if f"{DATA}/{path.name}" not in kept:
                 path.unlink()
 
 

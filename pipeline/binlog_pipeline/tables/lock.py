@@ -24,18 +24,22 @@ _PAUSE_S: Final = 0.05
 def sole_writer(folder: Path, refusal: str, patience_s: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder, which is made if need be. Raises `PipelineError` with `refusal` if another has it.
 
-    What is not used is taken away: the lock of a folder that has nothing else, and the folder, if it was made here.
+    What is not used is taken away: the lock, where nothing else came beside what there was, as in a folder of others
+    that is refused; and the folder, if it was made here.
 
     patience_s: so long it is waited for.
     """
-    is_made = not folder.exists()
+    before = set(os.listdir(folder)) if folder.is_dir() else None  # noqa: PTH208 - names, not paths
     with _locked(folder, refusal, time.monotonic() + patience_s):
         try:
             yield
         finally:
-            if [path.name for path in folder.iterdir()] == [LOCK]:
+            others = {path.name for path in folder.iterdir()} - {LOCK}
+            if others == (before or set()) and LOCK not in (before or ()):
                 (folder / LOCK).unlink()
-                if is_made:
+            if not others:
+                (folder / LOCK).unlink(missing_ok=True)
+                if before is None:
                     with suppress(OSError):  # another one has made its lock there
                         folder.rmdir()
 

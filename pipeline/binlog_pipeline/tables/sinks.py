@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.errors import BadOption
-from binlog_pipeline.tables.buckets import open_parquet_state, state_position
+from binlog_pipeline.tables.buckets import DATA, open_parquet_state, state_position
 from binlog_pipeline.tables.committed import CommittedTable
 from binlog_pipeline.tables.delta import LOG, DeltaState, delta_position, said_of_delta
 from binlog_pipeline.tables.facts import Facts
@@ -24,6 +25,11 @@ from binlog_pipeline.targets import ICEBERG, SINKS, Target, delta_path, folder_p
 from binlog_pipeline.tasks import HERE, Workers
 
 _PUBLISH_S: Final = 30.0
+_LEFT: Final = {
+    "parquet": re.compile(rf"{DATA}/[0-9]{{3}}-[0-9]{{12}}-[0-9a-f]{{16}}\.parquet"),
+    "delta": re.compile(r"part-[^/]*\.parquet"),
+}
+"""Files that a first run of a sink may have left that was killed."""
 
 
 class TableSink(Protocol):
@@ -211,6 +217,31 @@ def _require_own(folder: Path, name: str) -> None:
     for other, is_there in said.items():
         if is_there and other != name:
             raise BadOption(f"{folder} is a target of --sink {other}, not of {name}")
+    if not said[name]:
+        _require_empty(folder, name)
+
+
+def _require_empty(folder: Path, name: str) -> None:
+    """Raises `BadOption` for a new target's folder that has files of others, which would count among its own.
+
+    What begins with a sign that readers of tables leave out may be there, and what a run that was killed has left.
+    """
+    there = [path.relative_to(folder) for path in folder.glob("*")]
+    if name == "parquet":
+        there = [one for one in there if one.name != DATA]
+        there += [path.relative_to(folder) for path in (folder / DATA).glob("*")]
+    left = _LEFT.get(name)
+    others = [
+        str(one)
+        for one in there
+        if one.name[0] not in "_."
+        and one.name != "lost+found"
+        and not (left and left.fullmatch(str(one)))
+    ]
+    if others:
+        raise BadOption(
+            f"{folder} has {min(others)}, and is no target yet: give a directory that is empty, or new"
+        )
 
 
 def require_kept_types(name: str, table: str, schema: pa.Schema) -> None:

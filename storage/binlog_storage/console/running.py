@@ -291,7 +291,14 @@ def refused(error: RemoteError) -> str:
 
 def words_of(error: Exception) -> str:
     """What an error says to a person, and what to do where its text does not say it."""
-    return told(error) if isinstance(error, OSError) else f"{error}{_remedy_behind(error)}"
+    if isinstance(error, OSError):
+        return told(error)
+    cause = error.__cause__
+    if isinstance(cause, (NotADirectoryError, FileExistsError)) and f"{error}".endswith(
+        cause.strerror or "\0"
+    ):
+        return told(cause)
+    return f"{error}{_remedy_behind(error)}"
 
 
 def with_target(error: Exception, target: object, room: Callable[[object], int | None]) -> str:
@@ -319,6 +326,14 @@ def told(error: OSError) -> str:
         # Of a file that was to be made it is a folder above that is missing.
         missing = next((one for one in reversed(path.parents) if not one.exists()), path)
         return f"there is no {missing}"
+    if isinstance(error, (NotADirectoryError, FileExistsError)) and error.filename is not None:
+        path = Path(os.fsdecode(error.filename))
+        # Where a folder is wanted, or was to be made, there is something else.
+        taken = [
+            one for one in (*reversed(path.parents), path) if one.exists() and not one.is_dir()
+        ]
+        if taken:
+            return f"{taken[0]} is no directory"
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     remedy = _REMEDIES.get(error.errno or 0)
     what = error.strerror

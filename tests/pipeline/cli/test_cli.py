@@ -96,10 +96,10 @@ def test_wrong_usage(capsys: Capture, store: str, tmp_path: Path) -> None:
     assert "--password-file" in complaint(capsys, 2, "verify", "mariadb://u:secret@h:3306")
     assert "USER@HOST" in complaint(capsys, 2, "verify", "mariadb://u@h/db")
     assert "USER@HOST:PORT" in complaint(capsys, 2, "verify", "mariadb://h:3306")
-    assert "binlog-spark: --start-gtid: '1-2' is wrong: " in complaint(
+    assert "binlog-spark: --start-gtid: '1-2' is no GTID position" in complaint(
         capsys, 2, "verify", store, "--start-gtid", "1-2"
     )
-    assert ": --option startGtid: '1-2' is wrong" in complaint(
+    assert ": --option startGtid: '1-2' is no GTID position" in complaint(
         capsys, 2, "verify", store, "--option", "startGtid=1-2"
     )
     both = ("--password-file", "x", "--password-env", "X")
