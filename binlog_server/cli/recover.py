@@ -175,7 +175,8 @@ trap leave EXIT
 trap 'exit 1' INT TERM
 
 if [ "$(id -u)" = 0 ] && [[ "$MARIADBD ${MARIADBD_OPTIONS-}" != *--user=* ]]; then
-    fail "as root mariadbd does not start: run this as its user (runuser -u mysql -- ...), or say MARIADBD_OPTIONS=--user=..."
+    fail "as root mariadbd does not start: run this as its user (runuser -u mysql -- ...),\
+ or say MARIADBD_OPTIONS=--user=..."
 fi
 echo "recover: 1. prepare the backup, copy it into the data directory" >&2
 log="$datadir.recover.log"
