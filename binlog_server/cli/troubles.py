@@ -414,6 +414,36 @@ TROUBLES: Final = (
         "What is stored is still served. Restore the binlogs there, or begin with an empty directory: relay.md.",
     ),
     Trouble(
+        r"key file .* of passwords",
+        '"the key file ... of passwords cannot be used"',
+        "The store came from a backup or another machine, and has the password of an upstream without the key that "
+        "encrypts it.",
+        "Copy `binlog-server.key` from the old store; or say the password again, `STOP SLAVE; CHANGE MASTER TO "
+        "MASTER_PASSWORD='...'; START SLAVE`.",
+    ),
+    Trouble(
+        r"\b1378\b|purgeable log is in use",
+        '1378 "A purgeable log is in use, will not purge"',
+        "A file has to stay. Those in front of it have gone.",
+        "`SHOW WARNINGS` in the same session, or `EXPLAIN PURGE TO '...'`, says who holds it: operations.md has what "
+        "to do then.",
+    ),
+    Trouble(
+        r"\b1198\b|as you have a running slave",
+        '1198 "This operation cannot be performed as you have a running slave"',
+        "One of the two threads runs: on a MariaDB the SQL thread goes on when the IO thread has stopped with an "
+        "error.",
+        "`STOP SLAVE` first, and `START SLAVE` behind it.",
+    ),
+    Trouble(
+        r"STATE_DIRECTORY|special execution directory",
+        '"Failed at step STATE_DIRECTORY", "status=238"',
+        "With the unit of systemd the store lies in `/var/lib/private/binlog-server`, and `/var/lib/binlog-server` is "
+        "a link to it. Something else is there.",
+        "Move the store that is to be served to `/var/lib/private/binlog-server`, delete what is in the place of the "
+        "link, and start the service: it makes the link.",
+    ),
+    Trouble(
         r"is in use by another process",
         '"is in use by another process"',
         "Another server has the directory.",
@@ -436,8 +466,9 @@ TROUBLES: Final = (
         r"Corrupt binlog found on page",
         '"Corrupt binlog found on page ..."',
         "A page of a file has changed on the disk.",
-        "Restore that file from a copy, or move it and all later ones away: the relay fetches what is missing from the "
-        "upstream, if it is still there.",
+        "Restore that file from a copy. Or, where the upstream still has those groups: stop the server, move the file "
+        "and all later `.ibb` files away, and start once with `innodb_force_recovery = 6`; a relay fetches what is "
+        "missing. Tables here lose their last changes by that.",
     ),
     Trouble(
         r"the scrub has found damage",

@@ -9,6 +9,7 @@ import pytest
 from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.raw_client import RawClient, all_events, start_markers
+from tests.integration.test_relay_sql import ADMIN
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
 pytestmark = pytest.mark.any_version
@@ -98,3 +99,26 @@ def test_upstream_that_lost_its_history(
     late = make_replica().follow(server)
     late.wait_gtid(before)
     assert late.gtid_slave_pos == before
+
+
+def test_what_a_damaged_file_had_is_fetched_again(
+    backend: object, make_relay: MakeRelay, make_replica: MakeMariaDB
+) -> None:
+    """As docs/troubleshooting.md says: without the file and all later ones, once with innodb_force_recovery=6."""
+    upstream, server = make_relay(max_binlog_size=65536, users=ADMIN)
+    replica = make_replica().follow(server)
+    for _ in range(6):
+        server.wait_position(insert(upstream, 200))
+        server.q("FLUSH BINARY LOGS")
+    server.stop()
+    files = sorted(server.directory.glob("binlog-*.ibb"))
+    away = server.dir / "away"
+    away.mkdir()
+    for path in files[2:]:
+        path.rename(away / path.name)
+    server.options["innodb_force_recovery"] = 6
+    server.start()
+    server.wait_position(upstream.gtid_binlog_pos)
+    del server.options["innodb_force_recovery"]
+    server.restart()
+    assert_equal(upstream, replica, make_replica().follow(server))

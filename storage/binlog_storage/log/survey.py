@@ -16,7 +16,7 @@ UNSYNCED_PAGES_MAX = 768  # that the flusher has between two syncs
 
 ADVICE = (
     ". The store was not opened and nothing was changed: restore this file from a copy, or move it and all later "
-    "files away to go on from the last group before it"
+    "files away, and start once with innodb_force_recovery=6, to go on from the last group before it"
 )
 
 

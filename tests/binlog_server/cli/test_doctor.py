@@ -205,3 +205,22 @@ def test_a_number_of_many_texts_tells_of_the_one_that_came() -> None:
     (one,) = about("Got fatal error 1236: 'Could not find first log file name'")
     assert not one.is_general
     assert about("10.0.0.42 said 41 words") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Fatal error: the key file /srv/k of passwords cannot be used: No such file",
+            "the key file",
+        ),
+        ("ERROR 1378 (HY000): A purgeable log is in use, will not purge", "1378"),
+        ("as you have a running slave ''; run STOP SLAVE '' first", "1198"),
+        ("Failed to set up special execution directory in /var/lib: File exists", "238"),
+    ],
+)
+def test_what_a_page_leads_to(text: str, shown: str) -> None:
+    """Texts that somebody meets who goes by the documents, and that told of something else, or of nothing."""
+    (found,) = about(text)
+    assert shown in found.shown
+    assert found in TROUBLES
