@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 from binlog_pipeline.groups import Groups
@@ -65,6 +66,12 @@ def read_all(source: ServerSource, wanted: Wanted | None = None) -> list[Read]:
     return [
         group for part in source.slices(wanted or Wanted(), 1 << 20) for group in read(part.read())
     ]
+
+
+def read_new(source: ServerSource, position: SlavePosition) -> list[Read]:
+    """What a feed of its own has now behind the position."""
+    with closing(source.feed()) as feed:
+        return read(feed.after(position, 0))
 
 
 def between(start: str | None, stop: str | None) -> Wanted:

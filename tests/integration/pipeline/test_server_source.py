@@ -25,7 +25,7 @@ from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 from tests.kit.server import BinlogServer
 
-from .sources import address_of, between, numbers, read, read_all, source_of
+from .sources import address_of, between, numbers, read, read_all, read_new, source_of
 
 CLASSIC = {"password": "pw", "stream_style": "classic", "grants": ["ALL PRIVILEGES"]}
 ENGINE = {"password": "pw", "grants": ["ALL PRIVILEGES"]}
@@ -289,12 +289,12 @@ def _check_purged(source: Any, beginning: str, left: str) -> None:
         with pytest.raises(DataLost, match=r"1236.*failOnDataLoss"):
             read_all(source, between(start, None))
         with pytest.raises(DataLost, match=r"1236.*failOnDataLoss"):
-            read(source.feed().after(SlavePosition.parse(start), 0))
+            read_new(source, SlavePosition.parse(start))
     lenient = type(source)(source.address, fail_on_data_loss=False)
     with pytest.warns(UserWarning, match="were purged: behind"):
         assert read_all(lenient, between("", None)) == read_all(source)
     with pytest.warns(UserWarning, match="were purged: behind"):
-        found = read(lenient.feed().after(SlavePosition(), 0))
+        found = read_new(lenient, SlavePosition())
     assert [group[:2] for group in found] == [group[:2] for group in read_all(source)]
 
 
@@ -315,7 +315,7 @@ def test_another_history(backend: Backend, make_upstream: MakeMariaDB) -> None:
         with pytest.raises(DataLost, match="RESET MASTER"):
             source.slices(between(str(position), None), 1)
         with pytest.raises(DataLost, match="RESET MASTER"):
-            list(source.feed().after(position, 0))
+            read_new(source, position)
         upstream.q(f"CREATE DATABASE {name}")
     assert numbers(read_all(source)) == [1, 2]
 
@@ -337,7 +337,7 @@ def test_no_more_than_replication_slave_is_needed(
     source = source_of(upstream, Credentials("bare", "x"))
     assert source.earliest() == SlavePosition()
     assert numbers(read_all(source)) == [1]
-    assert numbers(read(source.feed().after(SlavePosition(), 0))) == [1]
+    assert numbers(read_new(source, SlavePosition())) == [1]
     with pytest.raises(SourceError, match=r"1227 \(42000\): .*GRANT REPLICATION SLAVE"):
         read_all(source_of(upstream, Credentials("nothing", "x")))
 
