@@ -129,7 +129,7 @@ def test_what_is_not_worth_a_job_of_iceberg_is_done_here(
     """And what is too much to be carried by one: Spark's driver would hold another copy of it."""
     if size == "many":
         monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
-        monkeypatch.setattr(iceberg_files, "_MOST_SENT", 100)
+        monkeypatch.setattr(iceberg_files, "_MOST_SENT", -1)
     history = History(rng)
     elsewhere = Elsewhere(rng)
     for _ in range(2):
