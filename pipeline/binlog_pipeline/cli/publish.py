@@ -8,9 +8,7 @@ ended, however it ended. Consumers read with isolation.level=read_committed. One
 from __future__ import annotations
 
 import argparse
-import signal
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.gtid import SlavePosition
@@ -22,6 +20,7 @@ from binlog_storage.console.arguments import (
 )
 from binlog_storage.console.message_options import add_message_options, message_options
 from binlog_storage.console.output import show_json
+from binlog_storage.console.running import told_to_stop
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
@@ -83,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         source, sink, choice, options, start=start, heartbeat_s=arguments.heartbeat_interval
     )
     began = time.monotonic()
-    done = publisher.run(follow=arguments.follow, stopped=_told_to_stop())
+    done = publisher.run(follow=arguments.follow, stopped=told_to_stop())
     if arguments.json:
         show_json(
             {
@@ -109,11 +108,3 @@ def _start(text: str, source: LogSource) -> SlavePosition:
         return gtid_position(text)
     except ValueError as error:
         raise BadOption(f"--start-position: {error}") from None
-
-
-def _told_to_stop() -> Callable[[], bool]:
-    """Whether this process was told to end by SIGTERM or SIGINT: what is begun is finished first."""
-    told: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda at, _: told.append(at))
-    return lambda: bool(told)

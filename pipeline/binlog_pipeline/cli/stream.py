@@ -8,15 +8,19 @@ right at the end.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from binlog_storage.console.arguments import add_json
+from binlog_storage.console.running import told_to_stop
 
 from binlog_pipeline.cli.arguments import add_source, source_options, spark_options
 from binlog_pipeline.targets import SINKS, checkpoint_path, target_argument
 
 if TYPE_CHECKING:
     from binlog_pipeline.spark.streams import StreamTarget
+
+
+_LOOK_S: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +106,11 @@ def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamT
         every = {"processingTime": arguments.trigger}
         trigger = {"availableNow": True} if arguments.available_now else every
         query = target.start(changes, str(arguments.checkpoint), trigger)
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+        # Not by an exception: it would come in the middle of a call to the JVM, and Spark's handler makes another one.
+        stopped = told_to_stop()
+        while not stopped() and not query.awaitTermination(_LOOK_S):
+            pass
+        query.stop()
         return target
     finally:
         spark.stop()

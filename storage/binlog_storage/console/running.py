@@ -203,6 +203,14 @@ class _Interruption:
             raise KeyboardInterrupt
 
 
+def told_to_stop() -> Callable[[], bool]:
+    """Whether this process was told to end by SIGTERM or Ctrl-C: from now on nothing is broken off by them."""
+    told: list[int] = []
+    for number in _ENDING:
+        signal.signal(number, lambda at, _: told.append(at))
+    return lambda: bool(told)
+
+
 def end_by(code: int) -> int:
     """The exit code of the process. If a signal has broken its command off, it ends by that signal instead."""
     if code > EXIT_SIGNAL:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from binlog_server.testing.waiting import until
 from tests.binlog_server.cli.command import Ran, run
 
 
@@ -53,3 +57,28 @@ def test_refused(backup: Path) -> None:
     assert (ran.code, "is not empty" in ran.err) == (2, True)
     (backup / "mariadb_backup_binlog_info").unlink()
     assert "holds no mariadb_backup_binlog_info" in recover(backup).err
+
+
+@pytest.mark.long
+def test_told_to_end(backup: Path, tmp_path: Path) -> None:
+    """The server that it has begun ends with it."""
+    pid, server = tmp_path / "pid", tmp_path / "mariadbd"
+    server.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
+    server.chmod(0o755)
+    environment = {
+        **os.environ,
+        "MARIADB_BACKUP": "true",
+        "MARIADB": "false",
+        "MARIADBD": str(server),
+        "MARIADBD_OPTIONS": "--user=nobody",
+    }
+    words = ["--backup", str(backup), "--datadir", str(tmp_path / "new"), "--until", "0-1-54"]
+    argv = [sys.executable, "-m", "binlog_server", "recover", *words]
+    argv += ["--source", "mariadb://repl:secret@127.0.0.1:1"]
+    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        until(pid.exists)
+        running.terminate()
+        _, said = running.communicate(timeout=50)
+    assert running.returncode == -signal.SIGTERM
+    assert said.endswith("binlog-server: interrupted by SIGTERM\n")
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()

@@ -14,6 +14,7 @@ import pytest
 from binlog_pipeline.cli import main
 from binlog_pipeline.spark.failures import cause
 
+from binlog_server.testing.waiting import until
 from tests.kit.backends import full_matrix
 from tests.kit.commands_page import must_hold
 from tests.kit.fixtures import MakeMariaDB
@@ -151,6 +152,36 @@ def test_what_ends_it_is_one_line(
         assert sum(line.startswith("binlog-spark: ") for line in lines) == 1
         others = OF_THE_DAEMON.sub("", said)
         assert not re.search(r"Traceback|^\s+at |ERROR|SQLSTATE", others, re.MULTILINE), others
+
+
+@pytest.mark.any_version
+@pytest.mark.timeout(180)
+def test_it_ends_in_order_when_it_is_told_to(
+    make_logged_store: MakeLoggedStore, tmp_path: Path
+) -> None:
+    """By its result, and without the stack of a call that was broken off."""
+    store = str(
+        make_logged_store(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY)",
+            "INSERT INTO d.t VALUES (1)",
+            server_id=1,
+        )
+    )
+    target = tmp_path / "kept"
+    words = ["stream", *arguments(store, target, "--table", "d.t", "--json")]
+    words.remove("--available-now")
+    code = "import sys; from binlog_pipeline.cli import main; sys.exit(main())"
+    program = [sys.executable, "-c", code, *words]
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        until(lambda: bool([*target.glob("_manifests/*.json")]), "rows of the table", 120)
+        running.terminate()
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert json.loads(out)["position"] == "0-1-3"
+    assert not re.search(r"Traceback|^\s+at |ERROR", OF_THE_DAEMON.sub("", err), re.MULTILINE), err
 
 
 WRAPPED = [
