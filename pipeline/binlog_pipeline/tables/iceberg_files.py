@@ -117,7 +117,7 @@ class _Piece:
     adds: bool = False
 
     def __str__(self) -> str:
-        return ", ".join(task.file.file_path for task in self.files) or "new rows"
+        return f"new rows and {len(self.files)} files" if self.adds else f"{len(self.files)} files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +248,17 @@ def merged(
 
 
 def read_files(metadata: TableMetadata, io: FileIO, tasks: Sequence[FileScanTask]) -> pa.Table:
-    """The rows of some files of a table."""
+    """The rows of some files of a table. Raises `SourceError` for a damaged one, OSError."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
 
     schema = metadata.schema()
     scan = ArrowScan(metadata, io, schema, AlwaysTrue())
-    return scan.to_table(tasks).cast(arrow_schema(schema))
+    try:
+        return scan.to_table(tasks).cast(arrow_schema(schema))
+    except pa.ArrowInvalid as error:
+        names = ", ".join(task.file.file_path for task in tasks)
+        raise SourceError(f"{names}: {error}") from error
 
 
 def _chosen(workers: Workers, rows: pa.Table, size: int = 0) -> Workers:

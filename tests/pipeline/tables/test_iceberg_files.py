@@ -115,6 +115,17 @@ def test_workers_that_do_not_see_an_iceberg_table_are_told(
     assert in_order(rows_of("iceberg", tmp_path / "t")) == before
 
 
+def test_a_damaged_file_of_iceberg_is_named(
+    tmp_path: Path, rng: random.Random, many_pieces: None
+) -> None:
+    history = History(rng)
+    add(tmp_path / "t", history.batch(30), history.position, HERE)
+    for file in (tmp_path / "warehouse").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(SourceError, match=r"/data/\S+\.parquet: .*magic bytes not found"):
+        add(tmp_path / "t", history.batch(30), history.position, HERE)
+
+
 def test_a_slice_of_rows_is_sent_without_the_others() -> None:
     rows = pa.table({"id": np.arange(1_000_000), "name": ["x"] * 1_000_000})
     sent = pickle.dumps(iceberg_files._NewFile(rows.slice(500_000, 10)))
