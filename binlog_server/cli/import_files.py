@@ -142,7 +142,7 @@ def _taken_summary(taken: Taken, seconds: float, *, would: bool) -> str:
     if not taken.groups:
         return f"nothing to do: the store has all groups of these files{begun}"
     mib = taken.size / (1 << 20)
-    passed = f", behind {taken.passed_over} that were there already" if taken.passed_over else ""
+    passed = f"; of those read, {taken.passed_over} were there already" if taken.passed_over else ""
     if would:
         return f"{taken.groups} groups would be stored, {mib:.1f} MiB{passed}{begun}"
     speed = f"{mib / max(seconds, 1e-3):.0f} MiB/s"

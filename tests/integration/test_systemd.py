@@ -132,6 +132,15 @@ def restored(service: Service) -> None:
     assert shown == "0-10-1\n"
     owned_by_the_service(service)
     assert list(service.manager.path("/srv/lost").glob("*.ibb"))
+    # What root does there while the service does not run is the service's, too.
+    by_root(
+        service,
+        """systemctl stop binlog-server
+        printf 'secret\\nsecret\\n' | binlog-server user add bob --directory /var/lib/binlog-server
+        systemctl start binlog-server""",
+    )
+    assert service.logs_in("bob")
+    owned_by_the_service(service)
 
 
 def shell_blocks(title: str) -> list[str]:

@@ -299,7 +299,20 @@ def open_regular(path: Path, flags: int) -> int:
         raise OSError(
             errno.EINVAL, f"it is {_KINDS_OF_ENTRY.get(kind, 'something else')}, not a file"
         )
+    if flags & os.O_CREAT and os.geteuid() == 0:
+        _give_to_owner(path, fd)
     return fd
+
+
+def _give_to_owner(path: Path, fd: int) -> None:
+    """What root makes in a folder of somebody else is that one's: a service that goes on there must open it.
+
+    Only an empty file with one name: nobody may get another file by a link that lies there.
+    """
+    made, folder = os.fstat(fd), path.parent.stat()
+    if made.st_uid == 0 and made.st_nlink == 1 and not made.st_size and folder.st_uid != 0:
+        with contextlib.suppress(OSError):  # a root that may not, as in some containers
+            os.fchown(fd, folder.st_uid, folder.st_gid)
 
 
 # Linux has it, and Python's `os` has not. It only starts the writing, and takes no error from who calls `fdatasync`.
@@ -437,6 +450,9 @@ class OsDisk:
         path = self._directory / name
         with mapped("make directory", path):
             path.mkdir(mode=0o700, exist_ok=True)
+            if os.geteuid() == 0 and (owner := self._directory.stat()).st_uid:
+                with contextlib.suppress(OSError):
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
         if path.is_symlink():  # what is removed there would be another's
             raise DiskError(f"cannot make directory {path}: it is a symbolic link, not a folder")
 

@@ -62,7 +62,7 @@ def test_import(store: Path, config: Path, tmp_path: Path) -> None:
     assert ran.lines[1] == "the store ends at '0-1-8'"
     # In whichever order a shell names them, with what lies beside them.
     ran = import_(store, config, *sorted((tmp_path / "files").iterdir(), reverse=True))
-    assert ", behind 8 that were there already" in ran.lines[0]
+    assert "; of those read, 8 were there already" in ran.lines[0]
     ran = import_(store, config, "--index", tmp_path / "files" / "m-bin.index")
     assert ran.lines[0] == "nothing to do: the store has all groups of these files"
     assert stored(store) == payloads(PARTS[0] + PARTS[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from itertools import product
@@ -243,3 +244,25 @@ def test_fail_at() -> None:
         with pytest.raises(DiskError, match="injected"):
             file.pwrite(b"two", 0)
     assert content(file) == b"one"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
+def test_what_root_makes_is_the_owners(tmp_path: Path) -> None:
+    """Commands on the directory of a service: `binlog-server user add` left files that the service could not open."""
+    os.chown(tmp_path, 65534, 65533)
+    disk = OsDisk(tmp_path)
+    disk.lock("lock")
+    disk.open("made", create=True).close()
+    disk.make_folder("folder")
+    disk.close()
+    assert {(one.stat().st_uid, one.stat().st_gid) for one in tmp_path.iterdir()} == {
+        (65534, 65533)
+    }
+    # Another's file under the name of the lock stays that one's.
+    other = tmp_path.with_name("other")
+    other.touch()
+    (tmp_path / "lock").unlink()
+    os.link(other, tmp_path / "lock")
+    disk.lock("lock")
+    disk.close()
+    assert other.stat().st_uid == 0
