@@ -117,7 +117,7 @@ class _Piece:
     adds: bool = False
 
     def __str__(self) -> str:
-        return f"new rows and {len(self.files)} files" if self.adds else f"{len(self.files)} files"
+        return f"{'new rows and ' * self.adds}data files ({len(self.files)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def merged(
 
 
 def read_files(metadata: TableMetadata, io: FileIO, tasks: Sequence[FileScanTask]) -> pa.Table:
-    """The rows of some files of a table. Raises `SourceError` for a damaged one, OSError."""
+    """The rows of some files of a table. Raises `SourceError` for one that is damaged or gone, OSError."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
 
@@ -256,7 +256,7 @@ def read_files(metadata: TableMetadata, io: FileIO, tasks: Sequence[FileScanTask
     scan = ArrowScan(metadata, io, schema, AlwaysTrue())
     try:
         return scan.to_table(tasks).cast(arrow_schema(schema))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, FileNotFoundError) as error:
         names = ", ".join(task.file.file_path for task in tasks)
         raise SourceError(f"{names}: {error}") from error
 

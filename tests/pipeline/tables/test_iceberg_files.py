@@ -115,14 +115,19 @@ def test_workers_that_do_not_see_an_iceberg_table_are_told(
     assert in_order(rows_of("iceberg", tmp_path / "t")) == before
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
 def test_a_damaged_file_of_iceberg_is_named(
-    tmp_path: Path, rng: random.Random, many_pieces: None
+    is_gone: bool, tmp_path: Path, rng: random.Random, many_pieces: None
 ) -> None:
     history = History(rng)
     add(tmp_path / "t", history.batch(30), history.position, HERE)
     for file in (tmp_path / "warehouse").rglob("*.parquet"):
-        file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(SourceError, match=r"/data/\S+\.parquet: .*magic bytes not found"):
+        if is_gone:
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:100])
+    said = "No such file" if is_gone else "magic bytes not found"
+    with pytest.raises(SourceError, match=rf"/data/\S+\.parquet: .*{said}"):
         add(tmp_path / "t", history.batch(30), history.position, HERE)
 
 
