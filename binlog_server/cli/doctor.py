@@ -180,6 +180,9 @@ def _port(name: str, host: str, port: int) -> Diagnosis:
 
 async def _of_the_upstreams(config: Config) -> list[Diagnosis]:
     found: list[Diagnosis] = []
+    if not config.upstream:
+        text = "the configuration names none; of one that CHANGE MASTER has made SHOW SLAVE STATUS tells"
+        found.append(Diagnosis(OK, "upstreams", text))
     for name, info in config.upstream.items():
         what = f"upstream {name} {info.address}".replace("  ", " ")
         try:

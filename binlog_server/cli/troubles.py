@@ -96,9 +96,11 @@ TROUBLES: Final = (
     Trouble(
         r"\b1045\b|Access denied for user",
         '1045 "Access denied for user"',
-        "There is no such account for this address, or its password is another one.",
-        "`SHOW GRANTS FOR ...` with an account that has `CREATE USER`, or `binlog-server user list`. A name in "
-        "`[users]` hides all stored accounts of that name.",
+        "There is no such account for this address, its password is another one, or the account has `REQUIRE` and the "
+        "client came without TLS or its certificate.",
+        "`SHOW GRANTS FOR ...` and `SHOW CREATE USER ...` with an account that has `CREATE USER`, or `binlog-server "
+        "user list`. With `REQUIRE SSL` a replica needs `MASTER_SSL=1`. A name in `[users]` hides all stored accounts "
+        "of that name.",
     ),
     Trouble(
         r"\b1524\b|\b1251\b|\b2059\b|Authentication plugin|authentication plugin|authentication protocol",

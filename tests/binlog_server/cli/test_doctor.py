@@ -64,7 +64,7 @@ def test_a_machine_that_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[st
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {one["level"] for one in found} == {OK}
     assert [one["about"] for one in found] == [
-        *("configuration", "TLS", str(tmp_path / "store"), "listen")
+        *("configuration", "TLS", str(tmp_path / "store"), "listen", "upstreams")
     ]
     assert not (tmp_path / "store").exists()
 
