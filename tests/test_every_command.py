@@ -95,6 +95,27 @@ def test_a_value_that_is_none_is_told_in_our_words(name: str) -> None:
         assert kind not in (int, float, Path)
 
 
+OF_SOURCES = [
+    name for name, one in COMMANDS.items() if "--connect-timeout" in one._option_string_actions
+]
+
+
+@pytest.mark.parametrize("name", OF_SOURCES)
+def test_an_option_of_a_source_is_named_as_it_was_typed(
+    name: str, at: Path, tmp_path: Path
+) -> None:
+    """Its value is read where options of Spark are read, too, whose names are others."""
+    for flag, value, said in (
+        ("--connect-timeout", "soon", "'soon' is no whole number from 1 to 3600"),
+        ("--server-id", "0", "'0' is no whole number from 1 to 4294967295"),
+        ("--tls", "maybe", "'maybe' is wrong: it is one of disabled, preferred, required, verify"),
+    ):
+        ran = run(call(name), at, tmp_path / "to", [flag, value, "--json"])
+        assert (ran.code, ran.out) == (2, "")
+        assert one_line("binlog-spark", ran.err) == f"{flag}: {said}"
+    assert not (tmp_path / "to").exists()
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in CHANGE_NOTHING])
 def test_a_command_says_which_argument_names_what_it_makes(name: str) -> None:
     made = COMMANDS[name].get_default("makes") or _of_group(name)

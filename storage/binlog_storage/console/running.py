@@ -130,6 +130,12 @@ def run_command(
     except caught as error:
         code = next(code for kind, code in known.items() if isinstance(error, kind))
         return complain(program, with_target(error, target, room), code)
+    except UnicodeEncodeError as error:
+        # Bytes of a name that are no text: systems take them, and libraries of files do not.
+        told_name = (
+            f"{error.object!r} is no UTF-8 text, which the library that opens it wants of a name"
+        )
+        return complain(program, told_name, EXIT_FAILED)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(name, "jobs")

@@ -160,6 +160,11 @@ ERRORS = [
     (ConnectionRefusedError("h:1 refuses"), 1, "prog: h:1 refuses"),
     (BrokenPipeError(errno.EPIPE, "Broken pipe"), 1, "prog: Broken pipe"),  # of a socket
     (
+        UnicodeEncodeError("utf-8", "/a\udcff", 2, 3, "surrogates not allowed"),
+        1,
+        "prog: '/a\\udcff' is no UTF-8 text, which the library that opens it wants of a name",
+    ),
+    (
         ModuleNotFoundError("x", name="pyarrow.parquet"),
         1,
         "prog: pyarrow is needed for that: pip install '.[jobs]'",
