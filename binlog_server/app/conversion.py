@@ -42,7 +42,7 @@ from binlog_storage.tables.store import TableStore
 
 from binlog_server.loop.shielded import shielded
 from binlog_server.settings.config import Config, ConfigError
-from binlog_server.store.conversion import take_facts, wanted_of, without_limits
+from binlog_server.store.conversion import take_endless, take_facts, wanted_of, without_limits
 from binlog_server.store.store_directory import StoreDirectory, go_on_in, require_new
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class FormatChange:
         self._border = asyncio.Lock()
         self._stopping = False
         self._closing: set[asyncio.Task[None]] = set()
-        self._endless: set[int] = set()
+        self._endless = set() if server.config.innodb_read_only else take_endless(server.state)
 
     def comes_back(self, server_id: int) -> bool:
         """Whether that replica was sent an engine binlog up to the border, and files from now on. Said once."""

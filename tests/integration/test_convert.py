@@ -165,17 +165,26 @@ def test_a_relay_changes_its_engine(
     target = relay.dir / "target"
     with load(upstream, "d.t") as running:
         running.wait_more(40)
-        run("convert", "--online", relay.directory, target)
+        names = ["--log-bin", "elsewhere-bin"] if engine else []
+        run("convert", "--online", relay.directory, target, *names)
         running.wait_more(40)
         relay.stop()
         running.wait_more(10)  # which come behind the border
         run("convert", relay.directory, target)
+        for (
+            replica
+        ) in replicas:  # as above: so that it meets what it has written when it comes back
+            replica.q("STOP SLAVE SQL_THREAD")
         assert "the same: " in run("convert", "--verify-only", relay.directory, target)
         relay.directory.rename(relay.dir / "old")
         target.rename(relay.directory)
         del relay.options["binlog_storage_engine"]
         relay.start()
-        assert (relay.directory / "binlog.index").exists() == (engine == "innodb")
+        assert (relay.directory / "elsewhere-bin.index").exists() == (engine == "innodb")
+        running.wait_more(10)
+        for replica in replicas:
+            replica.wait("SHOW SLAVE STATUS", lambda rows: rows[0]["Slave_IO_Running"] == "Yes")
+            replica.q("START SLAVE SQL_THREAD")
         running.wait_more(20)
     assert_equal(upstream, *replicas)
     assert relay.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Yes"
