@@ -197,13 +197,18 @@ class ParquetState(TableOfFacts):
     def _fold(self, changes: pa.Table) -> None:
         if not len(changes):
             return
-        found = effects(
-            changes,
-            self._manifest.keys,
-            self._facts,
-            self._schema.names,
-            is_empty=self.is_complete and not self._unknown and not self._manifest.rows,
-        )
+        try:
+            found = effects(
+                changes,
+                self._manifest.keys,
+                self._facts,
+                self._schema.names,
+                is_empty=self.is_complete and not self._unknown and not self._manifest.rows,
+            )
+        except BadOption:
+            if self._unknown:  # what cannot be folded behind it is told by what came first
+                raise self._refusal() from None
+            raise
         self._facts = found.facts
         self._unknown = found.unknown if found.empties else self._unknown or found.unknown
         if found.empties or self._unknown:  # no row from before it can be published
@@ -218,6 +223,9 @@ class ParquetState(TableOfFacts):
             if len(which) or found.empties:
                 self._fold_bucket(number, found.some(which))
         self._is_changed = True
+
+    def _refusal(self) -> Exception:
+        return refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
 
     def load(self, rows: pa.Table, position: SlavePosition) -> None:
         """Publish a copy of the table as it was at that position. Only before anything else."""
@@ -246,7 +254,7 @@ class ParquetState(TableOfFacts):
         Raises as `add`, `NonRowChange` behind a statement that makes the rows unknown.
         """
         if self._unknown:
-            raise refusal(self._manifest.table, self._unknown, self.position, self._published_facts)
+            raise self._refusal()
         if not self._is_changed and position == self.position and self._manifest.number:
             return
         (self._target / DATA).mkdir(exist_ok=True)

@@ -101,6 +101,12 @@ class Rewriting:
             alteration.drops_key,
         )
 
+    def new_type(self, name: str) -> pa.DataType | None:
+        """The type that a column has got, by its name behind it; None if it stays."""
+        was = next((was for was, now in self.names.items() if now == name), name)
+        new = self._changed.get(was)
+        return None if new is None else new.field.type
+
     def rows(self, rows: pa.Table) -> pa.Table:
         """The rows behind it. Raises `NotUnderstood`."""
         made: dict[str, Any] = {}
@@ -119,6 +125,7 @@ class Rewriting:
         for name in self.key:
             if made[name].null_count:
                 raise NotUnderstood(f"column {name} of the primary key has no NULL any more")
+            _require_telling(name, made[name].type)
         return pa.table(made)
 
     def _recoded(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -149,7 +156,16 @@ def new_keys(made: Rewriting, keys: Sequence[str], *, has_rows: bool) -> list[st
     found = [by_name.get(lower(key), "") for key in keys]
     if has_rows and not all(found):
         raise NotUnderstood("a column that tells its rows apart is gone")
+    for name in filter(None, found):
+        if (type_ := made.new_type(name)) is not None:
+            _require_telling(name, type_)
     return [*filter(None, found)]
+
+
+def _require_telling(name: str, type_: pa.DataType) -> None:
+    """Raises `NotUnderstood` for a column that cannot tell rows apart here, as one with places of a map."""
+    if pa.types.is_nested(type_):
+        raise NotUnderstood(f"column {name} cannot be a key here: it is {type_}")
 
 
 def _names(alteration: Alteration, by_name: Mapping[str, str]) -> dict[str, str]:

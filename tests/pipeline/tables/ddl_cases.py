@@ -263,6 +263,18 @@ primary_key: same
     INSERT INTO t VALUES (3,13,3)
     UPDATE t SET a=9 WHERE u=11
 
+primary_key_of_a_place: refused
+    CREATE TABLE t (id INT PRIMARY KEY, p POINT NOT NULL)
+    INSERT INTO t VALUES (1,POINT(1,2)),(2,POINT(3,4))
+    ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (p)
+    INSERT INTO t VALUES (3,POINT(5,6))
+
+primary_key_becomes_a_place: refused
+    CREATE TABLE t (p VARBINARY(60) PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (POINT(1,2),1),(POINT(3,4),2)
+    ALTER TABLE t MODIFY p POINT NOT NULL
+    INSERT INTO t VALUES (POINT(5,6),3)
+
 primary_key_later: same
     CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE NOT NULL, a INT)
     INSERT INTO t VALUES (1,11,1),(2,12,2)
