@@ -7,6 +7,7 @@ import re
 import threading
 import urllib.request
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -128,6 +129,11 @@ def says(server: BinlogServer, session: Session) -> str | None:
     return shown[session.id]
 
 
+def is_over_or_waits(server: BinlogServer, session: Session) -> bool:
+    """Whether it has come to its last statement, at least."""
+    return session.is_over or says(server, session) == session.statements[-1]
+
+
 def require_equal(server: BinlogServer, replica: MariaDB) -> None:
     replica.wait_gtid(server.gtid_binlog_pos)
     names = [f"shop.{next(iter(row.values()))}" for row in server.q("SHOW TABLES FROM shop")]
@@ -160,9 +166,7 @@ def test_statements_wait_for_room(
     }
     everybody = [*waiting.values(), *killed.values()]
     for one in killed.values():
-        until(
-            lambda one=one: one.is_over or says(server, one) == one.statements[-1], "the last one"
-        )  # type: ignore[misc]
+        until(partial(is_over_or_waits, server, one), "the last one")
         if one.is_over and not one.errors:
             # The large row of the writer waits, while there is still room for small ones: by chance, by what was
             # flushed before the disk was full. To be made certain; until then all must go on, and nothing be lost.
