@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
-from binlog_storage.console.arguments import add_version, as_typed, parse
+from binlog_storage.console.arguments import add_version, as_typed, parse, target_of
 from binlog_storage.console.running import (
     EXIT_USAGE,
     end_by,
@@ -62,7 +62,7 @@ def _run(argv: Sequence[str] | None) -> int:
     finally:
         gc.enable()
     arguments = parse(whole, commands, said)
-    target = getattr(arguments, arguments.makes, None) if "makes" in arguments else None
+    target = target_of(arguments)
 
     def work() -> int:
         try:

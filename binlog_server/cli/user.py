@@ -172,9 +172,8 @@ def _do(arguments: argparse.Namespace, users: Users) -> None:
             options = _replica_options(arguments)
             if not options:
                 raise ConfigError("nothing to set: give at least one option")
-            ReplicaPolicy().changed(
-                options
-            )  # a bad value is told first, whether there is the account or not
+            # A bad value is told first, whether there is the account or not.
+            ReplicaPolicy().changed(options)
             users.set_replica(name, host, options)
         else:
             policy = ReplicaPolicy().changed(_replica_options(arguments))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
-from binlog_storage.console.arguments import add_version, parse
+from binlog_storage.console.arguments import add_version, parse, target_of
 from binlog_storage.console.running import (
     EXIT_FAILED,
     EXIT_USAGE,
@@ -52,7 +52,7 @@ def _run(argv: Sequence[str] | None) -> int:
         whole, commands = parser()
     arguments = parse(whole, commands, argv)
     errors: dict[type[Exception], int] = {BadOption: EXIT_USAGE, PipelineError: EXIT_FAILED}
-    target = getattr(arguments, arguments.makes, None) if "makes" in arguments else None
+    target = target_of(arguments)
     return run_command(
         "binlog-spark", lambda: int(arguments.run(arguments)), errors, target, room_at
     )

@@ -269,8 +269,7 @@ def _chosen(workers: Workers, rows: pa.Table, size: int = 0) -> Workers:
 
 def _planned(tasks: Sequence[FileScanTask], bounds: _Bounds, *, is_converted: bool) -> list[_Piece]:
     """Pieces that may go side by side; the last one adds the rows of the effects, to small files if there are any."""
-    small = [task for task in tasks if task.file.record_count < _SMALL_ROWS]
-    is_joined = len(small) > _SMALL_FILES
+    is_joined = sum(task.file.record_count < _SMALL_ROWS for task in tasks) > _SMALL_FILES
     found: list[_Piece] = []
     packs: list[list[FileScanTask]] = [[]]
     rows = 0

@@ -33,7 +33,7 @@ assert _HEADER.size == PACKET_HEADER_SIZE
 _COMPACT_BYTES: Final = 64 * 1024
 
 
-# Beyond this a payload is worth a thread: to check it takes a millisecond, to hand it over there and back 0.2 ms.
+# Beyond this a payload is worth a thread: to check it takes 0.3 ms by the C part, more than 1 by zlib; a thread, 0.2.
 LARGE_BYTES: Final = 4 << 20
 _SLICE_BYTES: Final = 1 << 20  # that are copied at once
 

@@ -43,6 +43,11 @@ def parse(
     return arguments
 
 
+def target_of(arguments: argparse.Namespace) -> object:
+    """What the command makes or changes: the argument that its parser has named as `makes`; None for none."""
+    return getattr(arguments, arguments.makes, None) if "makes" in arguments else None
+
+
 def as_typed(text: str, argv: Sequence[str]) -> str:
     """An error that begins with the name of an option, with the flag by which it was given on this command line."""
     name = re.match(r"\w+", text)
