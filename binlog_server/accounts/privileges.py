@@ -24,6 +24,7 @@ USAGE                      none
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from binlog_storage.console.arguments import did_you_mean
@@ -106,6 +107,7 @@ def privileges(names: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=256)  # each session has it; an own one takes 216 bytes and more
 def effective(granted: frozenset[str]) -> frozenset[str]:
     """The privileges of an account with these grants: ALL PRIVILEGES is each of them."""
     return granted | frozenset(SINGLE) if ALL_PRIVILEGES in granted else granted - {USAGE}

@@ -288,6 +288,7 @@ class Server:
         config = self.config
         self._tail = Tail(self.engine, loop)
         self.syncer = self._new_syncer()
+        self._commits = Commits(self.engine, self.syncer, self.semi_sync)
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
@@ -609,7 +610,7 @@ class Server:
             machine,
             sql,
             self.publisher,
-            Commits(self.engine, self.syncer, self.semi_sync),
+            self._commits,
             self.room,
             server_id=self.config.server_id,
             domain_id=self.config.gtid_domain_id,

@@ -90,7 +90,8 @@ class ReplicaStream:
         """Whether the last bytes sent end inside an event: nothing can be told to the replica now."""
         self.event_bytes = 0
         """Bytes of all events that were sent."""
-        self._waiting: deque[memoryview] = deque()  # for the throttle; no more than a batch
+        # For the throttle; no more than a batch. Made when there is one: an empty one takes 624 bytes.
+        self._waiting: deque[memoryview] | None = None
         self._place = connection.sent
         self._bytes_here = 0  # written since that place
         self._taken = 0  # of them, at the last look
@@ -172,6 +173,8 @@ class ReplicaStream:
         if self._throttle is None and not self._waiting:
             self._channel.write(data)
         else:
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(memoryview(data))
 
     # --- back-pressure ---
@@ -179,7 +182,7 @@ class ReplicaStream:
     async def drain(self) -> None:
         """Wait as the rate demands, and until the replica takes more. Raises as `Channel.drain`."""
         while self._waiting:
-            await self._send_piece()
+            await self._send_piece(self._waiting)
         await self._drain_channel()
 
     async def _drain_channel(self) -> None:
@@ -187,12 +190,12 @@ class ReplicaStream:
             self.connection.state = "Writing to net"
         await self._channel.drain()
 
-    async def _send_piece(self) -> None:
+    async def _send_piece(self, waiting: deque[memoryview]) -> None:
         throttle = self._throttle
         if throttle is None:  # lifted meanwhile
             self._hand_over()
             return
-        data = self._waiting[0]
+        data = waiting[0]
         piece = data[: throttle.piece_bytes]
         started = self._loop.time()
         pause = throttle.pause(len(piece), started)
@@ -202,9 +205,9 @@ class ReplicaStream:
             self._connections.throttled_ms += (self._loop.time() - started) * 1000
             return
         if len(piece) == len(data):
-            self._waiting.popleft()
+            waiting.popleft()
         else:
-            self._waiting[0] = data[len(piece) :]
+            waiting[0] = data[len(piece) :]
         self._channel.write(bytes(piece))
         await self._drain_channel()
 
@@ -301,7 +304,7 @@ class ReplicaStream:
 
         Within a group its place does not move, so bytes are counted instead.
         """
-        waiting = self._channel.untaken + sum(map(len, self._waiting))
+        waiting = self._channel.untaken + sum(map(len, self._waiting or ()))
         before, self._taken = self._taken, self._bytes_here - waiting
         return not waiting or (self._bytes_here > _LARGE_BYTES and self._taken > before)
 

@@ -481,6 +481,7 @@ class Conversation:
                     self._connection,
                     self.sql,
                 )
+                self._idle.stop()  # the connection ends with the dump
             case Quit():
                 self.has_quit = True
                 self._channel.close()

@@ -183,7 +183,7 @@ class PreparedStatements:
         self._by_name: dict[str, PreparedStatement] = {}
         self._numbers = 0  # numbers given out; none is given twice
         self._last: PreparedStatement | None = None
-        self._with_cursors: set[int] = set()
+        self._with_cursors: dict[int, None] = {}  # an empty set is four times as large
         self._held = 0
 
     @property
@@ -247,7 +247,7 @@ class PreparedStatements:
         statement.reply.wants_units = False
         statement.reply.wants_cursor = bool(command.cursor_flags & 1)
         if statement.reply.wants_cursor:
-            self._with_cursors.add(statement.number)
+            self._with_cursors[statement.number] = None
         self._machine.reply = statement.reply
         self._run(statement, _told(parameters.row(), _EXECUTE))
 
@@ -349,7 +349,7 @@ class PreparedStatements:
         data, is_end = self._machine.send_fetched(cursor, command.rows)
         if is_end:
             statement.reply.cursor = None
-            self._with_cursors.discard(statement.number)
+            self._with_cursors.pop(statement.number, None)
         self._executor.write(data)
 
     def reset(self, number: int) -> None:
@@ -536,7 +536,7 @@ class PreparedStatements:
     def _forget_data(self, statement: PreparedStatement) -> None:
         self._held -= sum(map(len, statement.long_data.values()))
         statement.reset()
-        self._with_cursors.discard(statement.number)
+        self._with_cursors.pop(statement.number, None)
 
 
 def _given(values: Iterable[Parameter]) -> list[Given]:

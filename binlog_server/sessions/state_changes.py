@@ -54,7 +54,7 @@ class StateChanges:
         sql = self._sql
         changes: list[bytes] = []
         if sql.changed:
-            names, schema = sorted(sql.changed - {""}), "" in sql.changed
+            names, schema = sorted(filter(None, sql.changed)), "" in sql.changed
             sql.changed.clear()
             tracked = self._tracked()
             for name in names:

@@ -207,7 +207,7 @@ class SetStatement(Statement):
                 raise NotInSetStatement(name)
             if variable is not None and variable.is_set_globally(Scope.SESSION):
                 raise GlobalVariable(name)
-        before, changed = dict(session.variables), set(session.changed)
+        before, changed = dict(session.variables), dict(session.changed)
         try:
             SetVariables(self.assignments).answer(session)
             yield
@@ -380,7 +380,7 @@ def _assign(session: SqlSession, assignment: Assignment, value: Value | HeldValu
             session.isolation = of_open if session.in_transaction() else None
         if value is not None:
             session.variables[target.name] = str(value)
-        session.changed.add(target.name)
+        session.changed[target.name] = None
         if target.name == "autocommit" and was == "OFF" and value in (None, "ON"):
             session.is_to_commit = True
     return None

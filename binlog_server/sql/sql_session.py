@@ -154,7 +154,7 @@ class SqlSession:
     is_to_commit: bool = False  # SET has turned autocommit on, which commits what is open
     database: bytes = b""  # in UTF-8
     # The names of variables that were SET, and "" for the database, since `sessions.state_changes` looked.
-    changed: set[str] = field(default_factory=set)
+    changed: dict[str, None] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     coordinates: Coordinates = AS_STORED
     version: str = ""  # that the account's sessions see; empty: the server's

@@ -299,7 +299,6 @@ class SessionTransaction:
         xa: XaBranches,
     ) -> None:
         self._xa = SessionXa(xa)
-        self._branches = xa
         self._tables = tables
         self._threads = threads
         self._client = client
@@ -308,7 +307,6 @@ class SessionTransaction:
         self._publisher = publisher
         self._commits = commits
         self._room = room
-        self._engine = room.engine
         self._server_id = server_id
         self._domain_id = domain_id
         self._open: OpenTransaction | None = None
@@ -353,7 +351,7 @@ class SessionTransaction:
         if (
             prepared is None
             or not self._publisher.accepts
-            or not self._engine.has_room
+            or not self._room.engine.has_room
             or prepared.domain.foreign
         ):
             return False
@@ -454,7 +452,7 @@ class SessionTransaction:
         if (
             rows is None
             or not self._publisher.accepts
-            or not self._engine.has_room
+            or not self._room.engine.has_room
             or rows.domain.foreign
             or not (change.allowed is sql.grants or self._allows(change))
             or not self._machine.is_whole(data)
@@ -679,7 +677,7 @@ class SessionTransaction:
             raise WrongDatabaseName(text[:_DATABASE_CHARS_MAX])
         require_database(self._sql, text)
         self._sql.database = text.encode()
-        self._sql.changed.add("")
+        self._sql.changed[""] = None
         self.refresh()
 
     @property
@@ -697,7 +695,7 @@ class SessionTransaction:
         self._give_up_rows()
         if self._interruption is not None and not self._interruption.done():
             self._interruption.set_result(None)
-        if self._open is not None and not self._engine.has_room_to_spill:
+        if self._open is not None and not self._room.engine.has_room_to_spill:
             self._open.events.give_up()
 
     def _give_up_rows(self) -> None:
@@ -886,7 +884,7 @@ class SessionTransaction:
         except (ServerError, StorageError) as error:
             if isinstance(error, StorageError):
                 self._rollback()
-            if self._engine.has_room:
+            if self._room.engine.has_room:
                 with contextlib.suppress(StorageError):
                     yield from self._until_undone()
             self._undoing.clear()
@@ -979,7 +977,7 @@ class SessionTransaction:
     def _until_room(self) -> Steps:
         """Until there is room in the store. Raises `QueryInterrupted` (1317): the transaction is rolled back then."""
         try:
-            while not self._engine.has_room:
+            while not self._room.engine.has_room:
                 yield None
         except ServerError:
             self._rollback()
@@ -1548,7 +1546,7 @@ class SessionTransaction:
         yield from self._append(standalone=selected is None, of_table=selected, then=job.done)
         if ddl.kind is DdlKind.DROP_DATABASE and self._database == ddl.names[0].database:
             self._sql.database = b""
-            self._sql.changed.add("")
+            self._sql.changed[""] = None
             self.refresh()
         missing = job.missing
         refuse = None if missing is None else lambda: self._client.refused(missing)
@@ -1924,9 +1922,9 @@ class SessionTransaction:
                     raise OutsideXa()
                 if said:
                     raise InvalidXaArguments()
-                self._branches.require_left(xid)
+                self._xa.branches.require_left(xid)
                 self._sql.require(*MAY_END_OTHERS)
-                self._branches.require_changes(xid)
+                self._xa.branches.require_changes(xid)
                 yield from self._complete(xid, commit=verb == "COMMIT")
 
     @property
@@ -2052,10 +2050,10 @@ class SessionTransaction:
                 decision = tables.completing_two_phase(xid)
                 if decision is None:
                     raise XaStateError(f"the XID {xid} is not prepared")
-                while not self._engine.has_room:
+                while not self._room.engine.has_room:
                     await self._room.wait()
                 commit = append(partial(tables.decide_prepared, decision))
-                self._sql.last_gtid = await self._turned(self._engine.turn_of(xid), commit)
+                self._sql.last_gtid = await self._turned(self._room.engine.turn_of(xid), commit)
                 await self._threads().in_row_thread(lambda: tables.finish_two_phase(decision))
 
         self._publisher.require_writable()
@@ -2064,9 +2062,9 @@ class SessionTransaction:
         yield from self._until_room()
         try:
             if not commit:
-                yield from self._in_rows_thread(lambda: self._engine.rollback_prepared(xid))
+                yield from self._in_rows_thread(lambda: self._room.engine.rollback_prepared(xid))
             elif tables.completing_two_phase(xid) is None:
-                turn = self._engine.turn_of(xid)
+                turn = self._room.engine.turn_of(xid)
                 self._sql.last_gtid = yield from self._in_turn(turn, append())
             else:
                 yield from _to_its_end(append_by_two_phases())
@@ -2141,7 +2139,7 @@ class SessionTransaction:
         if of_database is None:
             self._forget(ONCE_PER_STATEMENT)
         # A piece is no larger than the room that `has_room` promises: a full cache is spilled.
-        piece = min(PIECE_BYTES, self._engine.cache_bytes // 2)
+        piece = min(PIECE_BYTES, self._room.engine.cache_bytes // 2)
         for data in (context + settings.origin.statement_head(len(text), now), text):
             view = memoryview(data)
             for start in range(0, len(view), piece):
@@ -2156,7 +2154,7 @@ class SessionTransaction:
     def _add(self, transaction: Transaction, events: bytes, *, is_limited: bool) -> Steps:
         """Write events: at once where memory takes them, in a thread where a file does, or where rows are changed."""
         write = partial(transaction.write, events, is_limited=is_limited)
-        needs_thread = self._engine.spills_to_files or self._rows is not None
+        needs_thread = self._room.engine.spills_to_files or self._rows is not None
         if needs_thread and transaction.spills(len(events)):
             yield from self._in_rows_thread(write)
         else:
@@ -2164,7 +2162,7 @@ class SessionTransaction:
 
     @property
     def _has_room(self) -> bool:
-        engine = self._engine
+        engine = self._room.engine
         return engine.has_room_to_spill if self._is_large else engine.has_room
 
     def _user_variable(self, name: bytes) -> UserVarEvent:
@@ -2261,7 +2259,7 @@ class SessionTransaction:
         async with tables.line:
             decision = await in_thread(rows.alone(lambda: tables.begin_two_phase(rows.trx)))
             try:
-                while not self._engine.has_room:
+                while not self._room.engine.has_room:
                     await self._room.wait()
                 if self._open is opened:  # or it was rolled back: the client has gone
                     for waiting in self._append(decision=decision):

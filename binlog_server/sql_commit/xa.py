@@ -94,10 +94,13 @@ class XaBranches:
 
 
 class SessionXa:
-    """The one of a session, if it has one. Methods check, and change the state alone; they raise MariaDB's errors."""
+    """The one of a session, if it has one. Methods check, and change the state alone; they raise MariaDB's errors.
+
+    `branches` are those of all sessions.
+    """
 
     def __init__(self, branches: XaBranches) -> None:
-        self._branches = branches
+        self.branches = branches
         self.branch: Branch | None = None
 
     @property
@@ -128,7 +131,7 @@ class SessionXa:
         self.require_none()
         if is_outside:
             raise OutsideXa()
-        self.branch = self._branches.start(xid)
+        self.branch = self.branches.start(xid)
 
     def stop(self, xid: Xid, option: str) -> None:
         """XA END."""
@@ -175,11 +178,11 @@ class SessionXa:
     def over(self) -> None:
         """It has ended."""
         if self.branch is not None:
-            self._branches.end(self.branch)
+            self.branches.end(self.branch)
             self.branch = None
 
     def leave(self) -> None:
         """The session goes, or forgets its transaction: what is prepared stays."""
         if self.branch is not None:
-            self._branches.leave(self.branch)
+            self.branches.leave(self.branch)
             self.branch = None
