@@ -44,7 +44,7 @@ venv: $(STAMP)
 
 # Editable: only a change of the project's own description, or of what is compiled, asks for pip again.
 $(STAMP): EXTRAS := dev
-$(STAMP) $(VENV)/server-only: pyproject.toml .ci/venv hatch_build.py protocol/binlog_protocol/speedups.h protocol/binlog_protocol/events/_group_runs.c protocol/binlog_protocol/wire/_speedups.c storage/binlog_storage/ibb/_speedups.c
+$(STAMP) $(VENV)/server-only: pyproject.toml .ci/venv hatch_build.py protocol/binlog_protocol/speedups.h protocol/binlog_protocol/events/_group_runs.c protocol/binlog_protocol/row_columns/_speedups.c protocol/binlog_protocol/wire/_speedups.c storage/binlog_storage/ibb/_speedups.c
 	@PYTHON="$(PYTHON)" .ci/venv $(VENV) '$(EXTRAS)'
 	@touch $@
 

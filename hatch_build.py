@@ -20,6 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = (
     "protocol/binlog_protocol/events/_group_runs.c",
+    "protocol/binlog_protocol/row_columns/_speedups.c",
     "protocol/binlog_protocol/wire/_speedups.c",
     "storage/binlog_storage/ibb/_speedups.c",
 )

@@ -2,8 +2,9 @@
 
     chains.py, event_walk.py   where events and rows begin, in many groups or events at once
     table_links.py             which table map a row event belongs to
-    repeats.py                 groups that are like an earlier one
-    image.py                   where the values of each column lie in many rows
+    repeats.py                 events that are like an earlier one
+    image.py                   where rows begin, and the values of each column lie in many of them
+    loops.py                   all these loops in C, where they were built
     numbers, temporal, texts   the values of a column, by its type
     column.py                  which Arrow type a column becomes
     decoder.py, changes.py     groups in, `Changes` or `RowCounts` out

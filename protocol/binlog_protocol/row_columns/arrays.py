@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Integers, RowBytes
 
 OFFSET_MAX: Final = (
@@ -36,14 +37,44 @@ def binary(field: Field, skip: int = 0) -> pa.Array:
 def ranges(data: RowBytes, begins: Integers, ends: Integers) -> pa.Array:
     """The bytes at some places, which ascend; all in one buffer without gaps.
 
+    What is behind the end of the bytes is left out.
+    """
+    if not loops.HAS_C:
+        return _taken_ranges(data, begins, ends)
+    copied, offsets = _copied(data, begins, ends)
+    return pa.Array.from_buffers(
+        pa.binary(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(copied)]
+    )
+
+
+def joined_ranges(data: RowBytes, begins: Integers, ends: Integers) -> bytes:
+    """The same bytes alone, of places in any order."""
+    if loops.HAS_C:
+        return _copied(data, begins, ends)[0]
+    if len(begins) and data.size <= OFFSET_MAX and bool((begins[1:] >= ends[:-1]).all()):
+        found: bytes = _taken_ranges(data, begins, ends).buffers()[2].to_pybytes()
+        return found
+    places = zip(begins.tolist(), ends.tolist(), strict=True)
+    return b"".join([data.raw[begin:end] for begin, end in places])
+
+
+def _copied(data: RowBytes, begins: Integers, ends: Integers) -> tuple[bytes, NDArray[np.int32]]:
+    offsets = np.empty(len(begins) + 1, np.int32)
+    places = (np.ascontiguousarray(begins), np.ascontiguousarray(ends))
+    return loops.copy_ranges(data.raw, *places, offsets), offsets
+
+
+def _taken_ranges(data: RowBytes, begins: Integers, ends: Integers) -> pa.Array:
+    """In Arrow.
+
     Offsets that alternate between beginnings and ends make an array in which each second element is wanted; taking
     those is one copy. NULLs ascend too: they lie at the most a length and `skip` further than they should, and what
     comes next has the same before it.
     """
     count = len(begins)
     offsets = np.empty(2 * count, np.int32)
-    offsets[0::2] = begins
-    offsets[1::2] = ends
+    offsets[0::2] = np.minimum(begins, data.size)
+    offsets[1::2] = np.minimum(ends, data.size)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data.raw)]
     around = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), buffers)
     return around.take(pa.array(np.arange(0, 2 * count, 2)))

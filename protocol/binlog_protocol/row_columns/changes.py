@@ -17,10 +17,9 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.rows import ChangeKind, RowsEvent
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.row_columns.arrays import OFFSET_MAX, ranges
-from binlog_protocol.row_columns.chains import chain_starts
+from binlog_protocol.row_columns.arrays import joined_ranges
 from binlog_protocol.row_columns.column import ArrowColumn, arrow_column
-from binlog_protocol.row_columns.image import ImageLayout
+from binlog_protocol.row_columns.image import RowLayout
 from binlog_protocol.row_columns.options import ColumnOptions
 from binlog_protocol.row_columns.row_bytes import Damaged, DamagedGroup, Field, Integers, RowBytes
 from binlog_protocol.row_columns.texts import storable
@@ -92,7 +91,7 @@ class _Image:
 
     def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], bitmap: int) -> None:
         self.present: Final = tuple(i for i in range(len(columns)) if bitmap >> i & 1)
-        self.layout: Final = ImageLayout([table.columns[i] for i in self.present])
+        self.of: Final = [table.columns[i] for i in self.present]
         self._columns = columns
 
     def batch(self, fields: Sequence[Field], count: int) -> pa.RecordBatch:
@@ -120,6 +119,7 @@ class GatheredImages:
         self._images = [_Image(table, columns, first.present)]
         if first.kind is ChangeKind.UPDATE:
             self._images.append(_Image(table, columns, first.present_after))
+        self._layout = RowLayout([image.of for image in self._images])
         self._forget()
 
     def _forget(self) -> None:
@@ -133,11 +133,7 @@ class GatheredImages:
         self, data: RowBytes, begins: Integers, ends: Integers, groups: Integers, events: Integers
     ) -> None:
         """The images of some events: where each lies, and the numbers of its group and of itself."""
-        if data.size <= OFFSET_MAX and bool((begins[1:] >= ends[:-1]).all()):
-            rows = ranges(data, begins, ends).buffers()[2].to_pybytes()
-        else:  # some were compressed, and stand behind the others
-            places = zip(begins.tolist(), ends.tolist(), strict=True)
-            rows = b"".join([data.raw[begin:end] for begin, end in places])
+        rows = joined_ranges(data, begins, ends)
         self._rows.append(rows)
         self._lengths.append(ends - begins)
         self._groups.append(groups)
@@ -160,7 +156,8 @@ class GatheredImages:
     def count(self) -> RowCounts:
         """The same, as counts. Raises `ProtocolError` where rows do not end with their event."""
         try:
-            _, _, counts = self._rows_found()
+            data, ends = self._joined()
+            counts = self._layout.counts(data, ends) if self._has_bytes(data) else self._one_each()
             return RowCounts(
                 self._table,
                 self._first.kind,
@@ -174,39 +171,31 @@ class GatheredImages:
         finally:
             self._forget()
 
-    def hop(self, data: RowBytes, at: Integers) -> Integers:
-        """See `Hop`: over the images of one row."""
-        for image in self._images:
-            at = image.layout.hop(data, at)
-        return at
+    def _joined(self) -> tuple[RowBytes, Integers]:
+        """The bytes of all images, and where in them events end."""
+        return RowBytes(b"".join(self._rows)), np.cumsum(np.concatenate(self._lengths))
 
-    def hop_one(self, data: RowBytes, at: int) -> int:
-        """See `Hop`."""
-        for image in self._images:
-            at = image.layout.hop_one(data, at)
-        return at
+    def _has_bytes(self, data: RowBytes) -> bool:
+        """Not so an INSERT of nothing but defaults under binlog_row_image=MINIMAL. Raises `Damaged`."""
+        if any(image.present for image in self._images):
+            return True
+        if data.size:
+            raise Damaged
+        return False
 
-    def _rows_found(self) -> tuple[RowBytes, Integers, Integers]:
-        """The bytes of all images, where in them rows begin, and how many rows each event has. Raises `Damaged`."""
-        data = RowBytes(b"".join(self._rows))
-        ends = np.cumsum(np.concatenate(self._lengths))
-        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        if not any(image.present for image in self._images):
-            # An INSERT of nothing but defaults under binlog_row_image=MINIMAL: one row without bytes.
-            if data.size:
-                raise Damaged
-            return data, begins, np.ones(len(begins), np.int64)
-        starts = chain_starts(data, begins, ends, self)
-        return data, starts, np.diff(np.searchsorted(starts, begins), append=len(starts))
+    def _one_each(self) -> Integers:
+        """A row without bytes in each event."""
+        return np.ones(sum(map(len, self._lengths)), np.int64)
 
     def _decode(self) -> Changes:
-        data, starts, counts = self._rows_found()
-        batches = []
-        at = starts
-        for image in self._images:
-            fields, at = image.layout.fields(data, at)
-            batches.append(image.batch(fields, len(starts)))
+        data, ends = self._joined()
+        fields: list[list[Field]] = [[] for _ in self._images]
+        counts = self._one_each()
+        if self._has_bytes(data):
+            fields, counts = self._layout.fields(data, ends)
         first_rows = np.cumsum(counts) - counts
+        rows = int(counts.sum())
+        batches = [image.batch(of, rows) for image, of in zip(self._images, fields, strict=True)]
         kind = self._first.kind
         before = None if kind is ChangeKind.INSERT else 0
         after = None if kind is ChangeKind.DELETE else len(batches) - 1
@@ -215,7 +204,7 @@ class GatheredImages:
             kind,
             np.repeat(np.concatenate(self._groups), counts),
             np.repeat(np.concatenate(self._events).astype(np.int32), counts),
-            (np.arange(len(starts)) - np.repeat(first_rows, counts)).astype(np.int32),
+            (np.arange(rows) - np.repeat(first_rows, counts)).astype(np.int32),
             None if before is None else batches[before],
             None if after is None else batches[after],
             () if before is None else self._images[before].present,

@@ -168,10 +168,10 @@ class _Maker:
 
     def _dated(self, times: temporal.Times, type_: pa.DataType, field: Field) -> pa.Array:
         nulls: Bools | None = field.nulls
-        if field.any(times.none):
+        if times.none is not None and field.any(times.none):
             self._take_for_null()
             nulls = times.none if nulls is None else nulls | times.none
-        return array(type_, times.values.astype(f"i{type_.bit_width // 8}"), nulls)
+        return array(type_, times.values.astype(f"i{type_.bit_width // 8}", copy=False), nulls)
 
     def _plain_date(self, value: Value) -> Any:
         if isinstance(value, ZeroDate):

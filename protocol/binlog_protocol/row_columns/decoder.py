@@ -177,10 +177,12 @@ class _Gathering(Generic[_Taken]):
     def _gather(self, data: RowBytes, events: Events) -> None:
         """Sorts row events by their shapes. The only loop of Python over events: it is kept short."""
         raw = data.raw
-        picked: dict[GatheredImages, list[int]] = {}
+        picked: dict[GatheredImages, int] = {}
+        firsts, shapes_of = [], []  # of each shape one row event or some, and its number
         known, maps, current = self._known, self._maps, self._group
-        left, likes = _without_repeats(data, events)
-        rows = zip(left, *(column[left].tolist() for column in events[:4]), strict=True)
+        looked_at, likes = repeats.likes(data, events)
+        left = np.flatnonzero(looked_at)
+        rows = zip(left.tolist(), *(column[left].tolist() for column in events[:4]), strict=True)
         for i, type_, at, end, group in rows:
             if group != current:
                 current, maps = group, {}
@@ -206,14 +208,12 @@ class _Gathering(Generic[_Taken]):
                     shape = table.learn(raw[at:end])
             except ProtocolError as error:
                 raise _placed(error, events, i) from None
-            chosen = picked.get(shape)
-            if chosen is None:
-                chosen = picked[shape] = []
-            chosen.append(i)
+            firsts.append(i)
+            shapes_of.append(picked.setdefault(shape, len(picked)))
         self._group, self._maps = current, maps
-        for shape, chosen in picked.items():
-            same = [likes[i] for i in chosen if i in likes] if likes else []
-            which = np.sort(np.concatenate((chosen, *same))) if same else chosen
+        for shape, which in zip(
+            picked, _sorted(likes, firsts, shapes_of, len(picked)), strict=True
+        ):
             self._add(shape, data, events.some(which))
 
     def _add(self, shape: GatheredImages, data: RowBytes, events: Events) -> None:
@@ -251,20 +251,20 @@ class RowCounter(_Gathering[RowCounts]):
         return shape.count()
 
 
-def _without_repeats(data: RowBytes, events: Events) -> tuple[list[int], dict[int, Integers]]:
-    """The events that must be looked at, and for some of them the row events that are like them."""
-    count = len(events.type)
-    if count < repeats.EVENTS_MIN:
-        return list(range(count)), {}
-    rows, like = repeats.repeated(data, events)
-    if not len(rows):
-        return list(range(count)), {}
-    looked_at = np.ones(count, np.bool_)
-    looked_at[rows] = looked_at[rows - 1] = False
-    order = np.argsort(like, kind="stable")
-    firsts, begins = np.unique(like[order], return_index=True)
-    members = np.split(rows[order], begins[1:])
-    return np.flatnonzero(looked_at).tolist(), dict(zip(firsts.tolist(), members, strict=True))
+def _sorted(likes: Integers, firsts: list[int], shapes: list[int], count: int) -> list[Integers]:
+    """The row events of each shape, by the shapes of those that were looked at."""
+    kind = (
+        np.int16 if count <= np.iinfo(np.int16).max else np.int64
+    )  # short ones are sorted in one pass
+    of_first = np.full(
+        len(likes), count, kind
+    )  # stands for none: a table map, a table that is not wanted
+    of_first[firsts] = shapes
+    found = of_first[likes]
+    if count == 1:
+        return [np.flatnonzero(found == 0)]
+    order = np.argsort(found, kind="stable")
+    return np.split(order, np.searchsorted(found[order], np.arange(1, count + 1)))[:count]
 
 
 def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET, split_events
+from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.arrays import OFFSET_MAX
 from binlog_protocol.row_columns.chains import chain_starts
 from binlog_protocol.row_columns.row_bytes import Damaged, DamagedGroup, Integers, RowBytes
@@ -53,18 +53,31 @@ class _EventHop:
         return at + (_BEYOND if length < HEADER_SIZE else length)
 
 
-def walk_events(data: RowBytes, begins: Integers, ends: Integers) -> Events:
-    """The events of groups that lie at these places. Raises `Damaged` for a group that does not split into events."""
+def walk_events(data: RowBytes, ends: Integers) -> Events:
+    """The events of groups that lie one behind the other. Raises `Damaged` for a group that does not split."""
+    if loops.HAS_C:
+        return _walked_in_c(data, ends)
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     starts = chain_starts(data, begins, ends, _EventHop())
     group = np.searchsorted(begins, starts, side="right") - 1
     first = np.searchsorted(starts, begins)
     return Events(
-        data.bytes[starts + TYPE_OFFSET],
+        data.unsigned(starts + TYPE_OFFSET, 1).astype(np.uint8),
         starts,
         starts + data.unsigned(starts + LENGTH_OFFSET, _LENGTH_SIZE),
         group,
         np.arange(len(starts)) - first[group],
     )
+
+
+def _walked_in_c(data: RowBytes, ends: Integers) -> Events:
+    count = loops.count_events(data.raw, ends)
+    if count == loops.DAMAGED:
+        raise Damaged
+    events = Events(np.empty(count, np.uint8), *(np.empty(count, np.int64) for _ in range(4)))
+    if not loops.fill_events(data.raw, ends, *events):
+        raise Damaged
+    return events
 
 
 def walk_groups(groups: Sequence[bytes], first: int = 0) -> tuple[RowBytes, Events]:
@@ -75,10 +88,9 @@ def walk_groups(groups: Sequence[bytes], first: int = 0) -> tuple[RowBytes, Even
     data = RowBytes(b"".join(groups))
     if data.size > _BYTES_AT_ONCE_MAX:
         raise ValueError(f"{data.size} bytes of groups at once: {_BYTES_AT_ONCE_MAX} are the most")
-    ends = np.fromiter(accumulate(map(len, groups)), np.int64, len(groups))
-    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    ends = np.cumsum(np.fromiter(map(len, groups), np.int64, len(groups)))
     try:
-        return data, walk_events(data, begins, ends)
+        return data, walk_events(data, ends)
     except Damaged:
         raise _explanation(groups, first) from None
 

@@ -9,7 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from binlog_protocol.events.numbers import DigitGroup, decimal_groups
+from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.arrays import array
+from binlog_protocol.row_columns.loops import Reader
 from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Field, Words
 
 _WORD_BITS: Final = 64
@@ -21,6 +23,10 @@ DECIMAL_DIGITS_MAX: Final = 38  # of Arrow's decimal128, and of Spark
 
 def integers(field: Field, size: int, type_: pa.DataType, *, unsigned: bool) -> pa.Array:
     """The integers of `size` bytes each, as an Arrow type that holds them."""
+    if loops.HAS_C and size <= WORD_SIZE:
+        found = np.empty(len(field), type_.to_pandas_dtype())
+        field.read(Reader.INTEGERS, found, size, unsigned)
+        return array(type_, found, field.nulls)
     words = field.data.words(field.at)
     unused = np.uint64(_WORD_BITS - 8 * size)
     words = words << unused
@@ -49,6 +55,10 @@ def set_bits(field: Field, size: int) -> Words:
 
 
 def floats(field: Field, size: int) -> pa.Array:
+    if loops.HAS_C:
+        found = np.empty(len(field), f"u{size}")
+        field.read(Reader.INTEGERS, found, size, True)
+        return array(pa.float64() if size == WORD_SIZE else pa.float32(), found, field.nulls)
     words = field.data.words(field.at)
     if size == WORD_SIZE:
         return array(pa.float64(), words, field.nulls)
@@ -62,11 +72,16 @@ def years(field: Field) -> pa.Array:
 
 def decimals(field: Field, digits: int, scale: int) -> pa.Array:
     """DECIMAL(digits, scale) of up to 38 digits."""
+    type_ = pa.decimal128(digits, scale)
+    if loops.HAS_C:
+        pairs = np.empty((len(field), 2), np.uint64)
+        field.read(Reader.DECIMALS, pairs, digits, scale)
+        return array(type_, pairs, field.nulls)
     low, high, negative = _magnitudes(field, decimal_groups(digits, scale))
     # Two's complement over both words.
     low = np.where(negative, ~low + np.uint64(1), low)
     high = np.where(negative, ~high + (low == 0), high)
-    return decimal128(low, high, pa.decimal128(digits, scale), field)
+    return decimal128(low, high, type_, field)
 
 
 def decimal128(low: Words, high: Words | int, type_: pa.DataType, field: Field) -> pa.Array:

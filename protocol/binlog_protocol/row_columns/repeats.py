@@ -1,6 +1,7 @@
-"""Groups that are like an earlier one: the same table map, then one row event of the same shape.
+"""Events that are like an earlier one: table maps with the same bytes, row events of such maps with the same bitmaps.
 
-Transactions of one row are logged so. To sort row events one of each kind is looked at, and the others go the same way.
+To sort row events one of each kind is looked at, and the others go the same way. The loop in C finds nearly all; its
+twin only groups that have a table map and one row event, as transactions of one row are logged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE
 from binlog_protocol.events.rows import ROWS_TYPES
+from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.event_walk import Events
 from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Bools, Integers, RowBytes, Words
 
@@ -28,7 +30,38 @@ _UPDATES: Final = (
 _BITMAPS: Final = np.zeros(256, np.int64)
 _BITMAPS[list(ROWS_TYPES)] = 1
 _BITMAPS[list(_UPDATES)] = 2
+_KIND_OF_MAPS: Final = 1
+_KINDS_OF_ROWS: Final = {
+    int(EventType.WRITE_ROWS_V1): 2,
+    int(EventType.UPDATE_ROWS_V1): 3,
+    int(EventType.DELETE_ROWS_V1): 2,
+}
 _FACTORS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+
+
+# Of the loop in C: table maps, and row events by the number of their bitmaps.
+KINDS: Final = bytes(
+    _KIND_OF_MAPS if type_ == EventType.TABLE_MAP else _KINDS_OF_ROWS.get(type_, 0)
+    for type_ in range(256)
+)
+
+
+def likes(data: RowBytes, events: Events) -> tuple[Bools, Integers]:
+    """Which events must be looked at, and for each the first one that is like it, or itself.
+
+    The events are table maps and row events alone. Whoever looks at one in front of which the table map of its group
+    was not looked at has it from an earlier call, or there is none.
+    """
+    count = len(events.type)
+    looked_at, like = np.ones(count, np.bool_), np.arange(count)
+    if loops.HAS_C and count:
+        places = (events.type, events.begin, events.end, events.group)
+        loops.find_likes(data.raw, *places, KINDS, looked_at, like)
+    elif count >= EVENTS_MIN:
+        rows, firsts = repeated(data, events)
+        looked_at[rows] = looked_at[rows - 1] = False
+        like[rows] = firsts
+    return looked_at, like
 
 
 def repeated(data: RowBytes, events: Events) -> tuple[Integers, Integers]:

@@ -1,11 +1,13 @@
 """Bytes of many rows, and integers read from many places of them at once.
 
-The places need no alignment: an array of overlapping 8-byte words, one for each byte, is laid over the bytes, and
-indexing it reads one word a place (4 ns on the machine of `benchmarks rows`, against 16 for byte by byte).
+The places need no alignment. Without the loops in C an array of overlapping 8-byte words, one for each byte, is laid
+over the bytes, and indexing it reads one word a place (4 ns on the machine of `benchmarks rows`, against 16 for byte by
+byte).
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
+from binlog_protocol.row_columns import loops
+from binlog_protocol.row_columns.loops import Reader
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -41,25 +45,42 @@ class DamagedGroup(ProtocolError):
 
 
 class RowBytes:
-    """Some bytes. A place behind their end reads as their last words: who hops checks where that led."""
+    """Some bytes. What is behind their end reads as zeros: who hops checks where that led."""
 
     def __init__(self, raw: bytes) -> None:
         self.size: Final = len(raw)
-        self.raw: Final = raw + bytes(WORD_SIZE)
-        self.bytes: Final = np.frombuffer(self.raw, np.uint8)
-        shape = (self.size + 1,)
-        self._words: Words = np.ndarray(shape, "<u8", self.raw, strides=(1,))
-        self._reversed: Words = np.ndarray(shape, ">u8", self.raw, strides=(1,))
+        self.raw: Final = raw
+
+    @cached_property
+    def padded(self) -> bytes:
+        """A word more: a copy, for what reads whole words from any place."""
+        return self.raw + bytes(WORD_SIZE)
+
+    @cached_property
+    def _words(self) -> Words:
+        return np.ndarray((self.size + 1,), "<u8", self.padded, strides=(1,))
+
+    @cached_property
+    def _reversed(self) -> Words:
+        return np.ndarray((self.size + 1,), ">u8", self.padded, strides=(1,))
 
     def words(self, at: Integers) -> Words:
         """Eight bytes of each place, little endian."""
+        if loops.HAS_C:
+            return self._integers(at, WORD_SIZE)
         return self._words[np.minimum(at, self.size)]
 
     def unsigned(self, at: Integers, size: int) -> Integers:
         """Integers of up to 7 bytes, little endian."""
-        if size == 1:
-            return self.bytes[np.minimum(at, self.size)].astype(np.int64)
+        if loops.HAS_C:
+            return self._integers(at, size).view(np.int64)
         return (self.words(at) & np.uint64((1 << 8 * size) - 1)).view(np.int64)
+
+    def _integers(self, at: Integers, size: int) -> Words:
+        found = np.empty(len(at), np.uint64)
+        places = np.ascontiguousarray(at)
+        loops.read_column(Reader.INTEGERS, self.raw, places, None, found, size, True)
+        return found
 
     def big_endian(self, at: Integers, size: int) -> Words:
         """Integers of 1 to 8 bytes, big endian."""
@@ -94,3 +115,10 @@ class Field:
         """Raises `Damaged` if the condition holds for a value that is not NULL."""
         if self.any(condition):
             raise Damaged
+
+    def read(self, reader: Reader, out: NDArray[Any], one: int = 0, other: int = 0) -> bool:
+        """The values by a loop in C, into `out`; whether some stand for no date. Raises `Damaged`."""
+        found = loops.read_column(reader, self.data.raw, self.at, self.nulls, out, one, other)
+        if found == loops.DAMAGED:
+            raise Damaged
+        return found == loops.SOME_ARE_NONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +44,11 @@ def padded(values: pa.Array, size: int) -> pa.Array:
 
 def text(values: pa.Array, collation: int, on_bad: Callable[[bytes], str]) -> pa.Array:
     """Bytes of a collation as text. `on_bad` gives the text of bytes that are none, or raises."""
-    if charset_of(collation) in _UTF8 or (_extends_ascii(collation) and _is_ascii(values)):
+    if _extends_ascii(collation) and _is_ascii(values):
+        return pa.Array.from_buffers(
+            pa.string(), len(values), values.buffers(), offset=values.offset
+        )
+    if charset_of(collation) in _UTF8:
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid:
@@ -64,6 +69,7 @@ def _decoded(raw: bytes, collation: int, on_bad: Callable[[bytes], str]) -> str:
     return decoded
 
 
+@lru_cache
 def _extends_ascii(collation: int) -> bool:
     return decode_text(_ASCII, collation) == _ASCII.decode("ascii")
 

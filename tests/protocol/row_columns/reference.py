@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pytest
 from binlog_protocol.events.charsets import UndecodedText, replaced_text
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.compressed import uncompressed
@@ -27,7 +28,7 @@ from binlog_protocol.events.rows import (
     ZeroDate,
 )
 from binlog_protocol.events.table_map import TableColumn, TableMap
-from binlog_protocol.row_columns import Changes, Prepare
+from binlog_protocol.row_columns import Changes, Prepare, loops
 from binlog_protocol.values import lenenc_int
 
 T = ColumnType
@@ -167,6 +168,17 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, Decimal) or isinstance(other, Decimal):
         return str(one) == str(other) or (one == other == 0)
     return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+_Given = TypeVar("_Given")
+
+
+def both_ways(work: Callable[[], _Given]) -> tuple[_Given, _Given]:
+    """What it gives by the loops in C, where there are some, and by their twins."""
+    in_c = work()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loops, "HAS_C", False)
+        return in_c, work()
 
 
 assert ABSENT is Absent.ABSENT

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.protocol.events.rows import samples
 from tests.protocol.row_columns.any_rows import AnyRows, Table
-from tests.protocol.row_columns.reference import column_rows, plain_rows, same
+from tests.protocol.row_columns.reference import both_ways, column_rows, plain_rows, same
 
 SEEDS = st.integers(0, 2**32)
 
@@ -38,9 +38,22 @@ def test_recorded_binlogs_have_rows() -> None:
 
 
 def decoded(table: Table, groups: list[bytes]) -> list[Any]:
-    decoder = RowDecoder(prepare=lambda found: replace(found, columns=table.columns))
-    decoder.add(groups)
-    return column_rows(decoder.take())
+    """By the loops in C, and by their twins: they give the same, and refuse the same in the same words."""
+
+    def rows() -> list[Any] | str:
+        decoder = RowDecoder(prepare=lambda found: replace(found, columns=table.columns))
+        try:
+            decoder.add(groups)
+            return column_rows(decoder.take())
+        except ProtocolError as error:
+            return str(error)
+
+    in_c, plain = both_ways(rows)
+    if isinstance(in_c, str):
+        assert in_c == plain
+        raise ProtocolError(in_c)
+    assert same(in_c, plain)
+    return in_c
 
 
 def plainly(table: Table, groups: list[bytes]) -> list[Any]:

@@ -11,7 +11,7 @@ from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import compressed
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.row_columns import RowCounter, RowDecoder, repeats, walk_groups
+from binlog_protocol.row_columns import RowCounter, RowDecoder, loops, repeats, walk_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,14 +79,17 @@ def test_any_groups(seed: int, count: int, is_damaged: bool) -> None:
         groups = [damaged(rng, group) if rng.random() < 0.1 else group for group in groups]
     pieces = rng.choice((1, 7, 1000))
     with pytest.MonkeyPatch.context() as patch:
+        by_loops = decoded(groups, pieces)
+        patch.setattr(loops, "HAS_C", False)
         patch.setattr(repeats, "EVENTS_MIN", sys.maxsize)
         expected = decoded(groups, pieces)
         patch.setattr(repeats, "EVENTS_MIN", 0)
         found = decoded(groups, pieces)
     if isinstance(expected, str):
-        assert found == expected
+        assert found == by_loops == expected
         return
     assert same(found, expected)
+    assert same(by_loops, expected)
     assert same(found, plain_rows(groups))
 
 
