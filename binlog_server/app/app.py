@@ -545,6 +545,11 @@ class Server:
         """See `sql.view.ServerView`."""
         self._conversion.run(target, log_bin, given_up)
 
+    @property
+    def dumps_begin(self) -> asyncio.Event:
+        """See `sessions.host.Host`."""
+        return self._conversion.dumps_begin
+
     def history_changed(self) -> None:
         """See `sql.view.ServerView`."""
         # Who remembers any place or number looks at the age of the engine first; but these wait, and nothing comes.
@@ -594,7 +599,6 @@ class Server:
             why_ended=self.leases.why_ended,
             times=self.time_places,
             archive=self.archive_parts,
-            was_endless=self._conversion.comes_back(request.server_id),
         )
 
     def _is_nobody_kept_waiting(self) -> bool:

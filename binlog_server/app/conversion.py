@@ -20,7 +20,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +42,7 @@ from binlog_storage.tables.store import TableStore
 
 from binlog_server.loop.shielded import shielded
 from binlog_server.settings.config import Config, ConfigError
-from binlog_server.store.conversion import take_endless, take_facts, wanted_of, without_limits
+from binlog_server.store.conversion import take_facts, wanted_of, without_limits
 from binlog_server.store.store_directory import StoreDirectory, go_on_in, require_new
 
 if TYPE_CHECKING:
@@ -67,14 +67,10 @@ class FormatChange:
         self._one = threading.Lock()
         self._border = asyncio.Lock()
         self._stopping = False
+        self.dumps_begin = asyncio.Event()
+        """See `sessions.host.Host`."""
+        self.dumps_begin.set()
         self._closing: set[asyncio.Task[None]] = set()
-        self._endless = set() if server.config.innodb_read_only else take_endless(server.state)
-
-    def comes_back(self, server_id: int) -> bool:
-        """Whether that replica was sent an engine binlog up to the border, and files from now on. Said once."""
-        is_new = server_id in self._endless
-        self._endless.discard(server_id)
-        return is_new
 
     async def close(self) -> None:
         """The server stops: none begins any more. Returns when one that is at its border has ended, and old stores are
@@ -243,20 +239,17 @@ class FormatChange:
         # A replica asks for the form of the stream first, which is another one behind the border; and one that is sent
         # away without an event comes back only after MASTER_CONNECT_RETRY, a minute.
         async with server.relay.left_for_now(), server.nobody_comes():
-            with server.tables.going_elsewhere():
+            with server.tables.going_elsewhere(), self._no_dump_begins():
                 await self._paused(engine, until, given_up)
                 age = engine.age
                 try:
-                    was_endless = await self._replicas_gone(until)
+                    await self._replicas_gone(until)
                     await asyncio.to_thread(self._carry_over, directory, config, until, given_up)
                     self._gone_on(directory, config, age)
-                    self._endless = was_endless
                 except StoreFailed as error:
                     server.syncer.fail(error)
                     raise
                 finally:
-                    # Those that have come meanwhile have a style of before.
-                    self._end_dumps()
                     engine.resume()
         log.info(
             "the binlog goes on in %s; commits have waited %.2f s",
@@ -266,6 +259,15 @@ class FormatChange:
         closing = self._loop.create_task(self._close(old))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+    @contextlib.contextmanager
+    def _no_dump_begins(self) -> Iterator[None]:
+        """Who has come before, and asks for one inside of the block, gets it behind that."""
+        self.dumps_begin.clear()
+        try:
+            yield
+        finally:
+            self.dumps_begin.set()
 
     async def _paused(
         self, engine: SwitchingEngine, until: float, given_up: Callable[[], bool]
@@ -278,22 +280,17 @@ class FormatChange:
         if not await _comes(paused, until):
             raise LockWaitExceeded()
 
-    async def _replicas_gone(self, until: float) -> set[int]:
-        """Commits that wait for replicas are answered, and then no dump is there any more.
-
-        Returns the ids of replicas that were sent an engine binlog, or of all who were sent `.ibb` files.
-        """
+    async def _replicas_gone(self, until: float) -> None:
+        """Commits that wait for replicas are answered, and then no dump is there any more."""
         server = self._server
         await server.syncer.synced()
         # Those that are left are answered as ones that no replica has.
         await _comes(lambda: not server.semi_sync.waiting_s, until)
-        replicas = {one.dump_server_id for one in server.connections if one.end_dump is not None}
         ended = self._end_dumps()
         gone = await _comes(lambda: ended.isdisjoint(c.id for c in server.connections), until)
         if not gone:
             raise LockWaitExceeded()
         await server.slots.close()
-        return set() if isinstance(server.directory.engine, ClassicEngine) else replicas
 
     def _end_dumps(self) -> set[int]:
         """Returns the ids of their connections."""

@@ -36,7 +36,7 @@ from binlog_server.cli.keys import binlog_keys
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.settings.engine_limits import INNODB
-from binlog_server.store.conversion import note_endless, take_facts, wanted_of, without_limits
+from binlog_server.store.conversion import take_facts, wanted_of, without_limits
 from binlog_server.store.store_directory import StoreDirectory, gone_on_in, has_no_store, open_state
 from binlog_server.tables.held import FIRST_TABLE
 
@@ -205,7 +205,6 @@ def _convert(
                 note_server_version(directory.state, source.server_version)
             else:
                 take_facts(facts.items(""), arguments.source, directory)
-                note_endless(directory)
         if not arguments.online:
             directory.converted()
         position = directory.engine.binlog_state().position()

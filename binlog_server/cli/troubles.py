@@ -308,8 +308,8 @@ TROUBLES: Final = (
         r"\b1594\b|Relay log read failure",
         '1594 "Relay log read failure"',
         "The SQL thread cannot read an event of the relay log: its type is not known to this version, the file is "
-        "damaged, or the master that it came back to has other names of files than the one before, whose events had no "
-        "checksums (a mistake of MariaDB's).",
+        "damaged, or the MariaDB that it came back to has other names of files than the server before, whose "
+        "events had no checksums (a mistake of MariaDB's).",
         "With GTID, `STOP SLAVE; START SLAVE` fetches the relay log anew. If it stops at the same event, the replica "
         "is older than who has written it: upgrade the replica.",
     ),

@@ -71,7 +71,6 @@ class Dump:
         release: ends the hold of the dump, when a slot has taken its place.
         why_ended: why the replica has no slot any more, for the error that it gets; empty if it has one, or had none.
         archive: has what was purged here.
-        was_endless: the replica was sent the one file of an engine binlog, and comes back to files.
     """
 
     def __init__(
@@ -91,14 +90,13 @@ class Dump:
         why_ended: Callable[[int, str], str],
         times: TimePlaces,
         archive: ArchiveParts | None = None,
-        was_endless: bool = False,
     ) -> None:
-        self._was_endless = was_endless
         self._times = times
         self._release = release
         self._why_ended = why_ended
         self._began: Position | None = None
         self._request = request
+        self._last_file = request.last_file
         self._out = stream
         self._connection = stream.connection
         self._engine = engine
@@ -323,6 +321,7 @@ class Dump:
         try:
             await asyncio.wait([reading], timeout=self._request.heartbeat_s or None)
             if not reading.done() or reading.exception() is None:
+                self._leave_last_file(NOWHERE.file_no)
                 await self._place.open(NOWHERE, 0, FIRST_EVENT_POSITION, None)
             return await self._read(reading)
         except StorageError as error:
@@ -437,18 +436,26 @@ class Dump:
     async def _open(self, start: DumpStart) -> None:
         """Begin the stream, with what the replica lacks of a group that it is inside of."""
         state = start.state if self._request.file_position is None else None
-        if self._was_endless:
-            # A replica that comes back to a file of another name (10.11.19, 11.8.9) writes a description of its own,
-            # with a checksum, into its relay log, which has none as its master had none: its SQL thread stops there
-            # (1594). Behind the old name and a description the relay log has checksums, too.
-            endless = EnginePlace(self._out, self._events, self._engine, registered=True)
-            await endless.open(NOWHERE, 0, FIRST_EVENT_POSITION, None)
+        self._leave_last_file(start.file_no)
         await self._place.open(start.cursor, start.file_no, start.position, state, start.reached)
         if start.rest is not None:
             self._out.frames(start.rest)
         elif start.large_rest is not None:
             await self._send_chunks(start.large_rest)
         await self._go_to(start.cursor)
+
+    def _leave_last_file(self, file_no: int) -> None:
+        """In front of another one, name the file that the replica has read before, and describe it as what follows.
+
+        A replica that comes back to a file of another name (10.11.19, 11.8.9) writes a description of its own into its
+        relay log, with a checksum if what comes has some. If what it has read had none, as of an engine binlog, its SQL
+        thread stops there (1594); so it does where a MariaDB was begun again with checksums. Behind this the relay log
+        has them, too.
+        """
+        last_file, self._last_file = self._last_file, ""
+        if last_file not in ("", self._place.name_of(file_no)) and self._events.checksum:
+            self._out.event(self._events.rotate(last_file))
+            self._out.event(self._events.engine_description())
 
     async def _go_to(self, end: Position, *, overtaken: bool = False) -> None:
         """Move on to `end`, behind all groups that were sent."""

@@ -38,6 +38,7 @@ class FilePosition(NamedTuple):
 class DumpRequest:
     """A replica's request. `file_position` is None with GTID; without, `position` is empty.
 
+    last_file: with GTID, the file that a replica has read before, whoever has sent it; empty of others.
     target, stops: the end of the history for its login, see `HistoryEnd`; whether the stream ends there, with an error.
     as_in_files: it knows checksums, and so gets those of traditional files, whatever it has asked for: as from MariaDB.
     """
@@ -53,6 +54,7 @@ class DumpRequest:
     style: FrameStyle
     non_block: bool
     as_in_files: bool = False
+    last_file: str = ""
     target: HistoryEnd | None = None
     stops: bool = False
 
@@ -114,6 +116,7 @@ class DumpRequest:
             ),
             non_block=command.non_block,
             as_in_files=style.keeps_ends and variables.get("master_binlog_checksum") is not None,
+            last_file=command.file if registered and file_position is None else "",
             target=None if named is None else _target(named, zone),
             stops=named is not None and named.stop,
         )

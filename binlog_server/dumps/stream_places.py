@@ -56,6 +56,10 @@ class StreamPlace(ABC):
         self._registered = registered
 
     @abstractmethod
+    def name_of(self, file_no: int) -> str:
+        """What the replica calls that file of the store."""
+
+    @abstractmethod
     async def open(
         self,
         cursor: Position,
@@ -105,6 +109,10 @@ class EnginePlace(StreamPlace):
         super().__init__(out, events, engine, registered=registered)
         self._name = name
 
+    def name_of(self, file_no: int) -> str:
+        """See `StreamPlace`."""
+        return self._name
+
     async def open(
         self,
         cursor: Position,
@@ -141,6 +149,10 @@ class ClassicPlace(StreamPlace):
 
     _file_no = 0  # that the replica reads
 
+    def name_of(self, file_no: int) -> str:
+        """See `StreamPlace`."""
+        return classic_name(file_no)
+
     async def open(
         self,
         cursor: Position,
@@ -173,7 +185,7 @@ class ClassicPlace(StreamPlace):
 
     def heartbeat(self) -> None:
         """See `StreamPlace`."""
-        name, position = classic_name(self.cursor.file_no), position_of(self.cursor.offset)
+        name, position = self.name_of(self.cursor.file_no), position_of(self.cursor.offset)
         self._out.event(self._events.heartbeat(name, self.inside or position))
 
     async def _begin_file(self) -> None:
@@ -182,7 +194,7 @@ class ClassicPlace(StreamPlace):
         state = await asyncio.to_thread(
             self._engine.state_at, Position(self._file_no, self._engine.file_start)
         )
-        self._out.event(self._events.rotate(classic_name(self._file_no)))
+        self._out.event(self._events.rotate(self.name_of(self._file_no)))
         self._out.event(self._events.file_description(at_beginning=True))
         gtid_list = self._events.file_gtid_list(state, position_of(offset))
         if gtid_list:
@@ -191,7 +203,7 @@ class ClassicPlace(StreamPlace):
     def _tell(self, file_no: int, position: int) -> None:
         """The replica is there from now on, whatever it has counted. Never a ROTATE without a description behind."""
         self._file_no = file_no
-        self._out.event(self._events.rotate(classic_name(file_no), position))
+        self._out.event(self._events.rotate(self.name_of(file_no), position))
         self._out.event(self._events.file_description(at_beginning=False))
 
 
@@ -201,6 +213,10 @@ class TraditionalPlace(StreamPlace):
 
     A start by GTID inside of a file begins with the head of the file, and a GTID_LIST of the place behind it.
     """
+
+    def name_of(self, file_no: int) -> str:
+        """See `StreamPlace`."""
+        return self._engine.file_name(file_no)
 
     async def open(
         self,
@@ -213,7 +229,7 @@ class TraditionalPlace(StreamPlace):
         """See `StreamPlace`."""
         if state is None and position != FIRST_EVENT_POSITION:
             self._head = await self._head_of(file_no)
-            self._out.event(self._events.rotate(self._engine.file_name(file_no), position))
+            self._out.event(self._events.rotate(self.name_of(file_no), position))
             self._enter_file()
             description = replace(self._head.description, created=0, end_position=0)
             self._out.event(self._events.described(description))
@@ -239,7 +255,7 @@ class TraditionalPlace(StreamPlace):
 
     def heartbeat(self) -> None:
         """See `StreamPlace`."""
-        name = self._engine.file_name(self.cursor.file_no)
+        name = self.name_of(self.cursor.file_no)
         self._out.event(self._events.heartbeat(name, max(self.inside, self._position)))
 
     @property
@@ -254,7 +270,7 @@ class TraditionalPlace(StreamPlace):
         """A file from its beginning; for a replica that has groups of it, it is no start of a server."""
         head = self._head = await self._head_of(file_no)
         description = head.description if at < head.end else replace(head.description, created=0)
-        self._out.event(self._events.rotate(self._engine.file_name(file_no)))
+        self._out.event(self._events.rotate(self.name_of(file_no)))
         self._enter_file()
         self._out.event(self._events.described(description))
         begin = FIRST_EVENT_POSITION + FORMAT_DESCRIPTION_SIZE

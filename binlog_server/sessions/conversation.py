@@ -474,20 +474,40 @@ class Conversation:
                 self._connection.registered = command
                 write(machine.send_ok())
             case BinlogDump():
-                self._dump = DumpSession.start(
-                    command,
-                    self._server,
-                    self._channel,
-                    self._connection,
-                    self.sql,
-                )
-                self._idle.stop()  # the connection ends with the dump
+                self._begin_dump(command)
             case Quit():
                 self.has_quit = True
                 self._channel.close()
             case UnknownCommand(code):
                 log.warning("%s sent the unknown command 0x%02x", self._channel.peer, code)
                 raise UnknownCommandError()
+
+    def _begin_dump(self, command: BinlogDump) -> None:
+        if not self._server.dumps_begin.is_set():
+            self._begin_dump_later(command)
+            return
+        self._dump = DumpSession.start(
+            command,
+            self._server,
+            self._channel,
+            self._connection,
+            self.sql,
+        )
+        self._idle.stop()  # the connection ends with the dump
+
+    def _begin_dump_later(self, command: BinlogDump) -> None:
+        """Behind a change of the store: a replica that is sent away without an event waits for MASTER_CONNECT_RETRY."""
+        self.hold(held=True)
+        self._ends_early = True
+        self._connection.now("Binlog Dump", "Waiting for the binlog to go on in another store")
+        self._work = waiting = asyncio.ensure_future(self._server.dumps_begin.wait())
+
+        def done(_: object) -> None:
+            self.hold(held=False)
+            if not (waiting.cancelled() or self._channel.mute):
+                self._answer_later(lambda: self._begin_dump(command))
+
+        waiting.add_done_callback(done)
 
     def _list_fields(self, table: str, pattern: str) -> None:
         """COM_FIELD_LIST: the columns that a SELECT of all would have, those whose names are LIKE the pattern.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Protocol
 
@@ -40,6 +41,10 @@ class Host(ServerView, Protocol):
 
     @property
     def compressor(self) -> Compressor: ...
+    @property
+    def dumps_begin(self) -> asyncio.Event:
+        """Set unless the binlog is about to go on in another store."""
+
     def new_dump(self, request: DumpRequest, stream: ReplicaStream) -> Dump:
         """A dump of the server's store."""
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from binlog_storage.classic.binlog import ClassicBinlog
 from binlog_storage.classic.directory import bases
-from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.durable_files import replace_file
-from binlog_storage.disk.state import FILE_KEYS, StoreFacts
+from binlog_storage.disk.state import FILE_KEYS
 from binlog_storage.ibb.file_names import file_number
 from binlog_storage.intake.source import StoreSource
 from binlog_storage.tables.facts import TAKEN_KEY
 
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.settings.engine_limits import INNODB, TRADITIONAL
-from binlog_server.store.leases import SLOT_PREFIX, in_another_store, slot_server_id
+from binlog_server.store.leases import in_another_store
 from binlog_server.store.store_directory import StoreDirectory
 from binlog_server.upstreams.password import KEY_NAME
-
-_ENDLESS_KEY: Final = "was_endless"
-"""Of a store of traditional files that was made of `.ibb` ones: the ids of the replicas that were sent these."""
 
 
 def wanted_of(source: StoreSource, target: Path, log_bin: str | None) -> dict[str, Any]:
@@ -66,24 +62,9 @@ def take_facts(facts: Iterable[tuple[str, Any]], path: Path, directory: StoreDir
     if key.is_file() and not there.exists():
         replace_file(there, key.read_bytes(), 0o600)
     engine, state = directory.engine, directory.state
-    staying = FILE_KEYS | {TAKEN_KEY, _ENDLESS_KEY}
+    staying = FILE_KEYS | {TAKEN_KEY}
     changes: dict[str, Any] = dict.fromkeys(key for key, _ in state.items("") if key not in staying)
     for name, value in facts:
         if name not in staying:
             changes[name] = in_another_store(name, value, engine, state.binlog_age)
     state.update(changes)
-
-
-def note_endless(directory: StoreDirectory) -> None:
-    """The server of this store has not told the replicas that have slots of it yet. Durable."""
-    if isinstance(directory.engine, ClassicEngine):
-        slots = [key for key, _ in directory.state.items(SLOT_PREFIX)]
-        directory.state.set(_ENDLESS_KEY, sorted({slot_server_id(key) for key in slots}) or None)
-
-
-def take_endless(state: StoreFacts) -> set[int]:
-    """The ids that are noted. They are not any more."""
-    found = set(state.get(_ENDLESS_KEY, ()))
-    if found:
-        state.set(_ENDLESS_KEY, None)
-    return found

@@ -114,11 +114,6 @@ def slot_name(server_id: int, account: str) -> str:
     return f"{SLOT_PREFIX}{server_id}/{account}"
 
 
-def slot_server_id(name: str) -> int:
-    """The replica's, of a `slot_name`."""
-    return int(name.removeprefix(SLOT_PREFIX).partition("/")[0])
-
-
 class Leases:
     """All leases of one store. May be used from several threads; every change waits for a disk.
 

@@ -10,6 +10,7 @@ import pytest
 from binlog_protocol.gtid import BinlogState
 
 from binlog_server.testing.local import LocalMariaDB
+from binlog_server.testing.mariadb import MariaDB
 from tests.integration.load import assert_equal, insert, load
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
@@ -31,6 +32,11 @@ BASE = "upstream-bin"
 
 def binlog_files(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"{BASE}.[0-9]*[0-9]"))
+
+
+def wait_received(replica: MariaDB, position: str) -> None:
+    """Until its relay log has all up to there."""
+    replica.wait("SHOW SLAVE STATUS", lambda rows: rows[0]["Gtid_IO_Pos"] == position)
 
 
 def take_over(server: LocalMariaDB, directory: Path) -> None:
@@ -144,6 +150,63 @@ def test_a_relay_changes_its_engine_as_it_runs(
     assert relay.q("SHOW SLAVE STATUS")[0]["Slave_IO_Running"] == "Yes"
     anew = [make_replica(*STRICT, version=other).follow(relay) for other in VERSIONS]
     assert_equal(upstream, *anew)
+
+
+def test_replicas_that_nobody_knows_go_on_in_files_of_another_name(
+    make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+) -> None:
+    """Without slots, and one in the middle of a group. Each says which file it has read: see `Dump`."""
+    server = binlog_server(
+        users=ADMIN, binlog_storage_engine="innodb", replica_slot_seconds=0, binlog_faults=True
+    )
+    for text in ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY) ENGINE=InnoDB"):
+        server.q(text)
+    replicas = [make_replica(*STRICT, version=version).follow(server) for version in VERSIONS]
+    within = replicas[0].server_id
+    server.q(f"CREATE BINLOG FAULT f DO cut GTID='0-1-4' EVENT=2 SERVER_ID={within} TIMES=0")
+    for replica in replicas:
+        replica.wait_gtid("0-1-2")
+        replica.q("STOP SLAVE SQL_THREAD")
+    server.q("INSERT INTO d.t VALUES (1)")
+    server.q("INSERT INTO d.t VALUES (2)")
+    for replica, has in zip(replicas, ("0-1-3", "0-1-4"), strict=True):
+        wait_received(replica, has)
+    server.stop()
+    target = server.dir / "target"
+    run("convert", server.directory, target, "--log-bin", "elsewhere-bin")
+    server.directory = target
+    del server.options["binlog_storage_engine"]
+    server.start()
+    server.q("INSERT INTO d.t VALUES (3)")
+    for replica in replicas:
+        wait_received(replica, "0-1-5")
+        replica.q("START SLAVE SQL_THREAD")
+        replica.wait_gtid("0-1-5")
+        assert [row["id"] for row in replica.q("SELECT id FROM d.t")] == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.each_version
+def test_a_mariadb_that_is_begun_again_with_checksums_stops_its_replicas(
+    make_upstream: MakeMariaDB, make_replica: MakeMariaDB
+) -> None:
+    """As docs/convert.md says of one that takes the place of a server with `.ibb` files: 1594."""
+    upstream = make_upstream("--binlog-checksum=NONE")
+    upstream.make_table()
+    replica = make_replica(*STRICT).follow(upstream)
+    upstream.q("INSERT INTO d.t (a) VALUES ('x')")
+    replica.wait_gtid(upstream.gtid_binlog_pos)
+    replica.q("STOP SLAVE SQL_THREAD")
+    upstream.stop()
+    upstream.flags.append("--binlog-checksum=CRC32")
+    upstream.start()
+    upstream.q("INSERT INTO d.t (a) VALUES ('y')")
+    position = upstream.gtid_binlog_pos
+    wait_received(replica, position)
+    replica.q("START SLAVE SQL_THREAD")
+    assert replica.wait_stopped()["Last_SQL_Errno"] == 1594
+    replica.script("STOP SLAVE", "START SLAVE")
+    replica.wait_gtid(position)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from typing import Any
 
 import pymysql
 import pytest
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.header import EventHeader
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.errors import DiskError, NotAStore
+from pymysql.constants.COMMAND import COM_BINLOG_DUMP
 
 from binlog_server.accounts.users import Account
 from binlog_server.app import conversion
@@ -24,6 +28,7 @@ from binlog_server.app.in_process import running_server
 from binlog_server.settings.config import Config
 from binlog_server.store.leases import Seen, slot_name
 from binlog_server.store.store_directory import CONVERTING_NAME, MOVED_NAME, StoreDirectory
+from binlog_server.testing.waiting import until
 
 FORMATS = ["innodb", ""]
 SMALL: dict[str, Any] = {"innodb_log_file_size": 4 << 20, "max_binlog_size": 1 << 20}
@@ -308,8 +313,14 @@ def test_the_server_stops_at_the_border(tmp_path: Path, monkeypatch: pytest.Monk
     assert state_in(tmp_path / "a")[:2] == ("0-1-1", tmp_path / "b")
 
 
-def test_who_comes_at_the_border_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the greeting: it would ask what the stream looks like, and get another one."""
+def states(client: pymysql.cursors.Cursor) -> list[str]:
+    client.execute("SHOW PROCESSLIST")
+    return [str(row[6]) for row in client.fetchall()]
+
+
+@contextlib.contextmanager
+def at_border(place: Place, patch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Inside of the block the server changes its format, and stands at the border until the event is set."""
     entered, crossed = threading.Event(), threading.Event()
     rest: Callable[..., None] = vars(conversion)["take_rest"]
 
@@ -318,18 +329,61 @@ def test_who_comes_at_the_border_waits(tmp_path: Path, monkeypatch: pytest.Monke
         crossed.wait(30)
         rest(*args)
 
-    monkeypatch.setattr(conversion, "take_rest", slowly)
+    patch.setattr(conversion, "take_rest", slowly)
+    worker = threading.Thread(target=lambda: place.convert("b"))
+    worker.start()
+    try:
+        assert entered.wait(30)
+        yield crossed
+    finally:
+        crossed.set()
+        worker.join()
+    assert place.q("SELECT @@binlog_directory") == [(str(place.folder / "b"),)]
+
+
+def test_who_comes_at_the_border_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the greeting: it would ask what the stream looks like, and get another one."""
     with serving(tmp_path) as place:
         place.q("INSERT INTO other.text VALUES (1)")
-        worker = threading.Thread(target=lambda: place.convert("b"))
-        worker.start()
-        assert entered.wait(30)
-        with socket.create_connection(("127.0.0.1", place.server.port), 30) as comes:
+        with (
+            at_border(place, monkeypatch) as crossed,
+            socket.create_connection(("127.0.0.1", place.server.port), 30) as comes,
+        ):
             comes.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 comes.recv(1)
             crossed.set()
             comes.settimeout(30)
             assert comes.recv(5)
-        worker.join()
-        assert place.q("SELECT @@binlog_directory") == [(str(tmp_path / "b"),)]
+
+
+@pytest.mark.parametrize("engine", FORMATS)
+def test_who_asks_for_a_dump_at_the_border_gets_it_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """One that has come before. Ended without an event it would stay away for MASTER_CONNECT_RETRY, a minute."""
+    with serving(tmp_path, engine) as place:
+        place.q("INSERT INTO other.text VALUES (1)")
+        watcher, replicas = place.client(), []
+        for _ in range(3):
+            place.client().execute("SET @mariadb_slave_capability = 4, @slave_connect_state = ''")
+            replicas.append(place.clients[-1])
+        with at_border(place, monkeypatch) as crossed:
+            for number, replica in enumerate(replicas, 7):
+                replica._execute_command(COM_BINLOG_DUMP, struct.pack("<IHI", 4, 0, number))
+            killed, gone, stays = replicas
+            waits = "Waiting for the binlog to go on in another store"
+            until(lambda: states(watcher).count(waits) == len(replicas), "three that wait")
+            watcher.execute(f"KILL QUERY {killed.thread_id()}")
+            with pytest.raises(pymysql.MySQLError, match="1317"):
+                killed._read_packet()
+            gone.close()
+            place.clients.remove(gone)
+            crossed.set()
+            packets = [stays._read_packet().get_all_data() for _ in range(2)]
+        assert [packet[0] for packet in packets] == [0, 0]
+        rotate, description = (EventHeader.parse(packet[1:]) for packet in packets)
+        assert (rotate.type, description.type) == (EventType.ROTATE, EventType.FORMAT_DESCRIPTION)
+        assert (description.end_position == 0) is (engine == "")  # the style of the new store
+        (dump,) = place.q("SHOW BINLOG REPLICAS")
+        assert dump[0] == stays.thread_id()

@@ -398,6 +398,27 @@ async def test_engine_style_gives_checksums_to_who_asks(lab: Lab) -> None:
     assert refused.error.errno == 4246
 
 
+@pytest.mark.parametrize("user", ["classic", "repl"])
+async def test_a_replica_that_has_read_another_file_is_told_of_that_first(
+    lab: Lab, user: str
+) -> None:
+    """With checksums, which what it has read may have lacked: its relay log has them before it sees the new name."""
+    lab.publish("0-1-1")
+    client = ClassicClient(lab, user=user)
+    stream = await client.dump("other.000007", gtid="")
+    assert names(stream) == ["other.000007", "binlog.000001"]
+    assert [got.type for got in stream.events[:4]] == [4, 15, 4, 15]
+    described = FormatDescription.parse(stream.events[1].event)
+    assert (described.checksum_algorithm, described.created) == (1, 0)
+    for other, file in (
+        (client, "binlog.000001"),
+        (client, ""),
+        (ClassicClient(lab, user=user, registered=False), "other.000007"),
+        (ClassicClient(lab, user=user, master_binlog_checksum=None), "other.000007"),
+    ):
+        assert names(await other.dump(file, gtid="")) == ["binlog.000001"]
+
+
 async def test_many_replicas_share_frames(lab: Lab) -> None:
     random_history(lab, Random(3), 60)
     one = await ClassicClient(lab).dump()
