@@ -50,7 +50,7 @@ def state(
         trigger: as of `DataStreamWriter.trigger`, such as {"availableNow": True}.
 
     A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
-    The files of an Iceberg table are read and written by executors, of which the driver commits what they have written.
+    The files of Delta and Iceberg tables are read and written by executors; the driver commits what they have written.
     Raises `BadOption`.
     """
     kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink)

@@ -2,13 +2,17 @@
 
 A batch is one commit of the Delta log (see `committed.py`), MERGE or, behind a TRUNCATE, an overwrite. Before it, where
 the table's columns are others now, one commit takes out those that were dropped, and gives the rest the types of now.
+MERGE is the library's, in this process. With workers, where it is worth that and the table asks its writers for nothing
+more than files (`delta_files.py`), it is done by files (`merging.py`), which this process commits.
 What an object store asks of its clients comes from the environment, as for archives: AWS_ACCESS_KEY_ID and others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +20,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_pipeline.errors import BadOption, SourceError, TargetChanged
+from binlog_pipeline.errors import BadOption, PipelineError, SourceError, TargetChanged
 from binlog_pipeline.schemas.conversion import require_convertible, unfit
 from binlog_pipeline.tables.committed import POSITION, CommittedTable
+from binlog_pipeline.tables.delta_files import (
+    DeltaFiles,
+    NewDataFile,
+    asks_for_nothing,
+    kept_files,
+    now_ms,
+    ordered_type,
+)
 from binlog_pipeline.tables.effects import Effects
+from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen
 from binlog_pipeline.targets import delta_path
+from binlog_pipeline.tasks import HERE, Workers
+from binlog_pipeline.telling import tell
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -30,10 +45,18 @@ LOG: Final = "_delta_log"
 _NEWEST: Final = (1, 20, None)
 _REMOVES: Final = "__removes"
 _PRESENT: Final = "__present_"
+_FILE_BYTES: Final = 32 << 20
+"""Bytes of a file that the library writes: one task reads it, and a changed row costs it."""
+_NEVER: Final = re.compile("append-only|Unsupported table features")
+"""In errors of commits that are not refused for another's sake: they would be the next time, too."""
+_NOT_SEEN: Final[set[str]] = set()
+"""Tables that executors did not see: they are not asked again, as long as this process lives."""
 
 
 class DeltaState(CommittedTable):
     """A target: a folder, or the URL of an object store.
+
+    Its files are read and written by the workers, if that is worth it and may be done.
 
     Raises `BadOption` without deltalake, and for a target of another table.
     """
@@ -41,9 +64,15 @@ class DeltaState(CommittedTable):
     format = "Delta"
 
     def __init__(
-        self, target: str | PathLike[str], table: str, keys: Sequence[str], begin: SlavePosition
+        self,
+        target: str | PathLike[str],
+        table: str,
+        keys: Sequence[str],
+        begin: SlavePosition,
+        workers: Workers = HERE,
     ) -> None:
         self._delta: Final = _library()
+        self._workers: Final = workers
         super().__init__(str(delta_path(target)), table, keys, begin)
         self._table: DeltaTable | None = None
         if self._delta.DeltaTable.is_deltatable(self.where):
@@ -73,10 +102,10 @@ class DeltaState(CommittedTable):
         assert self._table is not None
         return pa.schema(self._table.schema().to_arrow())
 
-    def _commit(self, position: SlavePosition) -> CommitProperties:
+    def _commit(self, position: SlavePosition, **more: Any) -> CommitProperties:
         # Without another try: that would put a commit behind one of another writer, whatever that has done.
         made: CommitProperties = self._delta.CommitProperties(
-            custom_metadata=self._metadata(position), max_commit_retries=0
+            custom_metadata={**self._metadata(position), **more}, max_commit_retries=0
         )
         return made
 
@@ -110,6 +139,7 @@ class DeltaState(CommittedTable):
         self._overwrite(data.scanner(columns=columns).to_reader(), self.position)
 
     def _overwrite(self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition) -> None:
+        version = 0 if self._table is None else self._table.version() + 1
         try:
             self._delta.write_deltalake(
                 # The table as it was read: by its name a commit of another would be overwritten.
@@ -117,21 +147,85 @@ class DeltaState(CommittedTable):
                 rows,
                 mode="error" if self._table is None else "overwrite",
                 schema_mode=None if self._table is None else "overwrite",
+                target_file_size=self._file_size(),
                 commit_properties=self._commit(position),
             )
         except self._delta.exceptions.DeltaError as error:
             if self._table is None and self._delta.DeltaTable.is_deltatable(self.where):
                 raise TargetChanged(f"{self.where} was made by somebody else meanwhile") from error
             raise
-        self._table = self._delta.DeltaTable(self.where)
+        # Not what is there by now, which may be another writer's.
+        self._table = self._delta.DeltaTable(self.where, version=version)
+
+    def _file_size(self) -> int | None:
+        """Bytes of a file that the library writes; None if the table says it."""
+        said = {} if self._table is None else self._table.metadata().configuration
+        return None if "delta.targetFileSize" in said else _FILE_BYTES
 
     def _say(self, position: SlavePosition) -> None:
-        assert self._table is not None
-        self._table.create_write_transaction(
-            [], "append", self._table.schema(), commit_properties=self._commit(position)
-        )
+        self._commit_files([], [], position)
 
     def _merge(self, found: Effects, position: SlavePosition) -> None:
+        if self._workers is HERE or not self._merge_by_files(found, position):
+            self._merge_here(found, position)
+
+    def _merge_by_files(self, found: Effects, position: SlavePosition) -> bool:
+        """By the workers. Whether that was done."""
+        assert self._table is not None
+        if self.where in _NOT_SEEN or not _takes_files() or not asks_for_nothing(self._table):
+            return False
+        files = DeltaFiles.of(self._table, self.where)
+        schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
+        kept = kept_files(self._table, self.keys[0])
+        if kept is None or _types(schema) != _types(files.schema):
+            return False
+        found = replace(found, rows=found.rows.cast(schema))
+        key_type = ordered_type(schema, self.keys[0])
+        merge = Merge.of(kept, found, self.keys, self._shown_name, key_type)
+        if not merge.is_worth_sending:
+            return False
+        try:
+            gone, new = merge.done(files, self._workers)
+        except NotSeen as error:
+            _NOT_SEEN.add(self.where)
+            tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
+            return False
+        except PipelineError as error:
+            if self._delta.DeltaTable(self.where).version() != self._table.version():
+                # What they read may have been put into other files.
+                raise TargetChanged(
+                    f"{self.where} was changed by somebody else meanwhile"
+                ) from error
+            raise
+        self._commit_files(gone, new, position)
+        return True
+
+    def _commit_files(
+        self, gone: Sequence[KeptFile[str]], new: Sequence[NewDataFile], position: SlavePosition
+    ) -> None:
+        """The files that go are of the version behind which this is: behind another one it is refused."""
+        assert self._table is not None
+        now, version = now_ms(), self._table.version()
+        actions: list[Any] = []
+        if gone or new:
+            from deltalake.transaction import AddAction, RemoveAction
+
+            actions += [RemoveAction(one.name, True, now, one.size, {}) for one in gone]
+            actions += [
+                AddAction(one.path, one.size, {}, one.modified_ms, True, one.statistics)
+                for one in new
+            ]
+        self._table.create_write_transaction(
+            actions,
+            "append",
+            self._table.schema(),
+            commit_properties=self._commit(position, isBlindAppend=False),
+        )
+        # The library does not. What is there by now may be another writer's.
+        self._table.load_as_version(version + 1)
+
+    def _merge_here(self, found: Effects, position: SlavePosition) -> None:
+        """By the library."""
         assert self._table is not None
         names = found.rows.column_names
         source = found.rows.append_column(_REMOVES, pa.array(found.removes))
@@ -163,6 +257,10 @@ class DeltaState(CommittedTable):
         )
 
 
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {column.name: column.type for column in schema}
+
+
 @contextmanager
 def said_of_delta(where: object) -> Iterator[None]:
     """What deltalake says, in our errors: `TargetChanged` if another writer was faster, else `SourceError`."""
@@ -170,6 +268,8 @@ def said_of_delta(where: object) -> Iterator[None]:
     try:
         yield
     except errors.CommitFailedError as error:
+        if _NEVER.search(str(error)):
+            raise SourceError(f"{where}: {error}") from error
         raise TargetChanged(f"{where} was changed by somebody else meanwhile: {error}") from error
     except errors.DeltaError as error:
         raise SourceError(f"{where}: {error}") from error
@@ -209,6 +309,15 @@ def _library() -> Any:
             "a Delta table needs the library deltalake: pip install '.[delta]'"
         ) from None
     return deltalake
+
+
+def _takes_files() -> bool:
+    """Whether the library commits what others have written in the place of what was there: older ones do not."""
+    try:
+        from deltalake.transaction import RemoveAction  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _quoted(name: str) -> str:

@@ -27,13 +27,13 @@ from binlog_pipeline.tables.committed import POSITION, CommittedTable
 from binlog_pipeline.tables.effects import Effects
 from binlog_pipeline.tables.iceberg_files import (
     SIZE,
-    SIZE_BYTES,
     TableFiles,
-    merged,
+    kept_files,
+    ordered_type,
     read_files,
-    written,
 )
 from binlog_pipeline.tables.iceberg_types import arrow_schema, as_kept, iceberg_schema, iceberg_type
+from binlog_pipeline.tables.merging import SIZE_BYTES, Merge, written
 from binlog_pipeline.targets import Target, iceberg_names
 from binlog_pipeline.tasks import HERE, Workers
 
@@ -134,18 +134,19 @@ class IcebergState(CommittedTable):
             for column in schema
             if column.name in then.names
         )
-        tasks = self._tasks()
-        change = self._begin(schema)
-        gone, new = merged(
-            TableFiles.of(self._table, change),
-            tasks,
+        key, there = self.keys[0], self._table.schema()
+        merge = Merge.of(
+            kept_files(there, self._tasks(), key),
             replace(found, rows=found.rows.cast(schema)),
             self.keys,
             self._shown_name,
-            self._workers,
+            ordered_type(there, key),
             is_converted=is_converted,
         )
-        self._commit(change, position, gone, new)
+        change = self._begin(schema)
+        workers = self._workers if merge.is_worth_sending else HERE
+        gone, new = merge.done(TableFiles.of(self._table, change), workers)
+        self._commit(change, position, [one.name.file for one in gone], new)
 
     def _say(self, position: SlavePosition) -> None:
         assert self._table is not None

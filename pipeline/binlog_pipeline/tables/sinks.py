@@ -134,7 +134,7 @@ def open_sink(
         pause_s: of parquet.
         doubts: of the sink `changes`, if a run opens it more than once.
         patience_s: of parquet and delta, how long another who writes is waited for.
-        workers: of iceberg, who reads and writes its files.
+        workers: of delta and iceberg, who reads and writes their files.
     """
     match name:
         case "parquet":
@@ -155,7 +155,7 @@ def open_sink(
             text = f"{place} is being written by another process"
             lock = sole_writer(Path(place), text, patience_s) if is_local(place) else nullcontext()
             with lock, said_of_delta(place):
-                yield DeltaState(place, table, keys, begin)
+                yield DeltaState(place, table, keys, begin, workers)
         case "iceberg":
             with (
                 said_of_iceberg(target),

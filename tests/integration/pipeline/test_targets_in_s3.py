@@ -135,17 +135,20 @@ def test_two_writers(sink: str, store: dict[str, str], rng: random.Random) -> No
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_executors_write_an_iceberg_table_in_s3(store: dict[str, str], rng: random.Random) -> None:
+@pytest.mark.parametrize("sink", TARGETS)
+def test_executors_write_a_table_in_s3(
+    sink: str, store: dict[str, str], rng: random.Random
+) -> None:
     """A cluster of two workers: what they need to reach the store comes with each task."""
     seed, batches = rng.randrange(1 << 30), 6
     history = History(random.Random(seed))
     for _ in range(batches):
         history.batch(30)
     folder = Path(store["folder"])
-    arguments = (TARGETS["iceberg"], str(seed), str(batches))
+    arguments = (sink, TARGETS[sink], str(seed), str(batches))
     cluster = {"SPARK_WORKER_DIR": str(folder / "work"), "PYTHONPATH": str(ROOT)}
     with running(MERGING, *arguments, **cluster) as job:
         assert job.stdout is not None
         assert len(job.stdout.readlines()) == batches
         assert job.wait(60) == 0
-    assert in_order(rows_of("iceberg", TARGETS["iceberg"])) == history.table()
+    assert in_order(rows_of(sink, TARGETS[sink])) == history.table()

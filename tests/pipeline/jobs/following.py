@@ -7,12 +7,12 @@ import sys
 
 import binlog_pipeline
 import pytest
-from binlog_pipeline.tables import iceberg_files
+from binlog_pipeline.tables import merging
 
 
 def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: str) -> None:
     # Executors write tables of a few rows, too.
-    pytest.MonkeyPatch().setattr(iceberg_files, "_WORTH_SENDING", 0)
+    pytest.MonkeyPatch().setattr(merging, "_WORTH_SENDING", 0)
     spark = binlog_pipeline.session("local[2]", spark__driver__memory="1g")
     spark.sparkContext.setLogLevel("ERROR")
     changes = (

@@ -170,17 +170,18 @@ def number(position: str) -> int:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_executors_of_an_iceberg_table_are_killed(
-    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_executors_that_write_a_table_are_killed(
+    sink: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster of two workers: what an executor was at is done again by another one. Python is killed as well."""
     configure(monkeypatch, tmp_path)
-    target, seed, batches = str(place("iceberg", tmp_path / "t")), rng.randrange(1 << 30), 25
+    target, seed, batches = str(place(sink, tmp_path / "t")), rng.randrange(1 << 30), 25
     history = History(random.Random(seed))
     for _ in range(batches):
         history.batch(30)
     killed: list[str] = []
-    arguments = (target, str(seed), str(batches))
+    arguments = (sink, target, str(seed), str(batches))
     cluster = {"SPARK_WORKER_DIR": str(tmp_path / "work"), "PYTHONPATH": str(ROOT)}
     with running(MERGING, *arguments, **cluster) as job:
         assert job.stdout is not None
@@ -194,7 +195,7 @@ def test_executors_of_an_iceberg_table_are_killed(
                     killed.append(what)
         assert job.wait(60) == 0, f"behind {killed}"
     assert len(killed) >= 4
-    assert in_order(rows_of("iceberg", target)) == history.table(), f"behind {killed}"
+    assert in_order(rows_of(sink, target)) == history.table(), f"behind {killed}"
 
 
 def command(pid: int) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption, SourceError, TargetChanged
-from binlog_pipeline.tables import iceberg_files, sinks
+from binlog_pipeline.tables import merging, sinks
 from binlog_pipeline.tables.iceberg import IcebergState
 from binlog_pipeline.tables.lock import in_turns
 from binlog_pipeline.tables.sinks import open_sink
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import Gtid, SlavePosition
+from deltalake.exceptions import CommitFailedError
 
 from tests.pipeline.tables.changes import SCHEMA, History, Row, in_order
 from tests.pipeline.tables.lake import CATALOG, place, rows_of
@@ -130,6 +131,47 @@ def test_of_two_writers_the_slower_is_told_and_begins_anew(
     assert read(sink, target) == history.table()
 
 
+@pytest.mark.parametrize("sink", FORMATS)
+def test_a_batch_behind_a_commit_without_changes(
+    sink: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """By the writer that has made it."""
+    history = History(rng)
+    target = tmp_path / "t"
+    add(sink, target, history.batch(5), history.position)
+    with open_sink(sink, place(sink, target), TABLE, KEYS, START) as kept:
+        for quiet in range(1, 4):
+            other = Gtid(7, 1, quiet)
+            kept.flush(history.position.with_gtid(other))
+            kept.add(history.batch(5), history.position.with_gtid(other))
+    assert read(sink, target) == history.table()
+
+
+def test_a_commit_right_behind_an_overwrite_is_not_taken_for_it(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer has the changes in the table already, which would be merged into it again."""
+    import deltalake
+
+    monkeypatch.setattr(sinks, "is_local", lambda _: False)
+    history = History(rng)
+    first, position = history.batch(5), history.position
+    second = history.batch(5)
+    real = deltalake.write_deltalake
+
+    def write(*arguments: Any, **named: Any) -> None:
+        real(*arguments, **named)
+        monkeypatch.setattr(deltalake, "write_deltalake", real)
+        add("delta", tmp_path, second, history.position)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", write)
+    with open_sink("delta", tmp_path, TABLE, KEYS, START) as kept:
+        kept.add(first, position)
+        with pytest.raises(CommitFailedError):
+            kept.add(second, history.position)
+    assert read("delta", tmp_path) == history.table()
+
+
 def test_an_iceberg_table_that_is_rolled_back_goes_on_from_there(
     tmp_path: Path, rng: random.Random
 ) -> None:
@@ -184,7 +226,7 @@ def test_only_iceberg_files_with_keys_that_changed_are_written_anew(
     behind = files_of(target)
     assert len(before & behind) == 3
     assert len(read("iceberg", target)) == 11
-    monkeypatch.setattr(iceberg_files, "_SMALL_FILES", 3)
+    monkeypatch.setattr(merging, "_SMALL_FILES", 3)
     add("iceberg", target, pa.Table.from_pylist([row(900, 6, 0)], SCHEMA), at(6))
     assert len(files_of(target)) == 1
     assert len(read("iceberg", target)) == 12

@@ -1,18 +1,19 @@
-"""Files of an Iceberg table that executors read and write, and the driver commits."""
+"""Files of Delta and Iceberg tables that executors read and write, and the driver commits."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import getitem
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from binlog_pipeline.spark.streams import state
 from binlog_pipeline.spark.task_workers import SparkWorkers
-from binlog_pipeline.tables import iceberg_files
+from binlog_pipeline.tables import delta, merging
+from binlog_pipeline.tables.delta_files import DeltaFiles
 from binlog_pipeline.tables.iceberg_files import TableFiles
 from binlog_pipeline.tables.sinks import open_sink
 from binlog_protocol.gtid import SlavePosition
@@ -20,7 +21,7 @@ from binlog_protocol.gtid import SlavePosition
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, place, rows_of
-from tests.pipeline.tables.test_iceberg_files import partly
+from tests.pipeline.tables.test_merging import partly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,26 +32,33 @@ pytestmark = pytest.mark.spark
 
 START = SlavePosition()
 TABLE, KEYS = "shop.orders", ["id"]
+FORMATS = ("delta", "iceberg")
+OF_FILES: Final[list[tuple[type, str, Callable[..., Any]]]] = [
+    (kind, name, getattr(kind, name))
+    for kind in (DeltaFiles, TableFiles)
+    for name in ("read", "write")
+]
 
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of a few rows, whose files are not small, are worth a job."""
     configure(monkeypatch, tmp_path)
-    monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
-    monkeypatch.setattr(iceberg_files, "_SMALL_ROWS", 6)
+    monkeypatch.setattr(merging, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(merging, "_SMALL_ROWS", 6)
 
 
 @pytest.fixture
 def idle_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The process of this test reads no data file, and writes none."""
+    """The process of this test reads no data file, and writes none; but the first ones of a Delta table."""
 
     def refuse(*_: object) -> Any:
         raise AssertionError("the driver works on files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(TableFiles, "read", refuse)
-        patched.setattr(TableFiles, "write", refuse)
+        for kind, name, _ in OF_FILES:
+            patched.setattr(kind, name, refuse)
+        patched.setattr(delta.DeltaState, "_merge_here", refuse)
         yield
 
 
@@ -58,7 +66,9 @@ class Killed(BaseException):
     """As kill -9: no handler of an ordinary error runs."""
 
 
+@pytest.mark.parametrize("sink", FORMATS)
 def test_executors_write_and_the_driver_commits(
+    sink: str,
     spark: SparkSession,
     tmp_path: Path,
     rng: random.Random,
@@ -67,13 +77,14 @@ def test_executors_write_and_the_driver_commits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A driver that is killed between the two has changed nothing, and its files are in no table."""
+    from deltalake import DeltaTable
     from pyiceberg.catalog.sql import SqlCatalog
 
     history = History(rng)
-    there, here = (place("iceberg", tmp_path / name) for name in ("there", "here"))
+    there, here = (place(sink, tmp_path / name) for name in ("there", "here"))
 
     def add(target: Path | str, **more: Any) -> None:
-        with open_sink("iceberg", target, TABLE, KEYS, START, **more) as kept:
+        with open_sink(sink, target, TABLE, KEYS, START, **more) as kept:
             kept.add(batch, history.position)
 
     for number in range(5):
@@ -81,27 +92,29 @@ def test_executors_write_and_the_driver_commits(
         if number > 2:
             batch = partly(batch, rng)
         if number in (1, 3):
-            before = in_order(rows_of("iceberg", str(there)))
+            before = in_order(rows_of(sink, there))
             with monkeypatch.context() as killing:
                 killing.setattr(SqlCatalog, "commit_table", kill)
+                killing.setattr(DeltaTable, "create_write_transaction", kill)
                 with pytest.raises(Killed):
                     add(there, workers=SparkWorkers(spark))
-            assert in_order(rows_of("iceberg", str(there))) == before
+            assert in_order(rows_of(sink, there)) == before
         add(there, workers=SparkWorkers(spark))
         with monkeypatch.context() as local:
-            local.setattr(TableFiles, "read", READ)
-            local.setattr(TableFiles, "write", WRITE)
+            for kind, name, real in OF_FILES:
+                local.setattr(kind, name, real)
+            local.setattr(delta.DeltaState, "_merge_here", MERGE_HERE)
             add(here)
-        found = in_order(rows_of("iceberg", str(there)))
-        assert found == in_order(rows_of("iceberg", str(here))), f"behind batch {number}"
+        found = in_order(rows_of(sink, there))
+        assert found == in_order(rows_of(sink, here)), f"behind batch {number}"
         if number < 3:
             assert found == history.table()
 
 
-READ, WRITE = TableFiles.read, TableFiles.write
+MERGE_HERE: Final = delta.DeltaState._merge_here
 
 
-def kill(*_: object) -> Any:
+def kill(*_: object, **__: object) -> Any:
     raise Killed
 
 
@@ -118,21 +131,23 @@ def test_nothing_of_a_job_stays_on_the_disk(spark: SparkSession) -> None:
 
 
 @pytest.mark.any_version
-def test_a_stream_into_iceberg(
+@pytest.mark.parametrize("sink", FORMATS)
+def test_a_stream_whose_executors_write(
+    sink: str,
     spark: SparkSession,
     make_upstream: MakeMariaDB,
     tmp_path: Path,
     catalog: None,
     idle_driver: None,
 ) -> None:
-    """Over more than one run, from the log to the table: no data file is read or written by the driver."""
+    """Over more than one run, from the log to the table: the driver reads no data file, and merges none."""
     upstream = make_upstream(FULL, server_id=1)
     upstream.script(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20))",
         "INSERT INTO d.t SELECT seq, CONCAT('first ', seq) FROM d.seq_1_to_500",
     )
-    target = str(place("iceberg", tmp_path / "t"))
+    target = str(place(sink, tmp_path / "t"))
     for run, statement in enumerate(
         (
             "UPDATE d.t SET a = 'x' WHERE id % 7 = 0",
@@ -149,11 +164,11 @@ def test_a_stream_into_iceberg(
             target,
             checkpoint=str(tmp_path / f"checkpoint{run}"),
             table="d.t",
-            sink="iceberg",
+            sink=sink,
             trigger={"availableNow": True},
         )
         query.awaitTermination(120)
         assert query.exception() is None
-        have = [tuple(row.values()) for row in in_order(rows_of("iceberg", target))]
+        have = [tuple(row.values()) for row in in_order(rows_of(sink, target))]
         want = [tuple(row.values()) for row in upstream.q("SELECT id, a FROM d.t ORDER BY id")]
         assert have == want

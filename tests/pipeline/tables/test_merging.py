@@ -1,4 +1,4 @@
-"""The work on files of an Iceberg table by any workers: what tasks do twice, or in vain, is never in the table."""
+"""A MERGE by files, by any workers: what tasks do twice, or in vain, is never in the table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import SourceError
-from binlog_pipeline.tables import iceberg, iceberg_files
-from binlog_pipeline.tables.iceberg import IcebergState
+from binlog_pipeline.tables import iceberg, iceberg_files, merging
+from binlog_pipeline.tables.committed import CommittedTable
+from binlog_pipeline.tables.delta_files import DeltaFiles
 from binlog_pipeline.tables.iceberg_files import TableFiles
+from binlog_pipeline.tables.merging import rolled
 from binlog_pipeline.tables.sinks import open_sink
 from binlog_pipeline.tasks import HERE, InThisProcess, Workers
 from binlog_protocol.gtid import SlavePosition
@@ -24,6 +26,7 @@ from tests.pipeline.tables.lake import place, rows_of
 
 START = SlavePosition()
 TABLE, KEYS = "shop.orders", ["id"]
+FORMATS = ("delta", "iceberg")
 
 
 class Elsewhere(InThisProcess):
@@ -48,18 +51,19 @@ class Elsewhere(InThisProcess):
 @pytest.fixture
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of these tests have files of a few rows, some of which are not small."""
-    monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
-    monkeypatch.setattr(iceberg_files, "_SMALL_ROWS", 6)
-    monkeypatch.setattr(iceberg_files, "_SMALL_FILES", 3)
+    monkeypatch.setattr(merging, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(merging, "_SMALL_ROWS", 6)
+    monkeypatch.setattr(merging, "_SMALL_FILES", 3)
+    monkeypatch.setattr(DeltaFiles, "size", 600)
     size = {iceberg_files.SIZE: "600"}
     monkeypatch.setattr(iceberg, "_PROPERTIES", {**iceberg._PROPERTIES, **size})
 
 
-def add(target: Path, changes: pa.Table, position: SlavePosition, workers: Workers) -> None:
-    with open_sink(
-        "iceberg", place("iceberg", target), TABLE, KEYS, START, workers=workers
-    ) as kept:
-        assert isinstance(kept, IcebergState)
+def add(
+    sink: str, target: Path, changes: pa.Table, position: SlavePosition, workers: Workers
+) -> None:
+    with open_sink(sink, place(sink, target), TABLE, KEYS, START, workers=workers) as kept:
+        assert isinstance(kept, CommittedTable)
         kept.add(changes, position)
 
 
@@ -74,8 +78,9 @@ def partly(changes: pa.Table, rng: random.Random) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def test_any_iceberg_workers_make_the_same_table(
-    tmp_path: Path, rng: random.Random, many_pieces: None
+@pytest.mark.parametrize("sink", FORMATS)
+def test_any_workers_make_the_same_table(
+    sink: str, tmp_path: Path, rng: random.Random, many_pieces: None
 ) -> None:
     """As this process: of whole rows, of parts, behind TRUNCATE."""
     history = History(rng)
@@ -87,13 +92,14 @@ def test_any_iceberg_workers_make_the_same_table(
             batch = partly(batch, rng)
         if number == 4:
             batch = pa.concat_tables([batch, history.truncate(), history.batch(20)])
-        add(there, batch, history.position, elsewhere)
-        add(here, batch, history.position, HERE)
-        found = in_order(rows_of("iceberg", there))
-        assert found == in_order(rows_of("iceberg", here)), f"behind batch {number}"
+        add(sink, there, batch, history.position, elsewhere)
+        add(sink, here, batch, history.position, HERE)
+        found = in_order(rows_of(sink, there))
+        assert found == in_order(rows_of(sink, here)), f"behind batch {number}"
         if number < 6:
             assert found == history.table()
-    assert {*elsewhere.done} == {"_Piece", "_NewFile"}
+    wanted = {"_Piece", "_NewFile"} if sink == "iceberg" else {"_Piece"}
+    assert {*elsewhere.done} == wanted
 
 
 def test_workers_that_do_not_see_an_iceberg_table_are_told(
@@ -101,7 +107,7 @@ def test_workers_that_do_not_see_an_iceberg_table_are_told(
 ) -> None:
     """A file that they write would be on their own disk. Nothing is committed."""
     history = History(rng)
-    add(tmp_path / "t", history.batch(20), history.position, HERE)
+    add("iceberg", tmp_path / "t", history.batch(20), history.position, HERE)
     before = in_order(rows_of("iceberg", tmp_path / "t"))
     real = TableFiles.of
 
@@ -111,44 +117,62 @@ def test_workers_that_do_not_see_an_iceberg_table_are_told(
 
     monkeypatch.setattr(TableFiles, "of", elsewhere)
     with pytest.raises(SourceError, match=r"\.not is not there where Spark's executors run"):
-        add(tmp_path / "t", history.batch(20), history.position, HERE)
+        add("iceberg", tmp_path / "t", history.batch(20), history.position, HERE)
     assert in_order(rows_of("iceberg", tmp_path / "t")) == before
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_damaged_file_of_iceberg_is_named(
-    is_gone: bool, tmp_path: Path, rng: random.Random, many_pieces: None
+@pytest.mark.parametrize("sink", FORMATS)
+def test_a_damaged_file_is_named(
+    sink: str, is_gone: bool, tmp_path: Path, rng: random.Random, many_pieces: None
 ) -> None:
     history = History(rng)
-    add(tmp_path / "t", history.batch(30), history.position, HERE)
-    for file in (tmp_path / "warehouse").rglob("*.parquet"):
+    add(sink, tmp_path / "t", history.batch(30), history.position, HERE)
+    for file in tmp_path.rglob("*.parquet"):
         if is_gone:
             file.unlink()
         else:
             file.write_bytes(file.read_bytes()[:100])
-    said = "No such file" if is_gone else "magic bytes not found"
-    with pytest.raises(SourceError, match=rf"/data/\S+\.parquet: .*{said}"):
-        add(tmp_path / "t", history.batch(30), history.position, HERE)
+    said = r"[Nn]o such file|not found" if is_gone else "magic bytes not found|Parquet"
+    with pytest.raises(SourceError, match=rf"/\S+\.parquet: .*({said})"):
+        add(sink, tmp_path / "t", history.batch(30), history.position, Elsewhere(rng))
 
 
 def test_a_slice_of_rows_is_sent_without_the_others() -> None:
     rows = pa.table({"id": np.arange(1_000_000), "name": ["x"] * 1_000_000})
-    sent = pickle.dumps(iceberg_files._NewFile(rows.slice(500_000, 10)))
+    sent = pickle.dumps(merging._NewFile(rows.slice(500_000, 10)))
     assert len(sent) < 10_000
     assert pickle.loads(sent).rows == rows.slice(500_000, 10)
 
 
 @pytest.mark.parametrize("size", ["few", "many"])
-def test_what_is_not_worth_a_job_of_iceberg_is_done_here(
-    size: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sink", FORMATS)
+def test_what_is_not_worth_a_job_is_done_here(
+    sink: str, size: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is too much to be carried by one: Spark's driver would hold another copy of it."""
     if size == "many":
-        monkeypatch.setattr(iceberg_files, "_WORTH_SENDING", 0)
-        monkeypatch.setattr(iceberg_files, "_MOST_SENT", -1)
+        monkeypatch.setattr(merging, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(merging, "_MOST_SENT", -1)
     history = History(rng)
     elsewhere = Elsewhere(rng)
     for _ in range(2):
-        add(tmp_path / "t", history.batch(20), history.position, elsewhere)
+        add(sink, tmp_path / "t", history.batch(20), history.position, elsewhere)
     assert not elsewhere.done
-    assert in_order(rows_of("iceberg", tmp_path / "t")) == history.table()
+    assert in_order(rows_of(sink, tmp_path / "t")) == history.table()
+
+
+def test_rows_are_cut_into_files_of_a_size(rng: random.Random) -> None:
+    """Whatever parts they come in. None is lost, none twice, and no file is of no row."""
+    rows = pa.table({"id": np.arange(10_000), "name": [f"name {n}" for n in range(10_000)]})
+    for _ in range(20):
+        cuts = sorted(rng.sample(range(10_001), rng.randint(0, 8)))
+        parts = [rows.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, 10_000], strict=True)]
+        parts.insert(rng.randrange(len(parts)), rows.slice(0, 0))
+        size = rng.choice([1, 500, 10_000, rows.nbytes - 1, rows.nbytes, 1 << 30])
+        found = [*rolled(parts, size)]
+        assert all(map(len, found))
+        assert pa.concat_tables(found).equals(rows)
+        if size > 100:
+            assert all(one.nbytes < 2 * size for one in found[:-1])
+    assert not [*rolled([rows.slice(0, 0)], 1)]

@@ -1,0 +1,505 @@
+"""Files of Delta tables that others than the library have written: readers take them, and tables that ask for more."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from binlog_pipeline.errors import SourceError, TargetChanged
+from binlog_pipeline.tables import delta, delta_files, merging, sinks
+from binlog_pipeline.tables.delta import DeltaState
+from binlog_pipeline.tables.delta_files import DeltaFiles, asks_for_nothing, statistics, text_above
+from binlog_pipeline.tables.lock import in_turns
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.tasks import HERE, InThisProcess, Workers
+from binlog_protocol.gtid import Gtid, SlavePosition
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, TableFeatures
+
+from tests.pipeline.tables.changes import SCHEMA, History, in_order
+from tests.pipeline.tables.lake import rows_of
+
+START = SlavePosition()
+TABLE, KEYS = "shop.orders", ["id"]
+
+
+class Executors(InThisProcess):
+    """Workers that are not this process, as far as anybody asks."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._before = before
+        self.items = 0
+
+    def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        self.items += len(items)
+        for number, item in enumerate(items):
+            done = task(item)
+            self._before()
+            yield number, done
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of a few rows are worth a job, and have many files, which are read in parts."""
+    monkeypatch.setattr(merging, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(merging, "_SMALL_ROWS", 6)
+    monkeypatch.setattr(DeltaFiles, "size", 600)
+    monkeypatch.setattr(delta_files, "_PART_BYTES", 200)
+    monkeypatch.setattr(delta_files, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(delta, "_NOT_SEEN", set())
+
+
+def add(
+    target: Path, changes: pa.Table, position: SlavePosition, workers: Workers | None = None
+) -> None:
+    with open_sink("delta", target, TABLE, KEYS, START, workers=workers or Executors()) as kept:
+        assert isinstance(kept, DeltaState)
+        kept.add(changes, position)
+
+
+D: Final = Decimal
+VALUES: Final[dict[str, tuple[pa.DataType, list[Any]]]] = {
+    "tiny": (pa.int8(), [-128, 127, 0]),
+    "long": (pa.int64(), [-(1 << 63), (1 << 63) - 1, (1 << 53) + 1]),
+    "float": (pa.float32(), [0.1, -3.4e38, 1e-45]),
+    "double": (pa.float64(), [0.1, -1.7976931348623157e308, 5e-324]),
+    "zero": (pa.float64(), [0.0, -0.0]),
+    "nan": (pa.float64(), [1.0, math.nan, 2.0]),
+    "infinite": (pa.float64(), [-math.inf, 1.0, math.inf]),
+    "decimal": (pa.decimal128(9, 2), [D("-9999999.99"), D("-0.01"), D("9999999.99")]),
+    "wide": (
+        pa.decimal128(38, 10),
+        [D("-1234567890123456789012345678.0123456789"), D("1234567890123456789012345678.5")],
+    ),
+    "widest": (pa.decimal128(38, 0), [D("-9" * 1 + "9" * 37), D("9" * 38), D(7)]),
+    "unsigned": (pa.decimal128(20, 0), [D(2**64 - 1), D(2**63 + 1), D(0)]),
+    "negative": (pa.decimal128(30, 4), [D("-12345678901234567.8901"), D("-0.0001")]),
+    "date": (pa.date32(), [date(1000, 1, 1), date(9999, 12, 31), date(1582, 10, 10)]),
+    "time": (
+        pa.timestamp("us"),
+        [datetime(1000, 1, 1, 0, 0, 0, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)],
+    ),
+    "instant": (
+        pa.timestamp("us", "UTC"),
+        [datetime(1970, 1, 1, 0, 0, 1, 1, UTC), datetime(2106, 2, 7, 6, 28, 15, 999_999, UTC)],
+    ),
+    "text": (pa.string(), ["", "ä", "a\0b", 'q"\\', "z" * 32]),
+    "texts": (pa.string(), ["a" * 100, "z" * 100, "m" * 31 + "é" * 9]),
+    "last": (pa.string(), ["\U0010ffff" * 40, "x"]),
+    "border": (pa.string(), ["x" * 31 + "\ud7ff" * 9, "a"]),
+    "bytes": (pa.binary(), [b"", b"\xff" * 99]),
+    "bool": (pa.bool_(), [True, False]),
+    "list": (pa.list_(pa.string()), [["x", None], []]),
+    "struct": (pa.struct([("a", pa.int32())]), [{"a": 1}, {"a": None}]),
+    "a.b `c`": (pa.int32(), [5, 7]),
+}
+"""Columns by name: types and values. Each has NULL besides."""
+
+
+def one_row(number: int, columns: pa.StructType, **values: Any) -> pa.Table:
+    """A group with one new row."""
+    schema = SCHEMA.set(5, pa.field("before", columns)).set(6, pa.field("after", columns))
+    change = {
+        "_op": "c",
+        "_gtid": {"domain": 0, "server": 1, "seq": number},
+        "_order_key": number.to_bytes(24, "big"),
+        "_key": {"id": number},
+        "after": {"id": number, **values},
+    }
+    return pa.Table.from_pylist([change], schema)
+
+
+def at(seq: int) -> SlavePosition:
+    return SlavePosition([Gtid(0, 1, seq)])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_readers_find_each_value(name: str, tmp_path: Path) -> None:
+    """By statistics, from the log and from a checkpoint; behind a change by the library's own MERGE as well."""
+    type_, values = VALUES[name]
+    columns = pa.struct([("id", pa.int64()), (name, type_), ("none", type_)])
+    add(tmp_path, one_row(1, columns), at(1))
+    all_of_them = [None, *values, None]
+    batch = [one_row(n, columns, **{name: v}) for n, v in enumerate(all_of_them, 2)]
+    executors = Executors()
+    add(tmp_path, pa.concat_tables(batch), at(len(batch) + 1), executors)
+    assert executors.items
+    for step in ("log", "checkpoint", "library"):
+        if step == "checkpoint":
+            DeltaTable(tmp_path).create_checkpoint()
+        if step == "library":
+            add(tmp_path, one_row(99, columns), at(99), HERE)
+        table = DeltaTable(tmp_path)
+        rows = rows_of("delta", tmp_path).sort_by("id")
+        found = rows.column(name).to_pylist()[1 : len(batch) + 1]
+        assert repr(found) == repr(pa.array(all_of_them, type_).to_pylist()), step
+        is_found_by_filters(table, name, values, nulls=rows.column(name).null_count)
+        is_found_by_filters(table, "none", [], nulls=len(rows))
+        for row in pa.table(table.get_add_actions()).to_pylist():
+            assert row["num_records"]
+            least, most = ((row[one] or {}).get(name) for one in ("min", "max"))
+            if row["num_records"] > 2 and least is not None and not isinstance(least, dict):
+                assert least <= min(
+                    row_of[name] for row_of in rows.to_pylist() if row_of[name] is not None
+                )
+                assert most >= max(
+                    row_of[name] for row_of in rows.to_pylist() if row_of[name] is not None
+                )
+
+
+def is_found_by_filters(table: DeltaTable, name: str, values: Sequence[Any], *, nulls: int) -> None:
+    """By pyarrow, whose fragments have the bounds as expressions, and by the library's engine."""
+    import pyarrow.dataset as ds
+
+    data = table.to_pyarrow_dataset()
+    type_ = data.schema.field(name).type
+    engine = QueryBuilder().register("t", table)
+    quoted = '"' + name.replace('"', '""') + '"'
+    for value in values:
+        if isinstance(value, (list, dict)) or (isinstance(value, float) and math.isnan(value)):
+            continue
+        wanted = ds.field(name) == pa.scalar(value, type_)
+        assert data.count_rows(filter=wanted) >= 1, value
+        for sign in (">=", "<="):
+            made = {">=": ds.field(name) >= pa.scalar(value, type_)}
+            made["<="] = ds.field(name) <= pa.scalar(value, type_)
+            assert data.count_rows(filter=made[sign]) >= 1
+    assert data.count_rows(filter=ds.field(name).is_null()) == nulls
+    found = pa.table(engine.execute(f"SELECT COUNT(*) AS n FROM t WHERE {quoted} IS NULL"))
+    assert found.to_pylist() == [{"n": nulls}]
+    for text in literals(values):
+        sql = f"SELECT COUNT(*) AS n FROM t WHERE {quoted} = {text}"
+        assert pa.table(engine.execute(sql)).to_pylist()[0]["n"] >= 1, sql
+
+
+def literals(values: Sequence[Any]) -> Iterator[str]:
+    """Those that SQL has in the same words everywhere."""
+    for value in values:
+        if isinstance(value, str):
+            yield "'" + value.replace("'", "''") + "'"
+        elif isinstance(value, int) and not isinstance(value, bool) and value > -(1 << 63):
+            yield str(value)
+        elif isinstance(value, Decimal):
+            whole, _, part = f"{value:f}".partition(".")
+            digits = len(whole.lstrip("-")) + len(part)
+            yield f"CAST('{value:f}' AS DECIMAL({digits},{len(part)}))"
+        elif isinstance(value, datetime):
+            zone = "None" if value.tzinfo is None else 'Some("UTC")'
+            yield f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, {zone})')"
+        elif isinstance(value, date):
+            yield f"DATE '{value.isoformat()}'"
+
+
+def test_statistics_as_the_log_has_them() -> None:
+    rows = pa.table({name: pa.array([*v, None], t) for name, (t, v) in just("decimal", "time")})
+    assert json.loads(statistics(rows.slice(0, 2))) == {
+        "numRecords": 2,
+        "minValues": {"decimal": -9999999.99, "time": "1000-01-01T00:00:00.000001"},
+        "maxValues": {"decimal": -0.01, "time": "9999-12-31T23:59:59.999999"},
+        "nullCount": {"decimal": 0, "time": 0},
+    }
+    wide = pa.table({"v": pa.array(VALUES["wide"][1], pa.decimal128(38, 10))})
+    assert '"minValues":{"v":-1234567890123460000000000000}' in statistics(wide)
+    assert '"maxValues":{"v":1234567890123460000000000000}' in statistics(wide)
+    widest = pa.table({"v": pa.array(VALUES["widest"][1], pa.decimal128(38, 0))})
+    assert f'"minValues":{{"v":-{"9" * 38}}},"maxValues":{{"v":{"9" * 38}}}' in statistics(widest)
+    for name in ("nan", "infinite"):
+        two = pa.table({"id": [1, 2, 3], "v": pa.array(VALUES[name][1], pa.float64())})
+        assert json.loads(statistics(two)) == {"numRecords": 3, "nullCount": {"id": 0, "v": 0}}
+    assert json.loads(statistics(pa.table({"v": [b"x", None]}))) == {
+        "numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"v": 1},
+    }  # fmt: skip
+    assert '"minValues":{"v":-0.0},"maxValues":{"v":0.0}' in statistics(
+        pa.table({"v": [0.0, -0.0]})
+    )
+    nested = pa.table({"s": [{"a": 1, "b": "x", "c": None}, None], "l": [[1], []], "v": [3, 4]})
+    said = json.loads(statistics(nested))
+    assert said["minValues"] == {"s": {"a": 1, "b": "x"}, "v": 3}
+    assert said["nullCount"] == {"s": {"a": 1, "b": 1, "c": 2}, "v": 0}
+    assert statistics(nested, -1) == statistics(nested, 4) == statistics(nested)
+    assert json.loads(statistics(nested, 1))["maxValues"] == {"s": {"a": 1}}
+    assert json.loads(statistics(nested, 0))["maxValues"] == {}
+
+
+def just(*names: str) -> list[tuple[str, tuple[pa.DataType, list[Any]]]]:
+    return [(name, (VALUES[name][0], VALUES[name][1][:2])) for name in names]
+
+
+def test_a_text_that_stands_above(rng: random.Random) -> None:
+    """As UTF-8 is ordered, which is as its characters are."""
+    ends = ["a", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"]
+    for _ in range(2000):
+        text = "".join(rng.choices(ends, k=rng.randint(0, 40)))
+        above = text_above(text)
+        assert len(above) <= 32 or text.startswith("\U0010ffff" * 32)
+        assert above.encode() >= text.encode()
+    assert text_above("a" * 31 + "\ud7ff" + "a") == "a" * 31 + "\ue000"
+    assert text_above("b" + "\U0010ffff" * 40) == "c"
+
+
+def constrain(table: DeltaTable) -> None:
+    table.alter.add_constraint({"is_small": "id <= 101"})
+
+
+def set_property(name: str, value: str) -> Callable[[DeltaTable], None]:
+    def change(table: DeltaTable) -> None:
+        table.alter.set_table_properties({name: value})
+
+    return change
+
+
+def add_feature(feature: TableFeatures) -> Callable[[DeltaTable], None]:
+    def change(table: DeltaTable) -> None:
+        table.alter.add_feature(feature, allow_protocol_versions_increase=True)
+
+    return change
+
+
+def column_metadata(table: DeltaTable) -> None:
+    table.alter.set_column_metadata("name", {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"})
+
+
+ASKING: Final[dict[str, Callable[[DeltaTable], None]]] = {
+    "constraint": constrain,
+    "append only": set_property("delta.appendOnly", "true"),
+    "change data": set_property("delta.enableChangeDataFeed", "true"),
+    "unknown property": set_property("delta.dataSkippingStatsColumns", "id"),
+    "deletion vectors": add_feature(TableFeatures.DeletionVectors),
+    "row tracking": add_feature(TableFeatures.RowTracking),
+    "column mapping": add_feature(TableFeatures.ColumnMapping),
+    "domain metadata": add_feature(TableFeatures.DomainMetadata),
+    "lengths of texts": column_metadata,
+}
+
+
+REFUSED: Final = {
+    "constraint": "failed validation check",
+    "append only": "append-only",
+    "row tracking": "Unsupported table features",
+    "domain metadata": "Unsupported table features",
+}
+"""By the library, too."""
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_table_that_asks_for_more_is_left_to_the_library(
+    name: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """The driver does what it did, whatever comes of that."""
+    history = History(rng)
+    add(tmp_path, history.batch(20), history.position)
+    assert asks_for_nothing(DeltaTable(tmp_path))
+    ASKING[name](DeltaTable(tmp_path))
+    assert not asks_for_nothing(DeltaTable(tmp_path))
+    executors = Executors()
+    is_read = name not in ("deletion vectors", "column mapping")  # by deltalake's pyarrow
+    before = in_order(rows_of("delta", tmp_path)) if is_read else []
+    batch = history.batch(60)
+    wanted = history.table()
+    if name in REFUSED:
+        with pytest.raises(SourceError, match=REFUSED[name]) as refused:
+            add(tmp_path, batch, history.position, executors)
+        assert not isinstance(refused.value, TargetChanged)  # it would be so again and again
+        wanted = before
+    else:
+        add(tmp_path, batch, history.position, executors)
+    assert not is_read or in_order(rows_of("delta", tmp_path)) == wanted
+    assert not executors.items
+
+
+def test_columns_and_partitions_of_others(tmp_path: Path) -> None:
+    plain = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    made = {
+        "plain": DeltaTable.create(tmp_path / "plain", plain),
+        "partitions": DeltaTable.create(tmp_path / "p", plain, partition_by=["p"]),
+        "not null": DeltaTable.create(
+            tmp_path / "n", plain.set(0, pa.field("id", pa.int64(), nullable=False))
+        ),
+        "in a list": DeltaTable.create(
+            tmp_path / "l",
+            plain.append(pa.field("l", pa.list_(pa.field("element", pa.int32(), nullable=False)))),
+        ),
+        "map": DeltaTable.create(
+            tmp_path / "m", plain.append(pa.field("m", pa.map_(pa.string(), pa.string())))
+        ),
+    }
+    assert {name: asks_for_nothing(table) for name, table in made.items()} == {
+        name: name == "plain" for name in made
+    }
+
+
+def test_a_new_column_is_made_by_the_library(tmp_path: Path) -> None:
+    """A commit of files would have one that the table does not have."""
+    two = pa.struct([("id", pa.int64()), ("a", pa.int32())])
+    three = pa.struct([*two, ("b", pa.string())])
+    add(tmp_path, one_row(1, two, a=1), at(1))
+    for number, wanted in ((2, 0), (3, 1)):
+        executors = Executors()
+        add(tmp_path, one_row(number, three, a=number, b="x"), at(number), executors)
+        assert executors.items >= wanted
+        assert bool(executors.items) == bool(wanted)
+    assert in_order(rows_of("delta", tmp_path)) == [
+        {"id": 1, "a": 1, "b": None}, {"id": 2, "a": 2, "b": "x"}, {"id": 3, "a": 3, "b": "x"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("indexed", ["0", "1", "-1"])
+def test_files_without_statistics(indexed: str, tmp_path: Path, rng: random.Random) -> None:
+    """Theirs have none, as the table says, or none of the key: all of them are looked at."""
+    history = History(rng)
+    add(tmp_path, history.batch(20), history.position)
+    set_property("delta.dataSkippingNumIndexedCols", indexed)(DeltaTable(tmp_path))
+    for number in range(8):
+        workers = HERE if number % 2 else Executors()
+        add(tmp_path, history.batch(20), history.position, workers)
+        assert in_order(rows_of("delta", tmp_path)) == history.table()
+    actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True))
+    names = {name for name in actions.schema.names if name.startswith("null_count.")}
+    assert names >= {"0": set(), "1": {"null_count.id"}}.get(indexed, {"null_count.amount"})
+
+
+def test_maintenance_by_the_library(tmp_path: Path, rng: random.Random) -> None:
+    """It joins files, takes out those that are gone, and tells what was done; the library's MERGE goes on, and ours."""
+    history = History(rng)
+    executors = Executors()
+    add(tmp_path, history.batch(30), history.position)
+    for number in range(12):
+        workers = HERE if number % 4 == 3 else executors
+        add(tmp_path, history.batch(10), history.position, workers)
+        table = DeltaTable(tmp_path)
+        match number:
+            case 2 | 8:
+                table.optimize.compact()
+                assert len(table.file_uris()) == 1
+            case 4:
+                table.create_checkpoint()
+            case 5 | 9:
+                gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+                assert gone
+                files = {path.name for path in tmp_path.glob("*.parquet")}
+                assert files == {uri.rsplit("/", 1)[1] for uri in table.file_uris()}
+            case 10:
+                table.optimize.z_order(["name"])
+        assert in_order(rows_of("delta", tmp_path)) == history.table(), number
+    assert executors.items
+    told = DeltaTable(tmp_path).history()
+    ours = [one for one in told if one["operation"] == "WRITE" and "binlog.position" in one]
+    assert ours
+    assert {one.get("isBlindAppend") for one in ours[:-1]} == {False}
+    assert {one["operation"] for one in told} >= {"WRITE", "MERGE", "OPTIMIZE"}
+
+
+def test_another_writer_is_faster_than_the_executors(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they have written is of a table that is no more: it is in no commit. And begun anew, it is right."""
+    monkeypatch.setattr(sinks, "is_local", lambda _: False)
+    history = History(rng)
+    for _ in range(2):
+        add(tmp_path, history.batch(20), history.position)
+    batch = history.batch(20)
+    others = iter((1,))
+
+    def compact() -> None:
+        for _ in others:
+            table = DeltaTable(tmp_path)
+            table.optimize.compact(commit_properties=CommitProperties())
+            table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+    with pytest.raises(TargetChanged, match="by somebody else meanwhile"):
+        add(tmp_path, batch, history.position, Executors(compact))
+    others = iter((1,))
+    in_turns(lambda: add(tmp_path, batch, history.position, Executors(compact)))
+    assert in_order(rows_of("delta", tmp_path)) == history.table()
+
+
+def test_executors_that_do_not_see_the_table(
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The driver writes, and says why, once."""
+    history = History(rng)
+    add(tmp_path, history.batch(20), history.position)
+    real = DeltaFiles.unseen
+    executors = Executors()
+
+    def elsewhere(files: DeltaFiles) -> str:
+        there = DeltaFiles(f"{files.where}.not", *(getattr(files, n) for n in REST))
+        return real(there)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaFiles, "unseen", elsewhere)
+        for _ in range(3):
+            add(tmp_path, history.batch(20), history.position, executors)
+            assert in_order(rows_of("delta", tmp_path)) == history.table()
+    said = [one for one in caplog.messages if "is not there where Spark's executors run" in one]
+    assert len(said) == 1
+    assert not Path(f"{tmp_path}.not").exists()
+
+
+REST: Final = ("version", "schema", "indexed", "size_bytes", "options")
+
+
+def test_only_files_with_keys_that_changed_are_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And small ones are joined when there are many."""
+    columns = pa.struct([("id", pa.int64()), ("a", pa.int32())])
+    monkeypatch.setattr(DeltaFiles, "size", 1 << 20)
+    for number in range(1, 5):
+        add(tmp_path, one_row(number, columns, a=number), at(number))
+    before = {*DeltaTable(tmp_path).file_uris()}
+    assert len(before) == 4
+    change = one_row(5, columns).to_pylist()[0]
+    change |= {"_op": "d", "after": None, "before": {"id": 2}, "_key": {"id": 2}}
+    schema = one_row(5, columns).schema
+    add(tmp_path, pa.Table.from_pylist([change], schema), at(5))
+    behind = {*DeltaTable(tmp_path).file_uris()}
+    assert len(before & behind) == 3 == len(behind)
+    monkeypatch.setattr(merging, "_SMALL_FILES", 2)
+    add(tmp_path, one_row(6, columns, a=6), at(6))
+    assert len(DeltaTable(tmp_path).file_uris()) == 1
+    assert [row["id"] for row in in_order(rows_of("delta", tmp_path))] == [1, 3, 4, 6]
+
+
+def test_files_of_spark(tmp_path: Path, rng: random.Random) -> None:
+    """Times as INT96, which pyarrow has in nanoseconds, if it is not told otherwise; columns in another order."""
+    import pyarrow.parquet as pq
+    from deltalake.transaction import AddAction, RemoveAction
+
+    columns = pa.struct([("id", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+    first = datetime(1000, 1, 1, tzinfo=UTC)
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    add(
+        tmp_path,
+        pa.concat_tables([one_row(n, columns, t=t) for n, t in ((1, first), (2, last))]),
+        at(2),
+    )
+    table = DeltaTable(tmp_path)
+    rows = rows_of("delta", tmp_path).select(["t", "id"])
+    pq.write_table(rows, tmp_path / "other.parquet", use_deprecated_int96_timestamps=True)
+    (old,) = (uri.rsplit("/", 1)[1] for uri in table.file_uris())
+    size = (tmp_path / "other.parquet").stat().st_size
+    table.create_write_transaction(
+        [AddAction("other.parquet", size, {}, 1, True, "{}"), RemoveAction(old, True, 1)],
+        "append",
+        table.schema(),
+    )
+    executors = Executors()
+    add(
+        tmp_path,
+        pa.concat_tables([one_row(3, columns, id=1, t=last), one_row(3, columns)]),
+        at(3),
+        executors,
+    )
+    assert executors.items
+    assert rows_of("delta", tmp_path).sort_by("id").column("t").to_pylist() == [last, last, None]
