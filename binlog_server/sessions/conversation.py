@@ -109,6 +109,7 @@ _AS_STATEMENTS: Final = {ProcessInfo: ShowProcesslist, ShutdownCommand: ShutDown
 T = TypeVar("T")
 
 _WAITS_FOR_REPLICAS: Final = "Waiting for semi-sync ACK from slave"
+_WAITS_FOR_A_DISK: Final = "Waiting for someone to free space"
 _WAITS_FOR_GTIDS: Final = "Waiting in MASTER_GTID_WAIT() (primary waiter)"
 # What a command counts in SHOW STATUS, if it is not `_ASKED`.
 _ASKED: Final = ("Questions", "Queries")
@@ -845,9 +846,11 @@ class Conversation:
         """State and text of the running statement, for SHOW PROCESSLIST; None if none runs."""
         if self._machine.state is not ServerState.ANSWERING:
             return None
-        waits = self.transaction.waits_for_replicas
-        text = shown_text(self._said.decode("utf-8", "replace"))
-        return _WAITS_FOR_REPLICAS if waits else "starting", text
+        if self.transaction.waits_for_replicas:
+            state = _WAITS_FOR_REPLICAS
+        else:
+            state = _WAITS_FOR_A_DISK if self.transaction.waits_for_a_disk else "starting"
+        return state, shown_text(self._said.decode("utf-8", "replace"))
 
     def _database(self) -> str | None:
         return self.sql.database.decode("utf-8", "replace") or None

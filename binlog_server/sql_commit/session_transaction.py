@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from binlog_protocol.dataclass import dataclass
@@ -164,6 +165,7 @@ TEMPORARY_MAX: Final = 1000  # temporary tables of a session
 TEMPORARY_PART: Final = (
     4  # what they take of the memory is at most this part of what all sessions may have
 )
+_FULL_DISK_S: Final = 1.0  # a disk that keeps up makes room within milliseconds
 SAVEPOINTS_MAX: Final = 10_000  # in one transaction at a time: each takes memory
 _DATABASE_CHARS_MAX: Final = 64
 # MariaDB's warning if no engine has snapshots; here there are no tables to read.
@@ -197,6 +199,14 @@ class StatusHolder(Protocol):
 
     def take_whole(self, data: bytes) -> None:
         """See `ServerConnection`."""
+
+
+@dataclass(slots=True)
+class RoomWait:
+    """A statement waits for room in the store. `interruption`: done by KILL QUERY."""
+
+    interruption: asyncio.Future[None]
+    began: float
 
 
 class RowThreads(Protocol):
@@ -324,7 +334,7 @@ class SessionTransaction:
         self._undoing: list[asyncio.Future[None]] = []  # see `_until_undone`
         self.held = 0
         """Bytes of a change of rows that is being read or computed, about."""
-        self._interruption: asyncio.Future[None] | None = None  # while it waits for room
+        self._room_wait: RoomWait | None = None
         self._turn = Turn()
         self._asks = lambda: plain_asker(sql)
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
@@ -681,6 +691,12 @@ class SessionTransaction:
         self.refresh()
 
     @property
+    def waits_for_a_disk(self) -> bool:
+        """Whether its statement has waited so long for room that a disk must be full."""
+        wait = self._room_wait
+        return wait is not None and monotonic() - wait.began > _FULL_DISK_S
+
+    @property
     def waits_for_replicas(self) -> bool:
         """Whether the client's commit is durable, and waits for semi-sync alone."""
         return self._commits.waits_for_replicas(self._done)
@@ -693,8 +709,8 @@ class SessionTransaction:
         """
         self._commits.give_up(self._done)
         self._give_up_rows()
-        if self._interruption is not None and not self._interruption.done():
-            self._interruption.set_result(None)
+        if self._room_wait is not None and not self._room_wait.interruption.done():
+            self._room_wait.interruption.set_result(None)
         if self._open is not None and not self._room.engine.has_room_to_spill:
             self._open.events.give_up()
 
@@ -986,14 +1002,15 @@ class SessionTransaction:
     async def _room_or_interruption(self) -> bool:
         """Wait for room; False if KILL QUERY has ended that."""
         room = asyncio.ensure_future(self._room.wait(to_spill=self._is_large))
-        interruption = self._interruption = asyncio.get_running_loop().create_future()
+        interruption = asyncio.get_running_loop().create_future()
+        self._room_wait = RoomWait(interruption, monotonic())
         try:
             await asyncio.wait((room, interruption), return_when=asyncio.FIRST_COMPLETED)
             if room.done():
                 room.result()
             return not interruption.done()
         finally:
-            self._interruption = None
+            self._room_wait = None
             room.cancel()
 
     # --- the statements ---

@@ -31,6 +31,9 @@ OPTIONS: dict[str, Any] = {
 }
 LEFT = 3 << 20
 ROW = 50_000
+SMALL_ROW = 16_000
+SMALL_ROWS = 100
+"""More than is left for small groups where large ones wait."""
 LARGE = tuple(f"INSERT INTO t VALUES ({n}, '{'y' * 900_000}')" for n in range(1001, 1007))
 """More than the log has room for."""
 IN_A_TRANSACTION = (
@@ -84,7 +87,7 @@ class Session:
 
 @pytest.fixture
 def disk(small_disk: MakeSmallDisk) -> SmallDisk:
-    return small_disk(size_mb=64)
+    return small_disk(size_mb=96)
 
 
 @pytest.fixture
@@ -99,6 +102,7 @@ def server(disk: SmallDisk, binlog_server: MakeBinlogServer) -> BinlogServer:
     server.q("CREATE DATABASE shop")
     server.q("CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
     server.q("CREATE TABLE shop.u (id INT PRIMARY KEY, n INT)")
+    server.q("CREATE TABLE shop.f (id INT PRIMARY KEY, v LONGTEXT)")
     server.q("CREATE TABLE shop.w (id INT PRIMARY KEY)")
     server.q("INSERT INTO shop.w VALUES (1)")
     server.q("INSERT INTO shop.u VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)")
@@ -129,9 +133,23 @@ def says(server: BinlogServer, session: Session) -> str | None:
     return shown[session.id]
 
 
-def is_over_or_waits(server: BinlogServer, session: Session) -> bool:
-    """Whether it has come to its last statement, at least."""
-    return session.is_over or says(server, session) == session.statements[-1]
+def is_at_its_last(server: BinlogServer, session: Session) -> bool:
+    """Whether its last statement is being answered."""
+    return says(server, session) == session.statements[-1]
+
+
+def fills_what_is_left(server: BinlogServer) -> Session:
+    """Who fills the room that is left for small commits where a large one waits already, until it waits, too."""
+    rows = (f"INSERT INTO f VALUES ({n}, '{'z' * SMALL_ROW}')" for n in range(1, SMALL_ROWS + 1))
+    small = Session(server, tuple(rows))
+    until(lambda: waits_for_room(server, small), "a small commit that waits")
+    return small
+
+
+def waits_for_room(server: BinlogServer, session: Session) -> bool:
+    """Whether a statement of it has waited for seconds."""
+    shown = {row["Id"]: row for row in server.q("SHOW PROCESSLIST")}[session.id]
+    return bool(shown["State"] == "Waiting for someone to free space" and shown["Time"] >= 3)
 
 
 def require_equal(server: BinlogServer, replica: MariaDB) -> None:
@@ -150,6 +168,7 @@ def test_statements_wait_for_room(
     reader = Session(server, IN_A_TRANSACTION)
     until(lambda: reader.is_over, "reads and rollbacks")
     assert reader.end() == []
+    small = fills_what_is_left(server)
     waiting = {
         "update": Session(server, ("UPDATE u SET n = n + 1 WHERE id = 1",)),
         "select": Session(server, ("CREATE TABLE c (PRIMARY KEY (id)) SELECT id, n FROM u",)),
@@ -164,26 +183,19 @@ def test_statements_wait_for_room(
         "truncate": Session(server, ("TRUNCATE t",)),
         "xa": Session(server, _xa("y", 4)),
     }
-    everybody = [*waiting.values(), *killed.values()]
     for one in killed.values():
-        until(partial(is_over_or_waits, server, one), "the last one")
-        if one.is_over and not one.errors:
-            # The large row of the writer waits, while there is still room for small ones: by chance, by what was
-            # flushed before the disk was full. To be made certain; until then all must go on, and nothing be lost.
-            disk.empty()
-            assert [each.end() for each in (*everybody, writer)] == [[]] * (len(everybody) + 1)
-            require_equal(server, replica)
-            pytest.skip("there was room for small statements")
+        until(partial(is_at_its_last, server, one), "the last statement")
         while not one.errors:
             server.q(f"KILL QUERY {one.id}")
     assert not [one for one in waiting.values() if one.is_over]
     disk.empty()
-    assert [one.end() for one in everybody] == [[]] * len(waiting) + [[1317]] * len(killed)
-    assert writer.end() == []
+    assert [one.end() for one in waiting.values()] == [[]] * len(waiting)
+    assert [one.end() for one in killed.values()] == [[1317]] * len(killed)
+    assert [one.end() for one in (writer, small)] == [[]] * 2
     assert server.q("SELECT n FROM shop.u ORDER BY id") == [{"n": n} for n in (1, 1, 0, 0, 0)]
     assert server.q("SELECT COUNT(*) AS c FROM shop.t") == [{"c": 200 + len(LARGE)}]
     assert server.q("SELECT * FROM shop.w") == [{"id": 1, "m": 5}]
-    assert {next(iter(row.values())) for row in server.q("SHOW TABLES FROM shop")} == {*"tuwc"}
+    assert {next(iter(row.values())) for row in server.q("SHOW TABLES FROM shop")} == {*"tuwcf"}
     require_equal(server, replica)
 
 
