@@ -143,9 +143,11 @@ def split_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
         del held[:at]
         passed += at
     if held:
-        raise ProtocolError(
-            f"a group ends inside an event: {len(held)} bytes of it at offset {passed}: {held[:24].hex(' ')}"
-        )
+        raise ProtocolError(_cut_event(held, passed))
+
+
+def _cut_event(rest: bytearray, at: int) -> str:
+    return f"a group ends inside an event: {len(rest)} bytes of it at offset {at}: {rest[:24].hex(' ')}"
 
 
 def _length(held: bytearray, at: int, passed: int) -> int:
@@ -158,6 +160,24 @@ def _length(held: bytearray, at: int, passed: int) -> int:
             f"event length {length} at offset {passed + at} of a group: {held[at : at + 24].hex(' ')}"
         )
     return length
+
+
+def whole_pieces(pieces: Iterable[bytes], at_least: int) -> Iterator[bytes]:
+    """What `joined_events` of `split_pieces` gives, without an object for each event. Raises `ProtocolError`."""
+    held = bytearray()
+    passed = at = 0
+    for piece in pieces:
+        held += piece
+        while (length := _length(held, at, passed)) and at + length <= len(held):
+            at += length
+            if at >= at_least:
+                yield bytes(memoryview(held)[:at])
+                del held[:at]
+                passed, at = passed + at, 0
+    if at < len(held):
+        raise ProtocolError(_cut_event(held[at:], passed + at))
+    if held:
+        yield bytes(held)
 
 
 def joined_events(events: Iterable[bytes], at_least: int) -> Iterator[bytes]:

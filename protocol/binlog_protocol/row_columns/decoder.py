@@ -16,7 +16,7 @@ import numpy as np
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, uncompressed
 from binlog_protocol.events.event_type import EventType
-from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, joined_events, split_pieces
+from binlog_protocol.events.header import HEADER_SIZE, TYPE_OFFSET, whole_pieces
 from binlog_protocol.events.rows import ROWS_TYPES, RowsEvent
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.row_columns import repeats
@@ -272,7 +272,7 @@ def event_runs(pieces: Iterable[bytes], at_least: int = 1 << 20) -> Iterator[byt
 
     They have so many bytes, or a large event more. Raises `ProtocolError`.
     """
-    return joined_events(split_pieces(pieces), at_least)
+    return whole_pieces(pieces, at_least)
 
 
 def _uncompressed(data: RowBytes, events: Events) -> tuple[RowBytes, Events]:

@@ -61,6 +61,8 @@ class RecordReader:
         skip_partial: chunks that continue a record are passed over until one begins. A state record does not count: it
             may stand between two chunks of another one.
         lenient: they are passed over wherever they are, and are no corruption.
+        data_of: only records of this type come with their data, others with none: out-of-band data are most of a store
+            with large groups, and whoever looks for commits passes over them.
 
     One owner; `position` is where the next record is looked for.
     """
@@ -73,8 +75,10 @@ class RecordReader:
         *,
         skip_partial: bool = False,
         lenient: bool = False,
+        data_of: RecordType | None = None,
     ) -> None:
         self._pages = pages
+        self._data_of = data_of
         self._limit = limit
         # Nothing comes before page 1 of the first file of all, so nothing can go on there.
         self._skip_partial = (skip_partial or lenient) and start > BEGINNING
@@ -108,7 +112,7 @@ class RecordReader:
                 data = self._rest(start, type_, data)
             if self._skip_partial and type_ not in NESTABLE:
                 self._skip_partial = self._lenient
-            return Record(type_, start, self.position, data)
+            return Record(type_, start, self.position, data if self._is_wanted(type_) else b"")
 
     def __iter__(self) -> Iterator[Record]:
         """The records from here on."""
@@ -122,20 +126,25 @@ class RecordReader:
     def _rest(self, start: Position, kind: int, data: bytes) -> bytes:
         """The remaining chunks of the record that began at `start`."""
         parts = [data]
+        is_wanted = self._is_wanted(kind)
         while True:
             if not self._settle(inside=True):
                 raise TruncatedRecord(*start, "binlog tablespace truncated in the middle of record")
             here = Position(self._file_no, self._page_no * PAGE_SIZE + self._at)
-            flags, data = self._chunk()
+            flags, data = self._chunk(is_wanted=is_wanted)
             if flags & CONT and flags & TYPE_MASK == kind:
-                parts.append(data)
+                if is_wanted:
+                    parts.append(data)
                 if flags & LAST:
-                    return b"".join(parts)
+                    return b"".join(parts) if is_wanted else b""
             elif flags & TYPE_MASK not in NESTABLE:
                 raise self._corrupt(here, "Binlog record missing end chunk")
 
-    def _chunk(self) -> tuple[int, bytes]:
-        """(type byte, data) of the chunk here, and step over it."""
+    def _is_wanted(self, kind: int) -> bool:
+        return self._data_of is None or kind == self._data_of
+
+    def _chunk(self, *, is_wanted: bool = True) -> tuple[int, bytes]:
+        """(type byte, data) of the chunk here, and step over it. Without the data if they are not wanted."""
         page, at = self._page, self._at
         assert page is not None
         begin = at + CHUNK_HEADER
@@ -144,7 +153,7 @@ class RecordReader:
             here = Position(self._file_no, self._page_no * PAGE_SIZE + at)
             raise self._corrupt(here, "Invalid chunk length")
         self._at = end
-        return page[at], page[begin:end]
+        return page[at], page[begin:end] if is_wanted else b""
 
     def _settle(self, *, inside: bool = False) -> bool:
         """Stand on a type byte; False at the limit or the end of the data."""

@@ -129,7 +129,7 @@ def _read(
                 end = behind_group = _plain_commits(pages, end, limit, groups, runs)
             # Behind the window, which held only what was never committed, one group is enough.
             if _window(end) == window or not groups:
-                record = RecordReader(pages, end, limit).next()
+                record = RecordReader(pages, end, limit, data_of=RecordType.COMMIT).next()
                 if record is None:
                     break
                 if placed is not None and record.start.file_no != start.file_no:

@@ -17,7 +17,14 @@ from binlog_protocol.event_text.literals import JsonValue, json_value, sql_liter
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
-from binlog_protocol.events.header import HEADER_SIZE, build_event, split_events, split_pieces
+from binlog_protocol.events.header import (
+    HEADER_SIZE,
+    build_event,
+    joined_events,
+    split_events,
+    split_pieces,
+    whole_pieces,
+)
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.rows import EnumIndex, Geometry, RowsEvent, SetBits, Value, ZeroDate
 from binlog_protocol.events.statement_context import UserVarEvent
@@ -78,6 +85,30 @@ def test_pieces_that_end_early_or_lie_about_a_length() -> None:
     broken[9:13] = (18).to_bytes(4, "little")
     with pytest.raises(ProtocolError, match="event length 18 at offset 0"):
         list(split_pieces([bytes(broken)]))
+
+
+def test_pieces_of_whole_events(rng: random.Random) -> None:
+    """As those of events one by one; cut anywhere, at an end too, and damaged."""
+    payload = b"".join(group.payload for group in samples.groups("1011-row"))
+    for _ in range(300):
+        some = bytearray(payload[: rng.choice((0, 30, 300, len(payload)))])
+        if some and rng.random() < 0.5:
+            some[rng.randrange(len(some))] = rng.randrange(256)
+        cuts = sorted(rng.randint(0, len(some)) for _ in range(rng.randrange(20)))
+        pieces = [bytes(some[a:b]) for a, b in zip([0, *cuts], [*cuts, len(some)], strict=True)]
+        at_least = rng.choice((1, 100, 1000, 1 << 20))
+
+        def told(found: Iterable[bytes]) -> list[bytes | str]:
+            taken: list[bytes | str] = []
+            try:
+                taken += found
+            except ProtocolError as error:
+                taken.append(str(error))
+            return taken
+
+        assert told(whole_pieces(pieces, at_least)) == told(
+            joined_events(split_pieces(pieces), at_least)
+        )
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,27 @@ def test_a_record_over_two_pages(between: bytes) -> None:
     assert read(pages) == [(COMMIT, b"x" * FULL + B), (COMMIT, A)]
 
 
+def test_data_of_one_type_alone() -> None:
+    """What is passed over is checked as ever, and comes without its data."""
+    behind = chunk(STATE, b"\0\0") + chunk(OOB, A) + chunk(COMMIT, A)
+    pages = {
+        (0, 1): chunk(OOB, b"x" * FULL, last=False),
+        (0, 2): chunk(OOB, B, first=False) + behind,
+    }
+    commits_alone = RecordReader(
+        PlainPages(pages), Position(0, PAGE_SIZE), data_of=RecordType.COMMIT
+    )
+    whole = list(RecordReader(PlainPages(pages), Position(0, PAGE_SIZE)))
+    some = list(commits_alone)
+    assert [record.data for record in some] == [b"", b"", b"", A]
+    assert [record._replace(data=b"") for record in some] == [
+        record._replace(data=b"") for record in whole
+    ]
+    del pages[0, 2]
+    with pytest.raises(TruncatedRecord):
+        list(RecordReader(PlainPages(pages), Position(0, PAGE_SIZE), data_of=RecordType.COMMIT))
+
+
 def test_a_record_over_two_files() -> None:
     pages = PlainPages(
         {
