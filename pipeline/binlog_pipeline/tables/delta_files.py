@@ -68,6 +68,7 @@ _PART_BYTES: Final = 32 << 20
 _BATCH_ROWS: Final = 1 << 16
 _TEXT: Final = 32
 _DIGITS: Final = 15
+_SURE: Final = Decimal("9.2E18")
 _FROM_STORES: Final = re.compile(r"(AWS|AZURE|GOOGLE)_\w+")
 _OF_A_MACHINE: Final = re.compile(
     r"\w+_(FILE|PATH|PROFILE|CREDENTIALS|SERVICE_ACCOUNT)|AWS_CONTAINER_\w+"
@@ -256,8 +257,14 @@ def _of_column(actions: pa.Table, name: str, key: str) -> list[Any]:
 
 
 def _widened(bound: Any, sign: int) -> Any:
-    """A bound as others have written it: those of DECIMAL columns were floating point numbers."""
-    return bound + sign * abs(bound) * Decimal("1E-14") if isinstance(bound, Decimal) else bound
+    """A bound as others have written it; None if it is not to be believed.
+
+    Those of DECIMAL columns have been floating point numbers, in deltalake, and then integers of 64 bits, where the
+    largest stands for all that are larger.
+    """
+    if not isinstance(bound, Decimal):
+        return bound
+    return None if abs(bound) > _SURE else bound + sign * abs(bound) * Decimal("1E-14")
 
 
 def statistics(rows: pa.Table, indexed: int = _INDEXED_COLUMNS) -> str:

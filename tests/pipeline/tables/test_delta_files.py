@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,14 +103,17 @@ VALUES: Final[dict[str, tuple[pa.DataType, list[Any]]]] = {
 """Columns by name: types and values. Each has NULL besides."""
 
 
-def one_row(number: int, columns: pa.StructType, **values: Any) -> pa.Table:
-    """A group with one new row."""
+def one_row(
+    number: int, columns: pa.StructType, op: str = "c", before: Any = None, **values: Any
+) -> pa.Table:
+    """A group with one new row, or one that is another one now."""
     schema = SCHEMA.set(5, pa.field("before", columns)).set(6, pa.field("after", columns))
     change = {
-        "_op": "c",
+        "_op": op,
         "_gtid": {"domain": 0, "server": 1, "seq": number},
         "_order_key": number.to_bytes(24, "big"),
         "_key": {"id": number},
+        "before": before,
         "after": {"id": number, **values},
     }
     return pa.Table.from_pylist([change], schema)
@@ -469,6 +472,47 @@ def test_only_files_with_keys_that_changed_are_written_anew(
     add(tmp_path, one_row(6, columns, a=6), at(6))
     assert len(DeltaTable(tmp_path).file_uris()) == 1
     assert [row["id"] for row in in_order(rows_of("delta", tmp_path))] == [1, 3, 4, 6]
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize("digits", [(20, 0), (38, 0), (38, 10), (10, 2)])
+def test_keys_that_are_decimal(
+    is_ours: bool, digits: tuple[int, int], tmp_path: Path, rng: random.Random
+) -> None:
+    """Bounds of the library's files are other numbers than their values, and for the largest no bounds at all."""
+    precision, scale = digits
+    type_ = pa.decimal128(precision, scale)
+    columns = pa.struct([("id", type_), ("n", pa.int64())])
+    most = min(10**precision - 1, (1 << 64) - 1 if not scale else 10**precision)
+    known: dict[Decimal, int] = {}
+    for seq in range(1, 15):
+        batch = []
+        for _ in range(rng.randint(1, 4)):
+            near = rng.choice([most, most // 2, 1 << 53, 10 ** (precision // 2), 0])
+            unscaled = min(max(near + rng.randint(-3, 3), 0), most)
+            value = Decimal(unscaled).scaleb(-scale, Context(prec=40))
+            op = "u" if value in known else "c"
+            known[value] = seq
+            before = {"id": value, "n": 0} if op == "u" else None
+            batch.append(one_row(seq, columns, id=value, n=seq, op=op, before=before))
+        workers = Executors() if is_ours or seq % 2 else HERE
+        add(tmp_path, pa.concat_tables(batch), at(seq), workers)
+        found = {row["id"]: row["n"] for row in rows_of("delta", tmp_path).to_pylist()}
+        assert (found, len(rows_of("delta", tmp_path))) == (known, len(known)), seq
+
+
+def test_a_key_beyond_the_bounds_that_the_library_gives(tmp_path: Path) -> None:
+    """Of BIGINT UNSIGNED from 2^63 on: all of them are 2^63 - 1 in its statistics."""
+    columns = pa.struct([("id", pa.decimal128(20, 0)), ("n", pa.int64())])
+    keys = [Decimal((1 << 64) - 1), Decimal((1 << 63) + 5)]
+    add(tmp_path, pa.concat_tables([one_row(1, columns, id=key, n=1) for key in keys]), at(1))
+    for seq, key in enumerate(keys, 2):
+        change = one_row(seq, columns, op="u", before={"id": key, "n": 1}, id=key, n=seq)
+        executors = Executors()
+        add(tmp_path, change, at(seq), executors)
+        assert executors.items
+    found = [(row["id"], row["n"]) for row in in_order(rows_of("delta", tmp_path))]
+    assert found == [(keys[1], 3), (keys[0], 2)]
 
 
 def test_files_of_spark(tmp_path: Path, rng: random.Random) -> None:
