@@ -26,6 +26,7 @@ from binlog_pipeline.schemas.ddl_columns import lower
 from binlog_pipeline.schemas.lineage import (
     TableStretch,
     TableTurn,
+    charsets_before,
     lineage,
     numbered_before,
     placed_ddl,
@@ -84,9 +85,10 @@ class Chapter:
         turn = self.stretch.turn
         if self.stretch.is_begun and not kept.is_new:
             kept.begin_anew(self.keys)
+        columns = {column.name or "": column for column in self.found.table.columns}
         behind = before
         if turn is not None and turn.alteration is not None:
-            behind = _turn(kept, turn, before, options)
+            behind = _turn(kept, turn, before, columns if self.has_rows else {}, options)
         kept.name(str(self.stretch.name))
         if self.has_rows and self.keys:
             kept.find_by(self.keys)
@@ -95,7 +97,6 @@ class Chapter:
                 f"{self.stretch.name} has no primary key any more, and rows came behind '{self.stretch.start}': name "
                 "unique columns that are NOT NULL by --keys, or keep the table as it was before (--at-gtid)"
             )
-        columns = {column.name or "": column for column in self.found.table.columns}
         if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):
             return columns
         return behind
@@ -117,14 +118,24 @@ def _bare(batch: pa.RecordBatch, kept: KeptTable) -> pa.RecordBatch:
 
 
 def _turn(
-    kept: KeptTable, turn: TableTurn, before: Mapping[str, TableColumn], options: SourceOptions
+    kept: KeptTable,
+    turn: TableTurn,
+    before: Mapping[str, TableColumn],
+    logged: Mapping[str, TableColumn],
+    options: SourceOptions,
 ) -> Mapping[str, TableColumn]:
-    """Rewrite what is kept; its columns behind it, as far as they are known. Raises `NonRowChange`."""
+    """Rewrite what is kept; its columns behind it, as far as they are known. Raises `NonRowChange`.
+
+    Args:
+        before, logged: its columns in rows in front of it and behind it; none if there are no rows.
+    """
     assert turn.alteration is not None
     placed = turn.placed
     gtid, sql = str(placed.gtid), placed.said.sql
     facts = kept.facts
+    given = facts.given.seen(before).behind(turn.alteration, turn.of_database).seen(logged)
     unknown = replace(facts, is_defined=False, is_plain=False, computed=(), defaulted=())
+    unknown = replace(unknown, charset=given.charset, taken=given.taken)
     if not kept.columns.names:
         kept.forget_columns(unknown)
         return {}
@@ -135,6 +146,7 @@ def _turn(
             kept.columns.names,
             before,
             column_options_of(options),
+            given.charset or None,
             is_empty=not kept.has_rows,
         )
         if kept.has_rows and made.converts_values and not facts.is_plain:
@@ -142,7 +154,7 @@ def _turn(
         doubt = ""
         if turn.effect is not None and turn.effect.op == "a" and turn.effect.doubt:
             doubt = doubted(gtid, sql, turn.effect.doubt)
-        behind = facts.rewritten(made.names, made.defaulted, doubt)
+        behind = facts.rewritten(made.names, made.defaulted, doubt, given)
         behind = replace(behind, described=_described_behind(facts.described, made))
         kept.rewrite(made, placed.behind, behind)
         return made.columns
@@ -227,6 +239,7 @@ def _followed(
     if not known or not all(is_named(found.table) for found in known):
         return None
     numbered = numbered_before(ddl, first.start)
+    charsets = charsets_before(ddl, first.start)
     chapters: list[Chapter] = []
     names = _names_back(keys, stretches)
     is_by_others = bool(kept.keys) and names[0] != [*kept.keys]
@@ -239,7 +252,7 @@ def _followed(
         named = replace(meant.table, database=one.name.database, table=one.name.table)
         meant = replace(meant, table=named)
         view = view_of_table(replace(options, table=str(one.name)), meant)
-        view = replace(view, numbered=numbered)
+        view = replace(view, numbered=numbered, charsets=charsets)
         chosen = names[number] or (primary_key(view.schema) if has_rows else [])
         chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
     of_any = next((one.keys for one in chapters if one.keys), ())

@@ -76,6 +76,11 @@ class Definition:
     nullable: bool | None = None
     default: tuple[Token, ...] = ()
 
+    @property
+    def takes_charset(self) -> bool:
+        """Whether its character set is that of the table."""
+        return self.type.is_character and self.charset is None
+
     def column(self, default: str | None) -> DdlColumn:
         """The column in a table of that character set, None for an unknown one. Raises `NotUnderstood`."""
         has_charset = self.type.is_character

@@ -17,11 +17,11 @@ from binlog_pipeline.schemas.ddl_catalog import DdlCatalog
 from binlog_pipeline.schemas.ddl_columns import Elements
 from binlog_pipeline.schemas.ddl_options import Options
 from binlog_pipeline.schemas.ddl_tables import TableLayout
+from binlog_pipeline.schemas.default_charsets import note_database
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
 _OTHER_TYPES: Final = {512: "ORACLE", 4096: "MAXDB"}  # of sql_mode: names of types mean others
 _NO_CHARACTER: Final = "\ufffd"
-_OF_DATABASES: Final = frozenset(("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "COMMENT"))
 _INDEXES: Final = frozenset(("INDEX", "FULLTEXT", "SPATIAL", "VECTOR"))
 _KINDS: Final = frozenset(("create", "alter", "drop", "rename"))
 
@@ -98,22 +98,9 @@ class _Statement:
             raise NotUnderstood(f"CREATE {reader.word()}")
 
     def _create_database(self) -> None:
-        reader = self._reader
-        if_exists = reader.accept("IF", "NOT", "EXISTS")
-        name = reader.identifier()
-        charsets = self._catalog.charsets
-        if if_exists and name in charsets:
-            return
         for one in self._said.meaning.emptied:
             self._catalog.is_gone(one)
-        charsets[name] = None
-        options = Options()
-        try:
-            reader.options(options)
-        except NotUnderstood:  # tables of it may say themselves which character set they have
-            return
-        # IF NOT EXISTS is logged of databases that are there, too: such a one has what it had.
-        charsets[name] = None if if_exists else options.of(self._said.server_charset)
+        note_database(self._said, self._catalog.charsets)
 
     def _create_table(self) -> None:
         reader, catalog = self._reader, self._catalog
@@ -159,24 +146,11 @@ class _Statement:
         reader.accept("ONLINE")
         reader.accept("IGNORE")
         if reader.accept("DATABASE") or reader.accept("SCHEMA"):
-            self._alter_database()
+            note_database(self._said, self._catalog.charsets)
         elif reader.accept("TABLE"):
             self._alter_table()
         elif self._said.meaning.affected:
             raise NotUnderstood(f"ALTER {reader.word()}")
-
-    def _alter_database(self) -> None:
-        reader, charsets = self._reader, self._catalog.charsets
-        is_named = reader.word() not in _OF_DATABASES
-        name = reader.identifier() if is_named else self._said.database
-        options = Options()
-        try:
-            reader.options(options)
-        except NotUnderstood:
-            charsets[name] = None
-            return
-        if options.says_charset:
-            charsets[name] = options.of(self._said.server_charset)
 
     def _alter_table(self) -> None:
         reader, catalog = self._reader, self._catalog

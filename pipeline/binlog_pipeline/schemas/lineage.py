@@ -13,6 +13,7 @@ it among the rows (`row_effects.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from binlog_protocol.sql.token_reader import ALL, NotUnderstood, TableName, Toke
 from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.schemas.ddl_alter import alteration_of
 from binlog_pipeline.schemas.ddl_tables import Alteration
+from binlog_pipeline.schemas.default_charsets import DefaultCharsets
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_in
 from binlog_pipeline.schemas.row_effects import RowEffect, note_numbered, row_effect
 
@@ -51,12 +53,14 @@ class TableTurn:
     """A statement that gave a table another name, or other columns.
 
     alteration: the clauses; None for RENAME TABLE.
+    of_database: the character set of new tables of its database, where the clauses ask for that.
     effect: on the rows, as `row_effect` has it without this module.
     """
 
     placed: PlacedDdl
     alteration: Alteration | None
     effect: RowEffect | None
+    of_database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,13 @@ def lineage(
                 if turn.alteration.new_name != name:
                     return None
                 old = placed.said.meaning.affected[0]
+            if (
+                turn is not None
+                and turn.alteration is not None
+                and turn.alteration.options.is_reset
+            ):
+                databases = charsets_before(ddl, placed.before).databases
+                turn = replace(turn, of_database=databases.get(old.database))
         if turn is not None:
             found.append(TableStretch(name, placed.behind, stop, turn))
             name, stop = old, placed.before
@@ -134,6 +145,16 @@ def numbered_before(ddl: Iterable[PlacedDdl], position: SlavePosition) -> set[Ta
         if placed.before == position:
             break
         note_numbered(placed.said, found)
+    return found
+
+
+def charsets_before(ddl: Iterable[PlacedDdl], position: SlavePosition) -> DefaultCharsets:
+    """The character sets of columns that name none, as far as the statements in front of a position tell them."""
+    found = DefaultCharsets()
+    for placed in ddl:
+        if placed.before == position:
+            break
+        found.note(placed.said)
     return found
 
 

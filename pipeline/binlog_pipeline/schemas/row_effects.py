@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from binlog_protocol.dataclass import dataclass
@@ -25,6 +25,7 @@ from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
 
 from binlog_pipeline.schemas.ddl_columns import INDEX, ColumnReader
+from binlog_pipeline.schemas.default_charsets import DefaultCharsets
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
 SAME, TOLD, UNKNOWN = "same", "told", "unknown"
@@ -50,6 +51,7 @@ _PLAIN: Final = frozenset((
 _ELSEWHERE: Final = frozenset(
     ("ENGINE", "EXCHANGE", "IMPORT", "DISCARD", "UNION", "SEQUENCE", "CONNECTION", "DIRECTORY")
 )
+_OF_CHARSET: Final = frozenset(("CHARACTER", "CHAR", "CHARSET", "COLLATE"))
 _COMPUTING: Final = frozenset(("AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"))
 _OF_NUMBER: Final = (
     "computed of an AUTO_INCREMENT: servers log it as it was before the row got its number"
@@ -68,6 +70,8 @@ class RowEffect:
         may have brought one, or the AUTO_INCREMENT of which one is computed.
     defaulted: columns that have a value other than null where an INSERT gives none.
     is_own: it can only have changed rows that were there, so an empty table is empty behind it.
+    charset: what columns get behind it that name none, empty for an unknown one. taken: columns that have it. None of
+        what stays.
     prepares, ends: the XID, in front of what is only prepared, and where it is committed or rolled back: see
         `views/prepared.py`.
     """
@@ -81,6 +85,8 @@ class RowEffect:
     is_own: bool = False
     prepares: str = ""
     ends: str = ""
+    charset: str | None = None
+    taken: tuple[str, ...] | None = None
 
 
 def row_effect(
@@ -90,6 +96,7 @@ def row_effect(
     *,
     by_name: bool = True,
     numbered: Collection[TableName] = (),
+    charsets: DefaultCharsets | None = None,
 ) -> RowEffect | None:
     """The effect of a statement on the rows of a table; None without one. Never raises.
 
@@ -97,7 +104,23 @@ def row_effect(
         columns: those that rows of the table are given with, whenever they were logged; None if each row keeps its own.
         by_name: the log has names of columns, so columns may come and go.
         numbered: tables that `is_numbered` is true of: others may be made like them.
+        charsets: what was told of other tables and databases before.
     """
+    effect = _row_effect(said, name, columns, by_name=by_name, numbered=numbered)
+    if effect is None or not said.meaning.is_certain or name not in said.meaning.affected:
+        return effect
+    made = (charsets or DefaultCharsets()).told(said, name)
+    return effect if made is None else replace(effect, charset=made.charset, taken=made.taken)
+
+
+def _row_effect(
+    said: LoggedStatement,
+    name: TableName,
+    columns: Collection[str] | None,
+    *,
+    by_name: bool,
+    numbered: Collection[TableName],
+) -> RowEffect | None:
     meaning = said.meaning
     if meaning.is_certain and meaning.kind not in _READERS:
         is_repaired = said.sql.lstrip()[:6].upper() == "REPAIR"
@@ -243,6 +266,7 @@ class _Reader(ColumnReader):
         self._found: Final = _Definitions()
         self._defaults: Final[list[str]] = []
         self._changes_columns = False
+        self._says_charset = False
 
     def effect(self) -> RowEffect | None:
         """Raises `NotUnderstood`."""
@@ -337,7 +361,9 @@ class _Reader(ColumnReader):
                     continue
             if not self.is_at_end() and not self.sign(","):
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
-        says_more = self._changes_columns or self._defaults or self._cascades()
+        says_more = (
+            self._changes_columns or self._defaults or self._says_charset or self._cascades()
+        )
         return self._altered() if says_more else None
 
     def drop(self) -> RowEffect | None:
@@ -361,7 +387,8 @@ class _Reader(ColumnReader):
     def _altered(self) -> RowEffect:
         if self._changes_columns and not self._by_name:
             raise NotUnderstood(NO_NAMES)
-        return RowEffect("a", self._said.sql, self._cascades(), SAME, (), tuple(self._defaults))
+        made = RowEffect("a", self._said.sql, self._cascades(), SAME, (), tuple(self._defaults))
+        return replace(made, taken=()) if self._changes_columns else made
 
     def _part(self) -> bool:
         """One of an ALTER TABLE; False for options of the table."""
@@ -459,6 +486,7 @@ class _Reader(ColumnReader):
             self.sign("=")
             self._engine()
             return
+        self._says_charset = self._says_charset or self.word() in _OF_CHARSET
         if not self.accept_charset():
             if self.word() not in _OPTIONS:
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")

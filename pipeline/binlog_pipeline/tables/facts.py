@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from binlog_protocol.dataclass import dataclass
 
 from binlog_pipeline.errors import NonRowChange
+from binlog_pipeline.schemas.default_charsets import TableCharset
 from binlog_pipeline.schemas.row_effects import SAME, TOLD
 from binlog_pipeline.telling import doubted
 
@@ -27,6 +28,7 @@ class Facts:
         empty for one that has none.
     is_whole: all rows of the table are in what is kept, but for what is prepared.
     is_plain: as far as its CREATE TABLE is read, and all since, no column is computed of others.
+    charset: what columns get that name none; empty if it is not known. taken: columns that have it.
     described: the table as a table map would have it, if a server was asked (`schemas/asked.py`): the log may have no
         row of it. Empty if none was.
     """
@@ -40,11 +42,14 @@ class Facts:
     is_whole: bool = False
     is_plain: bool = False
     described: str = ""
+    charset: str = ""
+    taken: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """The facts that `content` made. Raises TypeError, KeyError."""
         names = {name: tuple(content[name]) for name in ("computed", "defaulted")}
+        names["taken"] = tuple(content.get("taken", ()))
         return cls(**{**content, **names})
 
     def content(self) -> dict[str, Any]:
@@ -54,15 +59,31 @@ class Facts:
     def behind(self, op: str, said: Mapping[str, Any] | None, gtid: str) -> Facts:
         """A statement; None for one of which nothing is told but what it does to rows."""
         facts = self._behind(op, said, gtid)
+        if said is not None and said["charset"] is not None:
+            facts = replace(facts, charset=said["charset"])
+        if said is not None and said["taken"] is not None:
+            facts = replace(facts, taken=tuple(said["taken"]))
         return replace(facts, was_emptied=self.was_emptied or op == "t")
 
-    def rewritten(self, names: Mapping[str, str], defaulted: Sequence[str], doubt: str) -> Facts:
+    @property
+    def given(self) -> TableCharset:
+        """The character set of columns that name none."""
+        return TableCharset(self.charset, self.taken)
+
+    def rewritten(
+        self,
+        names: Mapping[str, str],
+        defaulted: Sequence[str],
+        doubt: str,
+        given: TableCharset,
+    ) -> Facts:
         """Behind an ALTER TABLE that the rows were rewritten by.
 
         Args:
             names: what is left of the columns, by their old names.
             defaulted: columns that have got a default.
             doubt: what may be wrong behind it for another reason; empty for nothing.
+            given: the character set behind it of columns that name none.
         """
         by_name = {was.casefold(): now for was, now in names.items()}
 
@@ -71,7 +92,12 @@ class Facts:
 
         every = dict.fromkeys((*still(self.defaulted), *defaulted))
         return replace(
-            self, computed=still(self.computed), defaulted=tuple(every), doubt=self.doubt or doubt
+            self,
+            computed=still(self.computed),
+            defaulted=tuple(every),
+            doubt=self.doubt or doubt,
+            charset=given.charset,
+            taken=given.taken,
         )
 
     @property

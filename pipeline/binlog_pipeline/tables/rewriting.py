@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns import ColumnOptions
 from binlog_protocol.sql.token_reader import NotUnderstood
@@ -49,6 +51,7 @@ class Rewriting:
         there: Sequence[str],
         before: Mapping[str, TableColumn],
         options: ColumnOptions,
+        charset: str | None,
         *,
         is_empty: bool,
     ) -> Self:
@@ -57,6 +60,7 @@ class Rewriting:
         Args:
             there: the columns that are kept.
             before: those of them that are known, as table maps have them.
+            charset: of columns behind it that name none; None if it is not known.
             is_empty: there are no rows, so no value matters.
         """
         by_name = {lower(name): name for name in there}
@@ -67,20 +71,20 @@ class Rewriting:
         for change in alteration.changes:
             if _is_left_out(change, by_name):
                 continue
-            new = NewColumn.of(change.definition, options)
+            new = NewColumn.of(change.definition, options, charset)
             if change.definition.default or change.definition.nullable is False:
                 defaulted.append(change.definition.name)
             if change.old is None:
                 added.append((new, None if is_empty else first_value(new, placed)))
             else:
                 changed[by_name[lower(change.old)]] = new
+        kept = _recharset(before, charset) if alteration.converts else before
         columns = {
-            now: changed[was].logged if was in changed else before[was]
+            now: changed[was].logged if was in changed else kept[was]
             for was, now in names.items()
-            if was in changed or was in before
+            if was in changed or was in kept
         }
         columns |= {new.definition.name: new.logged for new, _ in added}
-        found = alteration.options
         key = [one for one in alteration.elements.keys if one.is_primary]
         parts = [name for one in key for name, _ in one.parts]
         parts += [one.definition.name for one in alteration.changes if one.definition.is_primary]
@@ -95,7 +99,7 @@ class Rewriting:
             before,
             changed,
             added,
-            found.charset or found.collation_charset,
+            charset,
             alteration.converts,
             tuple(by_new[lower(part)] for part in parts),
             alteration.drops_key,
@@ -202,6 +206,19 @@ def _there(name: str, by_name: Mapping[str, str], *, is_checked: bool) -> str | 
     if found is None and not is_checked:
         raise NotUnderstood(f"column {name} is not there")
     return found
+
+
+def _recharset(columns: Mapping[str, TableColumn], charset: str | None) -> dict[str, TableColumn]:
+    """The columns behind CONVERT TO CHARACTER SET, without those that are not known then."""
+    is_text = {name: family(column) == "text" for name, column in columns.items()}
+    is_text |= {name: True for name, one in columns.items() if one.labels is not None}
+    known = {name: column for name, column in columns.items() if charset or not is_text[name]}
+    return {
+        name: replace(column, collation=default_collation(charset or ""))
+        if is_text[name]
+        else column
+        for name, column in known.items()
+    }
 
 
 def _is_left_out(change: Change, by_name: Mapping[str, str]) -> bool:

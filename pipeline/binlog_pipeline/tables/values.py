@@ -25,7 +25,7 @@ from binlog_protocol.events.table_map import ColumnKind, TableColumn, TableMap
 from binlog_protocol.row_columns import ColumnOptions
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import Token, TokenKind
-from binlog_protocol.tables.ddl_types import unquoted
+from binlog_protocol.tables.ddl_types import DdlType, is_wide, unquoted
 from binlog_protocol.tables.definition import StoredColumn
 from binlog_protocol.tables.sql_type import SqlType
 
@@ -48,6 +48,7 @@ _FAMILIES: Final = {
     **dict.fromkeys((T.VARCHAR, T.VARCHAR_COMPRESSED, T.STRING, T.BLOB, T.BLOB_COMPRESSED), "text"),
 }
 _MORE_BYTES: Final = {"tinytext": 0xFF, "text": 0xFFFF, "mediumtext": 0xFFFFFF, "longtext": 0xFFFFFFFF}  # fmt: skip
+_BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _EXACT: Final = re.compile(r"[-+]?(\d{1,60})(\.(\d*))?", re.ASCII)
 _MOMENT: Final = re.compile(
@@ -57,6 +58,10 @@ _NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAM
 _OFFSET: Final = re.compile(r"([-+])(\d\d):(\d\d)", re.ASCII)
 _REPLACED: Final = "\ufffd"
 _MICRO_DIGITS: Final = 6
+_NO_CHARSET: Final = (
+    "the character set of the table is not known, and its values are bytes if that is binary; a later run may know it "
+    "by rows that came"
+)
 _DIGITS_OF_DOUBLE: Final = 15
 
 
@@ -65,26 +70,31 @@ class NewColumn:
     """A column as an ALTER TABLE defines it.
 
     logged: as a table map would have it; its collation is that of utf8mb4 where `charset` is not known.
-    charset: None for a type without one, and where that is the table's, which is not known.
+    type: as it is in the table's character set.
+    charset: None for a type without one, and where that is the table's, which is not known: `is_open` then.
     """
 
     definition: Definition
+    type: DdlType
     logged: TableColumn
     charset: str | None
     field: pa.Field
+    is_open: bool = False
 
     @classmethod
-    def of(cls, definition: Definition, options: ColumnOptions) -> NewColumn:
-        """Raises `NotUnderstood`."""
-        column = definition.column(None)
+    def of(cls, definition: Definition, options: ColumnOptions, charset: str | None) -> NewColumn:
+        """Raises `NotUnderstood`. charset: of columns that name none; None if it is not known."""
+        column = definition.column(charset)
         logged = _logged(column)
         table = TableMap(0, 0, "", "", (logged,))
-        return cls(definition, logged, column.charset, table_fields(table, options)[0])
+        field = table_fields(table, options)[0]
+        is_open = charset is None and definition.takes_charset
+        return cls(definition, column.type, logged, column.charset, field, is_open)
 
     @property
     def sql_name(self) -> str:
         """The name of its type, in small letters."""
-        return self.definition.type.name
+        return self.type.name
 
     @property
     def family(self) -> str:
@@ -94,6 +104,11 @@ class NewColumn:
     def digits(self) -> int:
         """Of fractions of seconds."""
         return self.logged.layout.digits
+
+    def require_charset(self) -> None:
+        """Raises `NotUnderstood` if its values may be bytes, as in a table of CHARACTER SET binary."""
+        if self.is_open:
+            raise self.refuse(_NO_CHARSET)
 
     def refuse(self, why: str) -> NotUnderstood:
         """The error for values of this column."""
@@ -137,9 +152,10 @@ def converted(values: pa.ChunkedArray, old: TableColumn | None, new: NewColumn) 
     elif _is_same(old, new):
         made = values
     else:
+        new.require_charset()
         convert = _CONVERSIONS.get((family(old), new.family))
         if convert is None:
-            raise new.refuse(f"its values as {new.definition.type}")
+            raise new.refuse(f"its values as {new.type}")
         made = convert(values, old, new)
     is_kept = new.definition.nullable is True or (
         new.definition.nullable is None and not new.definition.is_primary and new.family != "timestamp"
@@ -164,7 +180,7 @@ def _is_same(old: TableColumn, new: NewColumn) -> bool:
     )  # a UUID is logged like BINARY(16)
     if family(old) == "bytes" and is_fixed:
         return False
-    if old.type in (T.FLOAT, T.DOUBLE) and new.definition.type.numbers:
+    if old.type in (T.FLOAT, T.DOUBLE) and new.type.numbers:
         return False
     return old.labels == logged.labels
 
@@ -204,7 +220,7 @@ def _as_text(texts: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
         longest *= 4 if is_wide else 1
     else:
         longest = pc.max(pc.utf8_length(texts)).as_py() or 0
-        room = new.definition.type.numbers[0]
+        room = new.type.numbers[0]
     if longest > room:
         raise new.refuse("a text is too long for it")
     return texts
@@ -218,7 +234,7 @@ def _text_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> 
 
 def _bytes_to_bytes(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
     longest = pc.max(pc.binary_length(values)).as_py() or 0
-    room = new.definition.type.numbers[0] if new.sql_name == "varbinary" else _room_of_blob(new)
+    room = new.type.numbers[0] if new.sql_name == "varbinary" else _room_of_blob(new)
     if old.type == T.STRING or longest > room:
         raise new.refuse("its bytes in another length")
     return values
@@ -305,7 +321,7 @@ def _plain_float(value: Any, new: NewColumn) -> float:
     text = str(value)
     found = _EXACT.fullmatch(text)
     is_exact = found is not None and len(found[1] + (found[3] or "")) <= _DIGITS_OF_DOUBLE
-    if not is_exact or new.definition.type.numbers:
+    if not is_exact or new.type.numbers:
         raise new.refuse(f"{text[:40]!r} as a number with a floating point")
     return float(text)
 
@@ -324,8 +340,8 @@ def _decimal_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) 
 
 
 def _floats(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
-    if new.definition.type.numbers or (old.type == T.DOUBLE and new.logged.type == T.FLOAT):
-        raise new.refuse(f"its values as {new.definition.type}")
+    if new.type.numbers or (old.type == T.DOUBLE and new.logged.type == T.FLOAT):
+        raise new.refuse(f"its values as {new.type}")
     return values.cast(new.field.type)
 
 
@@ -398,6 +414,7 @@ def first_value(new: NewColumn, placed: PlacedDdl) -> Any:
     tokens = new.definition.default
     if not tokens:
         if new.definition.nullable is False or new.definition.is_primary:
+            new.require_charset()
             return _implicit(new)
         if new.family == "timestamp" and new.definition.nullable is None:
             raise new.refuse("whether a TIMESTAMP is NOT NULL of itself the log does not say")
@@ -407,19 +424,22 @@ def first_value(new: NewColumn, placed: PlacedDdl) -> Any:
         return None
     if tokens[0].kind is TokenKind.WORD and words[0] in _NOW:
         return _now(words[1:], new, placed)
-    text, is_text = _literal(tokens, placed)
+    new.require_charset()
+    text, is_text = _literal(tokens, new, placed)
     make = _LITERALS.get(new.family)
     if make is None or (
         new.family in ("text", "bytes", "enum", "date", "datetime") and not is_text
     ):
-        raise new.refuse(f"DEFAULT {' '.join(words)[:40]} as {new.definition.type}")
+        raise new.refuse(f"DEFAULT {' '.join(words)[:40]} as {new.type}")
     return make(text, new)
 
 
-def _literal(tokens: tuple[Token, ...], placed: PlacedDdl) -> tuple[str, bool]:
+def _literal(tokens: tuple[Token, ...], new: NewColumn, placed: PlacedDdl) -> tuple[str, bool]:
     """The text of a literal, and whether it was a string."""
     if len(tokens) == 1 and tokens[0].kind is TokenKind.STRING:
         escapes = not placed.said.sql_mode & NO_BACKSLASH_ESCAPES
+        if new.family == "bytes" and is_wide(placed.said.literal_charset):
+            raise new.refuse("bytes of a text of another character set")
         return unquoted(tokens[0].text, escapes=escapes), True
     text = "".join(token.text for token in tokens).upper()
     text = {"TRUE": "1", "FALSE": "0"}.get(text, text)
@@ -439,6 +459,8 @@ def _implicit(new: NewColumn) -> Any:
             return 0.0
         case "text":
             return ""
+        case "bytes" if new.sql_name in _BYTES:
+            return _octets("", new)
         case "enum":
             return (new.logged.labels or ("",))[0]
     raise new.refuse("NOT NULL without a default")
@@ -466,18 +488,17 @@ def _text(text: str, new: NewColumn) -> str:
 
 
 def _octets(text: str, new: NewColumn) -> bytes:
-    if not text.isascii() or new.sql_name not in (
-        "varbinary",
-        "tinyblob",
-        "blob",
-        "mediumblob",
-        "longblob",
-    ):
+    if not text.isascii() or new.sql_name not in _BYTES:
         raise new.refuse(f"DEFAULT {text[:40]!r}")
-    return text.encode()
+    made = text.encode()
+    if new.sql_name == "binary":
+        made = made.ljust(new.type.numbers[0], b"\0")
+    return made
 
 
-def _label(text: str, new: NewColumn) -> str:
+def _label(text: str, new: NewColumn) -> str | bytes:
+    if pa.types.is_binary(new.field.type) and text.encode() in (new.logged.labels or ()):
+        return text.encode()
     if not pa.types.is_string(new.field.type):
         raise new.refuse("labels as numbers")
     return str(_labels(pa.chunked_array([pa.array([text])]), new)[0].as_py())
@@ -501,7 +522,7 @@ def moment(text: str, new: NewColumn) -> dt.date:
     fraction = found[7] or "" if found else ""
     is_date = new.family == "date"
     if found is None or len(fraction) > new.digits or (is_date and found[4]):
-        raise new.refuse(f"{text[:40]!r} as {new.definition.type}")
+        raise new.refuse(f"{text[:40]!r} as {new.type}")
     year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
     try:
         if is_date:

@@ -32,6 +32,7 @@ from binlog_protocol.sql.statements import TableName
 
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.columns import table_name
+from binlog_pipeline.schemas.default_charsets import DefaultCharsets
 from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import DdlBarrier, Subscription
@@ -70,6 +71,8 @@ class ChangesView:
     """Whether nothing was read in front of the groups; else an ALTER TABLE may stand between rows as the first."""
     numbered: set[TableName] = field(default_factory=set, compare=False)
     """See `told_statements`: of all slices that were read by this view."""
+    charsets: DefaultCharsets = field(default_factory=DefaultCharsets, compare=False)
+    """The same."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -139,6 +142,7 @@ class ChangesView:
                 self._name,
                 column_names(self.evolution.found.table),
                 self.numbered,
+                self.charsets,
                 by_name=self.by_name,
                 skips=self.non_row == "skip",
             )

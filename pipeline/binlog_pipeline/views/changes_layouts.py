@@ -49,6 +49,8 @@ STATEMENT: Final = pa.struct(
         pa.field("is_own", pa.bool_()),
         pa.field("prepares", pa.string()),
         pa.field("ends", pa.string()),
+        pa.field("charset", pa.string()),
+        pa.field("taken", _NAMES),
     ]
 )
 """The effect of a statement, with the fields of `RowEffect`."""

@@ -20,6 +20,7 @@ from binlog_pipeline.schemas.ddl_alter import (
     moves,
     names_anew,
 )
+from binlog_pipeline.schemas.default_charsets import DefaultCharsets
 from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, note_numbered, row_effect
 from binlog_pipeline.schemas.search import FoundTable
@@ -268,6 +269,7 @@ def told_statements(
     name: TableName,
     columns: Collection[str],
     numbered: set[TableName],
+    charsets: DefaultCharsets,
     *,
     by_name: bool,
     skips: bool,
@@ -279,13 +281,17 @@ def told_statements(
     Args:
         numbered: tables with a column that is computed of an AUTO_INCREMENT, as far as the log says; kept from call to
             call. Others are made like them.
+        charsets: of columns that name none; kept from call to call, too.
         skips: what is not known is gone on without: its row is `a`, with the doubt.
     """
     is_doubted = False
     for placed in some.statements:
         said = placed.statement
-        effect = row_effect(said, name, columns, by_name=by_name, numbered=numbered)
+        effect = row_effect(
+            said, name, columns, by_name=by_name, numbered=numbered, charsets=charsets
+        )
         note_numbered(said, numbered)
+        charsets.note(said)
         if said.meaning.writes_rows and not (effect is None and is_doubted):
             effect = effect or RowEffect("a", shown(said.sql))
             effect = replace(effect, doubt=effect.doubt or _AS_TEXT)

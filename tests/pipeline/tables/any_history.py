@@ -38,6 +38,13 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
     "VARBINARY(30)": ("'b'", "x'00ff00'"),
     "TEXT": ("'t'", "'5'"),
     "BLOB": ("'t'", "x'ff'"),
+    "TINYTEXT": ("'t'", "'5'"),
+    "VARCHAR(9) BINARY": ("'y'", "'3 '"),
+    "VARCHAR(9) CHARACTER SET binary": ("'y'", "x'00ff'"),
+    "CHAR(3) CHARACTER SET binary": ("'a'", "x'00ff01'"),
+    "TEXT CHARACTER SET binary": ("'t'", "x'ff'"),
+    "VARCHAR(5) COLLATE utf8mb4_bin": ("'y'", "'5'"),
+    "ENUM('a','b') CHARACTER SET binary": ("'a'", "2"),
     "ENUM('a','b,)')": ("'a'", "2"),
     "SET('x ','it''s')": ("3", "'it''s'"),
     "JSON": ("'{\"a\": 1}'", "'[]'"),
@@ -49,7 +56,7 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
 NEW_TYPES: Final[dict[str, tuple[str, ...]]] = {"VECTOR(2)": ("Vec_FromText('[1,2]')",)}
 """From 11.8 on."""
 COLUMNS: Final = ("id", "a", "b", "c", "d`x")
-CHARSETS: Final = ("utf8mb4", "latin1", "binary")
+CHARSETS: Final = ("utf8mb4", "latin1", "binary", "DEFAULT")
 ENGINES: Final = ("InnoDB", "InnoDB", "InnoDB", "MyISAM", "Aria", "MEMORY")
 DML: Final = """
 {insert}
@@ -145,7 +152,9 @@ ALTER TABLE {t} ALTER {c} SET DEFAULT 5
 ALTER TABLE {t} ALTER {c} DROP DEFAULT
 TRUNCATE {t}
 TRUNCATE TABLE {t}
-ALTER TABLE {t} DEFAULT CHARACTER SET latin1
+ALTER TABLE {t} DEFAULT CHARACTER SET {charset}
+ALTER DATABASE {d} CHARACTER SET {charset}
+SET collation_server={collation}
 DROP TABLE {t}
 DROP TABLE IF EXISTS {t}, {o}
 CREATE OR REPLACE TABLE {create}
@@ -181,6 +190,7 @@ ALTER TABLE {t} CONVERT TO CHARACTER SET {charset}
 ALTER TABLE {t} ADD SYSTEM VERSIONING
 ALTER TABLE {t} DROP SYSTEM VERSIONING
 CREATE OR REPLACE DATABASE {d}
+CREATE OR REPLACE DATABASE {d} CHARACTER SET {charset}
 DROP DATABASE {d}; CREATE DATABASE {d}
 """
 SHARES: Final = ((DML, 50), (TRANSACTIONS, 13), (SETTINGS, 7), (BESIDE, 8), (TAME, 14), (WILD, 8))
@@ -208,6 +218,20 @@ ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)
 ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (a)
 ALTER TABLE {t} CHANGE id i2 BIGINT NOT NULL, CHANGE {c} {n} {type}; ALTER TABLE {t} CHANGE i2 id INT NOT NULL
 ALTER TABLE {t} CONVERT TO CHARACTER SET {charset}
+ALTER TABLE {t} DEFAULT CHARACTER SET {charset}
+ALTER TABLE {t} CHARACTER SET {charset}, ADD {n} {text} DEFAULT 'a'
+ALTER TABLE {t} ADD {n} {text} DEFAULT 'a'
+ALTER TABLE {t} ADD {n} {text} NOT NULL
+ALTER TABLE {t} ADD {n} {text}, ADD KEY (id)
+ALTER TABLE {t} MODIFY {c} {text}
+ALTER DATABASE {d} CHARACTER SET {charset}
+CREATE DATABASE IF NOT EXISTS {d} CHARACTER SET {charset}
+ALTER TABLE {t} ADD {n} INT NOT NULL DEFAULT (1 + 2)
+ALTER TABLE {t} ADD {n} INT AUTO_INCREMENT UNIQUE
+ALTER TABLE {t} ADD {n} INT AS (id + 1) VIRTUAL
+CREATE TABLE {t} LIKE {o}
+CREATE OR REPLACE TABLE {t} LIKE {o}
+CREATE OR REPLACE TABLE {t} (PRIMARY KEY (id)) SELECT * FROM {o}
 ALTER TABLE {t} ALTER {c} SET DEFAULT {value}
 RENAME TABLE {t} TO {d}.between, {o} TO {t}, {d}.between TO {o}
 RENAME TABLE {t} TO {o}
@@ -221,6 +245,10 @@ SET sql_mode='STRICT_TRANS_TABLES'
 SET sql_mode=''
 """
 """What is followed without a copy, most often."""
+TEXTS: Final = (
+    "VARCHAR(5)", "CHAR(3)", "TEXT", "TINYTEXT", "ENUM('a','b')", "VARCHAR(9) BINARY", "LONG VARCHAR", "TEXT(300)",
+)  # fmt: skip
+"""Types whose values are bytes where the table is of CHARACTER SET binary."""
 FOLLOWED_SHARES: Final = ((DML, 55), (FOLLOWED, 45))
 """Of the lines, in percent."""
 KEYS: Final = ("id INT PRIMARY KEY",) * 5 + (
@@ -284,7 +312,12 @@ class History:
 
     def begin(self) -> list[Step]:
         """Its databases, and most of its tables."""
-        texts = [f"CREATE DATABASE {name}" for name in self.databases]
+        texts = []
+        for name in self.databases:
+            charset = self._some(("", "", "", " CHARACTER SET latin1", " CHARACTER SET binary"))
+            create = f"CREATE DATABASE {name}{charset}"
+            is_told = self._rng.random() < 0.8  # else the log begins behind it
+            texts += [create] if is_told else ["SET sql_log_bin=0", create, "SET sql_log_bin=1"]
         texts.append(f"USE {self._some(self.databases[:1] * 4 + self.databases[1:])}")
         for table in dict.fromkeys(self._tables):
             if self._rng.random() < 0.9:
@@ -321,6 +354,8 @@ class History:
             "format": lambda: self._some(self._formats),
             "engine": lambda: self._some(ENGINES),
             "charset": lambda: self._some(CHARSETS),
+            "collation": lambda: self._some(("binary", "latin1_swedish_ci", "utf8mb4_bin")),
+            "text": lambda: self._some(TEXTS),
             "type": lambda: self._some([*self._types]),
             "definition": self._definition,
             "create": lambda: self._create(table),

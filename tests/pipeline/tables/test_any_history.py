@@ -18,6 +18,7 @@ from binlog_pipeline.errors import PipelineError
 from binlog_pipeline.jobs.state import OPS, keep_state
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.targets import TABLE_SINKS
+from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
@@ -98,16 +99,17 @@ def run(
             lived(upstream, rng, number, is_text=count == 1, shares=shares) for number in numbers
         ]
         store = store_of_upstream(folder / "store", upstream)
-        for history, said in histories:
+        for history, said, middle in histories:
             for name in tables(upstream, history):
                 target = folder / f"{name[0]}_{name[1]}"
-                outcome = state_of(upstream, store, target, name, sink)
+                first = middle if rng.random() < 0.5 else None
+                outcome = state_of(upstream, store, target, name, sink, first)
                 shutil.rmtree(target, ignore_errors=True)
                 told[outcome] += 1
                 if outcome not in TOLD:
                     wrong.append("\n    ".join((outcome, *said)))
         shutil.rmtree(store)  # 36 MiB each, and there are hundreds, perhaps in memory
-        for history, _ in histories:
+        for history, *_ in histories:
             end(upstream, history)
     print(f"{sum(logs)} histories, {sink}: {dict(told)}")
     assert not wrong, "\n\n".join(wrong)
@@ -121,8 +123,8 @@ def lived(
     *,
     is_text: bool,
     shares: Sequence[tuple[str, int]],
-) -> tuple[History, list[str]]:
-    """A history, and its statements that the server has done."""
+) -> tuple[History, list[str], SlavePosition]:
+    """A history, its statements that the server has done, and a position among them."""
     modern = upstream.value("SELECT VERSION()") >= "11.8"
     history = History(rng, number, modern=modern, is_text=is_text, shares=shares)
     done: list[str] = []
@@ -136,11 +138,16 @@ def lived(
         steps = history.begin()
         for _ in range(LENGTH):
             steps += history.steps()
-        for step in steps:
+        stop = rng.randrange(len(steps))
+        middle = SlavePosition()
+        for at, step in enumerate(steps):
             with contextlib.suppress(pymysql.MySQLError):
                 cursors[step.other].execute(step.sql)
                 done.append(f"{step.other + 1}: {step.sql}")
-    return history, done
+            if at == stop:
+                middle = SlavePosition.parse(upstream.gtid_binlog_pos)
+                done.append(f"-- {middle}")
+    return history, done, middle
 
 
 def tables(upstream: MariaDB, history: History) -> list[tuple[str, str]]:
@@ -160,12 +167,25 @@ def end(upstream: MariaDB, history: History) -> None:
         upstream.script("SET foreign_key_checks=0", f"DROP DATABASE IF EXISTS {name}")
 
 
-def state_of(upstream: MariaDB, store: Path, target: Path, name: tuple[str, str], sink: str) -> str:
-    """What came of it, or how it differs from what the server has though it says that it is right."""
+def state_of(
+    upstream: MariaDB,
+    store: Path,
+    target: Path,
+    name: tuple[str, str],
+    sink: str,
+    first: SlavePosition | None,
+) -> str:
+    """What came of it, or how it differs from what the server has though it says that it is right.
+
+    first: where a run before ended; None if there was none.
+    """
     options = {
         "path": str(store), "view": "changes", "table": ".".join(name), "ops": OPS, "schemaEvolution": "ignore",
         "zeroDate": "string",
     }  # fmt: skip
+    if first is not None:
+        with contextlib.suppress(PipelineError):
+            keep_state(SourceOptions.parse(options), place(sink, target), sink=sink, until=first)
     try:
         done = keep_state(SourceOptions.parse(options), place(sink, target), sink=sink)
     except PipelineError:
@@ -196,7 +216,7 @@ def state_of(upstream: MariaDB, store: Path, target: Path, name: tuple[str, str]
     there = Counter(str([plain(row[c], t) for c, t in columns.items()]) for row in want)
     if found == there:
         return SAME
-    return f"{table}: {found - there}, the server has {there - found}; {columns}"
+    return f"{table}, {first}: {found - there}, the server has {there - found}; {columns}"
 
 
 def plain(value: Any, type_: str) -> Any:
