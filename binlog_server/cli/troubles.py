@@ -375,7 +375,8 @@ TROUBLES: Final = (
     Trouble(
         r"\b115[67]\b|packets out of order|Couldn't uncompress",
         '1156 "Got packets out of order", 1157 "Couldn\'t uncompress communication packet"',
-        "Bytes are lost or changed on the way: by a proxy, or by a client that uses a connection from two threads.",
+        "Bytes are lost or changed on the way: by a proxy, or by a client that uses a connection from two threads. Of "
+        "a connection that has not logged in: it speaks another protocol, as HTTP, or TLS from its first byte on.",
         "Connect without the proxy; look whether it goes on without compression (`slave_compressed_protocol = 0`).",
     ),
     Trouble(

@@ -72,6 +72,49 @@ def test_haproxy(kind: str, user: bytes, both: list[MariaDB | BinlogServer]) -> 
     assert ours == ([10] if not kind else [10, 0] if user == b"haproxy" else [10, 255])
 
 
+# TLS, whose first bytes are taken for a packet with number 2.
+_HELLO: Final = bytes.fromhex("160301020001000001fc0303") + bytes(500)
+# Short: a MariaDB closes the socket with what it has not read, and then its answer may be lost.
+STRANGERS: Final[Mapping[str, bytes]] = {
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tls": _HELLO,
+    "ssh": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "zeros": bytes(64),
+    "an empty packet": b"\0\0\0\1",
+    "a short login": b"\2\0\0\1\x05\x82",
+    "a login with another number": b"\2\0\0\0\x05\x82",
+}
+
+
+def said_to(server: MariaDB | BinlogServer, data: bytes) -> bytes:
+    """The packet behind the greeting, when that many bytes come."""
+    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+        stream = connection.makefile("rb")
+        _first_byte(stream.read)
+        connection.sendall(data)
+        head = stream.read(4)
+        return head + stream.read(int.from_bytes(head[:3], "little"))
+
+
+def test_who_speaks_another_protocol(both: list[MariaDB | BinlogServer]) -> None:
+    """1156, as its first bytes are no number of a packet; whoever has that right hears of a bad handshake."""
+    for name, data in STRANGERS.items():
+        theirs, ours = (said_to(server, data) for server in both)
+        assert ours == theirs, name
+        assert int.from_bytes(ours[5:7], "little") in (1043, 1156), name
+
+
+def test_packets_without_a_command(both: list[MariaDB | BinlogServer]) -> None:
+    """An empty one is an unknown command; a number that is wrong ends the connection."""
+    for data in (b"\0\0\0\0", b"\5\0\0\5\3DO 1"):
+        found = []
+        for server in both:
+            with server.connect() as connection:
+                connection._sock.sendall(data)
+                found.append(connection._sock.recv(1024))
+        assert found[0] == found[1]
+
+
 def test_checks_without_a_user_block_nobody(binlog_server: MakeBinlogServer) -> None:
     """A MariaDB refuses the proxy's address behind max_connect_errors of them (1129)."""
     ours = binlog_server(users={"root": {"password": "pw", "grants": ["ALL PRIVILEGES"]}})

@@ -483,12 +483,9 @@ def parse_command(payload: bytes, *, has_attributes: bool = False) -> Command:
     Args:
         has_attributes: the client has said CONNECT_ATTRS at its login, so that COM_CHANGE_USER has attributes, too.
 
-    Raises `ServerError` (1105, 1236, 1835, 1941) for a body that makes no sense and
-    `ProtocolError` for an empty payload.
+    Raises `ServerError` (1105, 1236, 1835, 1941) for a body that makes no sense.
     """
-    if not payload:
-        raise ProtocolError("empty command packet", MalformedPacket())
-    code = payload[0]
+    code = payload[0] if payload else _SLEEP
     parse = _PARSERS.get(code)
     if parse is None and code not in _WITH_BODIES and code != CommandCode.CHANGE_USER:
         return UnknownCommand(code)
@@ -625,6 +622,8 @@ _PARSERS: Final[dict[int, Callable[[Cursor], Command]]] = {
     CommandCode.STMT_FETCH: _parse_fetch,
 }
 _TEXTS: Final = frozenset({CommandCode.QUERY, CommandCode.STMT_PREPARE})
+_SLEEP: Final = 0
+"""COM_SLEEP, for which MariaDB takes an empty packet; no client may say it."""
 _WITH_BODIES: Final[dict[int, Callable[[bytes], Command]]] = {
     CommandCode.STMT_EXECUTE: _parse_execute,
     CommandCode.STMT_SEND_LONG_DATA: _parse_long_data,

@@ -113,6 +113,12 @@ class RowCursor:
         return [self._encode(row) for row in taken]
 
 
+def _out_of_order(seq: int, expected: int) -> ProtocolError:
+    return ProtocolError(
+        f"packet has sequence number {seq % _SEQUENCES}, not {expected}", PacketsOutOfOrder()
+    )
+
+
 def _row_bytes(row: Row) -> int:
     return _ROW_SENT_BYTES + sum(len(v) for v in row if isinstance(v, (str, bytes)))
 
@@ -273,6 +279,13 @@ class ServerConnection:
             self._reader.feed(data)
             if self.state in BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
                 raise ProtocolError("the client sends ahead before it has logged in")
+        except PacketTooLarge as error:
+            # Whatever speaks another protocol is told so: MariaDB looks at the number of a packet before its size.
+            if self.state in BEFORE_LOGIN and error.next_seq != (self._seq + 1) % _SEQUENCES:
+                self.give_up()
+                raise _out_of_order(error.next_seq - 1, self._seq) from None
+            self.give_up(error)
+            raise
         except ProtocolError as error:
             self.give_up(error)
             raise
@@ -382,10 +395,8 @@ class ServerConnection:
         # A command begins a new conversation; before that one packet follows the other.
         expected = 0 if self.state is ServerState.READY else self._seq
         if packet.seq != expected:
-            self._seq = packet.next_seq
-            raise ProtocolError(
-                f"packet has sequence number {packet.seq}, not {expected}", PacketsOutOfOrder()
-            )
+            self._seq = expected  # that of the answer, as in MariaDB
+            raise _out_of_order(packet.seq, expected)
 
     # Login
 
