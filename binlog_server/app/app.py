@@ -119,7 +119,7 @@ class Server:
         self.connections = Connections()
         self._make_keys()
         self.users = Users(self.state, config.users)
-        self.failed_logins = FailedLogins(config.max_connect_errors)
+        self.failed_logins = FailedLogins(lambda: self.config.max_connect_errors)
         self.tls, self.metrics_tls = _all_tls_of(config)  # FLUSH SSL replaces both
         self.compressor = Compressor()
         self.faults = Faults(self.connections.is_there)

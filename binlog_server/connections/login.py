@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import CHALLENGE_SIZE, CLIENT_ED25519, ED25519
@@ -36,16 +37,16 @@ _NOBODY = {
 
 
 class FailedLogins:
-    """Failed logins in a row, by address. `limit` of them block an address until `clear` (FLUSH HOSTS)."""
+    """Failed logins in a row, by address. `limit()` of them block an address until `clear` (FLUSH HOSTS)."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
         self.total = 0  # since the start
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def is_blocked(self, address: str) -> bool:
         """Whether the address is blocked: it gets no greeting."""
-        return self._counts.get(address, 0) >= self.limit
+        return self._counts.get(address, 0) >= self._limit()
 
     def failed(self, address: str) -> int:
         """Count a failed login; returns the failures in a row."""

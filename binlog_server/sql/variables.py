@@ -797,7 +797,7 @@ _CLIENTS: Final = (
     Variable("innodb_lock_wait_timeout", set_global=_SUPER),
     Variable.recorded("hostname", read=lambda session: socket.gethostname()),
     Variable("max_allowed_packet", set_global=_SUPER),
-    Variable("max_connect_errors"),
+    Variable("max_connect_errors", set_global=_CONNECTIONS),
     Variable("max_connections", set_global=_CONNECTIONS),
     Variable("max_session_mem_used", set_global=_SUPER, set_session=None),
     Variable("max_total_session_mem_used"),

@@ -174,7 +174,7 @@ _DIFFERENT: Final = (
         FILE,
         "GLOBAL SESSION",
         """
-        binlog_cache_size binlog_stmt_cache_size innodb_flush_log_at_timeout max_connect_errors
+        binlog_cache_size binlog_stmt_cache_size innodb_flush_log_at_timeout
     """,
     ),
     (

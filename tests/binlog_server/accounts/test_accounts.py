@@ -408,8 +408,21 @@ async def test_failures_block_an_address(lab: Lab) -> None:
     await lab.client("plain", "pw")
 
 
+async def test_how_many_failures_block_may_be_changed(lab: Lab) -> None:
+    """At once: what has failed before counts."""
+    client = await lab.root()
+    for _ in range(3):
+        with pytest.raises(RemoteError, match="1045"):
+            await lab.client("plain", "wrong")
+    blocked = await Client.connect(lab.server.port)
+    assert parse_error(blocked.seen[0].payload).errno == 1129
+    await client.query("SET GLOBAL max_connect_errors = 4")
+    assert await shown(client, "SELECT @@max_connect_errors") == "4"
+    await lab.client("plain", "pw")
+
+
 def test_failures_are_remembered_in_bounds() -> None:
-    failures = FailedLogins(2)
+    failures = FailedLogins(lambda: 2)
     for number in range(20_000):
         failures.failed(str(number))
     assert failures.failed("19999") == 2
