@@ -2,8 +2,9 @@
 
 A batch is one commit of the Delta log (see `committed.py`), MERGE or, behind a TRUNCATE, an overwrite. Before it, where
 the table's columns are others now, one commit takes out those that were dropped, and gives the rest the types of now.
-MERGE is the library's, in this process. With workers, where it is worth that and the table asks its writers for nothing
-more than files (`delta_files.py`), it is done by files (`merging.py`), which this process commits.
+Both are the library's, in this process. Where the table asks its writers for nothing but files (`delta_files.py`), a
+MERGE is done by files (`merging.py`), which this process commits: by workers, if it is worth that; and here, as
+overwrites are, if readers would be misled by the library's statistics.
 What an object store asks of its clients comes from the environment, as for archives: AWS_ACCESS_KEY_ID and others.
 """
 
@@ -27,12 +28,14 @@ from binlog_pipeline.tables.delta_files import (
     DeltaFiles,
     NewDataFile,
     asks_for_nothing,
+    has_feature,
+    is_misread,
     kept_files,
     now_ms,
     ordered_type,
 )
 from binlog_pipeline.tables.effects import Effects
-from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen
+from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen, rolled
 from binlog_pipeline.targets import delta_path
 from binlog_pipeline.tasks import HERE, Workers
 from binlog_pipeline.telling import tell
@@ -141,21 +144,47 @@ class DeltaState(CommittedTable):
     def _overwrite(self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition) -> None:
         version = 0 if self._table is None else self._table.version() + 1
         try:
-            self._delta.write_deltalake(
-                # The table as it was read: by its name a commit of another would be overwritten.
-                self.where if self._table is None else self._table,
-                rows,
-                mode="error" if self._table is None else "overwrite",
-                schema_mode=None if self._table is None else "overwrite",
-                target_file_size=self._file_size(),
-                commit_properties=self._commit(position),
-            )
+            if is_misread(rows.schema) and self._takes(rows.schema):
+                self._overwrite_files(rows, position)
+            else:
+                self._delta.write_deltalake(
+                    # The table as it was read: by its name a commit of another would be overwritten.
+                    self.where if self._table is None else self._table,
+                    rows,
+                    mode="error" if self._table is None else "overwrite",
+                    schema_mode=None if self._table is None else "overwrite",
+                    target_file_size=self._file_size(),
+                    commit_properties=self._commit(position),
+                )
         except self._delta.exceptions.DeltaError as error:
             if self._table is None and self._delta.DeltaTable.is_deltatable(self.where):
                 raise TargetChanged(f"{self.where} was made by somebody else meanwhile") from error
             raise
         # Not what is there by now, which may be another writer's.
         self._table = self._delta.DeltaTable(self.where, version=version)
+
+    def _takes(self, schema: pa.Schema) -> bool:
+        """Whether a commit of files with these columns may be made."""
+        if self._table is None:
+            return _takes_files()
+        is_free = _takes_files() and asks_for_nothing(self._table)
+        return is_free and has_feature(self._table, schema)
+
+    def _overwrite_files(
+        self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition
+    ) -> None:
+        schema = self._delta.Schema.from_arrow(rows.schema)
+        files = DeltaFiles.of(self._table, self.where, pa.schema(schema.to_arrow()))
+        is_table = isinstance(rows, pa.Table)
+        parts = [rows] if is_table else (pa.Table.from_batches([batch]) for batch in rows)
+        new = _added(files.write(rolled(parts, files.size)))
+        said = self._commit(position, isBlindAppend=False)
+        if self._table is None:
+            from deltalake.transaction import create_table_with_add_actions
+
+            create_table_with_add_actions(self.where, schema, new, commit_properties=said)
+        else:
+            self._table.create_write_transaction(new, "overwrite", schema, commit_properties=said)
 
     def _file_size(self) -> int | None:
         """Bytes of a file that the library writes; None if the table says it."""
@@ -166,30 +195,32 @@ class DeltaState(CommittedTable):
         self._commit_files([], [], position)
 
     def _merge(self, found: Effects, position: SlavePosition) -> None:
-        if self._workers is HERE or not self._merge_by_files(found, position):
+        if not self._merge_by_files(found, position):
             self._merge_here(found, position)
 
     def _merge_by_files(self, found: Effects, position: SlavePosition) -> bool:
-        """By the workers. Whether that was done."""
+        """By the workers, or here if the library's files would be misread. Whether that was done."""
         assert self._table is not None
-        if self.where in _NOT_SEEN or not _takes_files() or not asks_for_nothing(self._table):
+        is_needed = is_misread(found.rows.schema)
+        if (self._workers is HERE and not is_needed) or not self._takes(found.rows.schema):
             return False
-        files = DeltaFiles.of(self._table, self.where)
         schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
         kept = kept_files(self._table, self.keys[0])
-        if kept is None or _types(schema) != _types(files.schema):
+        if kept is None or _types(schema) != _types(self._columns()):
             return False
         found = replace(found, rows=found.rows.cast(schema))
         key_type = ordered_type(schema, self.keys[0])
         merge = Merge.of(kept, found, self.keys, self._shown_name, key_type)
-        if not merge.is_worth_sending:
+        is_sent = merge.is_worth_sending and self.where not in _NOT_SEEN
+        if not is_sent and not is_needed:
             return False
+        files = DeltaFiles.of(self._table, self.where, self._columns())
         try:
-            gone, new = merge.done(files, self._workers)
+            gone, new = merge.done(files, self._workers if is_sent else HERE)
         except NotSeen as error:
             _NOT_SEEN.add(self.where)
             tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
-            return False
+            return self._merge_by_files(found, position)
         except PipelineError as error:
             if self._delta.DeltaTable(self.where).version() != self._table.version():
                 # What they read may have been put into other files.
@@ -206,15 +237,11 @@ class DeltaState(CommittedTable):
         """The files that go are of the version behind which this is: behind another one it is refused."""
         assert self._table is not None
         now, version = now_ms(), self._table.version()
-        actions: list[Any] = []
-        if gone or new:
-            from deltalake.transaction import AddAction, RemoveAction
+        actions: list[Any] = _added(new)
+        if gone:
+            from deltalake.transaction import RemoveAction
 
             actions += [RemoveAction(one.name, True, now, one.size, {}) for one in gone]
-            actions += [
-                AddAction(one.path, one.size, {}, one.modified_ms, True, one.statistics)
-                for one in new
-            ]
         self._table.create_write_transaction(
             actions,
             "append",
@@ -255,6 +282,12 @@ class DeltaState(CommittedTable):
             .when_not_matched_insert(updates=inserted, predicate=f"NOT s.{_REMOVES}")
             .execute()
         )
+
+
+def _added(new: Sequence[NewDataFile]) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    return [AddAction(one.path, one.size, {}, one.modified_ms, True, one.statistics) for one in new]
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:

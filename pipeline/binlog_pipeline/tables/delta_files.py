@@ -13,6 +13,9 @@ Statistics are what readers leave files out by, so bounds may be wider than the 
 
 deltalake's reader of pyarrow takes a bound that is missing, in a file that has others, for NULL, and finds no row of
 that column (1.6.6). So a file has all bounds; or none, if a value is beyond all that could be said (NaN, infinity).
+
+Its own files have DECIMAL as floating point numbers, which are other ones than the values, and if they have an exponent
+are missing when they are read. So tables with such columns (`is_misread`) have files of ours, by whichever process.
 """
 
 from __future__ import annotations
@@ -68,6 +71,8 @@ _PART_BYTES: Final = 32 << 20
 _BATCH_ROWS: Final = 1 << 16
 _TEXT: Final = 32
 _DIGITS: Final = 15
+_WITHOUT_EXPONENT: Final = 5
+"""So many digits behind the point of a floating point number are written as digits."""
 _SURE: Final = Decimal("9.2E18")
 _FROM_STORES: Final = re.compile(r"(AWS|AZURE|GOOGLE)_\w+")
 _OF_A_MACHINE: Final = re.compile(
@@ -91,7 +96,7 @@ class NewDataFile:
 class DeltaFiles:
     """What a task has to know of a table to read and write its files. Made by `of`.
 
-    version: of the table, which whoever is to work on it must see.
+    version: of the table, which whoever is to work on it must see; -1 for one that is still to be made.
     indexed: so many columns have statistics; -1 for all.
     size_bytes: that the rows of a file may have in memory.
     options: what the object store asks of its clients.
@@ -105,9 +110,9 @@ class DeltaFiles:
     options: Mapping[str, str]
 
     @classmethod
-    def of(cls, table: DeltaTable, where: str) -> Self:
-        """Those of a table that `asks_for_nothing`."""
-        said = table.metadata().configuration
+    def of(cls, table: DeltaTable | None, where: str, schema: pa.Schema) -> Self:
+        """Those of a table that `asks_for_nothing`, or is new. schema: with which it is written, in Delta's types."""
+        said = {} if table is None else table.metadata().configuration
         options = {
             name: value
             for name, value in os.environ.items()
@@ -117,8 +122,8 @@ class DeltaFiles:
         }
         indexed = int(said.get(_INDEXED, _INDEXED_COLUMNS))
         size = int(said.get(_SIZE, SIZE_BYTES))
-        schema = pa.schema(table.schema().to_arrow())
-        return cls(where, table.version(), schema, indexed, size, options)
+        version = -1 if table is None else table.version()
+        return cls(where, version, schema, indexed, size, options)
 
     @property
     def size(self) -> int:
@@ -221,6 +226,24 @@ def _is_plain(type_: Any) -> bool:
         case "array":
             return bool(type_["containsNull"]) and _is_plain(type_["elementType"])
     return False
+
+
+def is_misread(schema: pa.Schema) -> bool:
+    """Whether statistics as deltalake makes them would hide rows from readers."""
+    return any(map(_is_misread, schema.types))
+
+
+def _is_misread(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_):
+        return any(_is_misread(one.type) for one in type_)
+    is_decimal = pa.types.is_decimal(type_)
+    return bool(is_decimal and (type_.precision > _DIGITS or type_.scale > _WITHOUT_EXPONENT))
+
+
+def has_feature(table: DeltaTable, schema: pa.Schema) -> bool:
+    """Whether the protocol of a table allows these columns as it is: times without a zone are a feature."""
+    is_asked = any(pa.types.is_timestamp(type_) and not type_.tz for type_ in schema.types)
+    return not is_asked or "timestampNtz" in (table.protocol().writer_features or ())
 
 
 def kept_files(table: DeltaTable, key: str) -> list[KeptFile[str]] | None:

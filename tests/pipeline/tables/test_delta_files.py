@@ -11,6 +11,7 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import deltalake
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import SourceError, TargetChanged
@@ -94,6 +95,8 @@ VALUES: Final[dict[str, tuple[pa.DataType, list[Any]]]] = {
     "texts": (pa.string(), ["a" * 100, "z" * 100, "m" * 31 + "é" * 9]),
     "last": (pa.string(), ["\U0010ffff" * 40, "x"]),
     "border": (pa.string(), ["x" * 31 + "\ud7ff" * 9, "a"]),
+    "fine": (pa.decimal128(12, 8), [D("0.00000001"), D("-0.00000002"), D(5)]),
+    "pair": (pa.struct([("d", pa.decimal128(30, 4))]), [{"d": D("-12345678901234567.8901")}]),
     "bytes": (pa.binary(), [b"", b"\xff" * 99]),
     "bool": (pa.bool_(), [True, False]),
     "list": (pa.list_(pa.string()), [["x", None], []]),
@@ -106,15 +109,15 @@ VALUES: Final[dict[str, tuple[pa.DataType, list[Any]]]] = {
 def one_row(
     number: int, columns: pa.StructType, op: str = "c", before: Any = None, **values: Any
 ) -> pa.Table:
-    """A group with one new row, or one that is another one now."""
+    """A group with one new row, or one that is another one now; or with a TRUNCATE."""
     schema = SCHEMA.set(5, pa.field("before", columns)).set(6, pa.field("after", columns))
     change = {
         "_op": op,
         "_gtid": {"domain": 0, "server": 1, "seq": number},
         "_order_key": number.to_bytes(24, "big"),
-        "_key": {"id": number},
+        "_key": None if op == "t" else {"id": number},
         "before": before,
-        "after": {"id": number, **values},
+        "after": None if op == "t" else {"id": number, **values},
     }
     return pa.Table.from_pylist([change], schema)
 
@@ -123,8 +126,15 @@ def at(seq: int) -> SlavePosition:
     return SlavePosition([Gtid(0, 1, seq)])
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_readers_find_each_value(name: str, tmp_path: Path) -> None:
+BY_THE_DRIVER: Final = ("decimal", "wide", "widest", "unsigned", "negative", "fine", "pair")
+"""Which the library writes so that its own readers do not find them, but for the first."""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_here"),
+    [(name, False) for name in VALUES] + [(name, True) for name in BY_THE_DRIVER],
+)
+def test_readers_find_each_value(name: str, is_here: bool, tmp_path: Path) -> None:
     """By statistics, from the log and from a checkpoint; behind a change by the library's own MERGE as well."""
     type_, values = VALUES[name]
     columns = pa.struct([("id", pa.int64()), (name, type_), ("none", type_)])
@@ -132,8 +142,9 @@ def test_readers_find_each_value(name: str, tmp_path: Path) -> None:
     all_of_them = [None, *values, None]
     batch = [one_row(n, columns, **{name: v}) for n, v in enumerate(all_of_them, 2)]
     executors = Executors()
-    add(tmp_path, pa.concat_tables(batch), at(len(batch) + 1), executors)
-    assert executors.items
+    workers = HERE if is_here else executors
+    add(tmp_path, pa.concat_tables(batch), at(len(batch) + 1), workers)
+    assert bool(executors.items) != is_here
     for step in ("log", "checkpoint", "library"):
         if step == "checkpoint":
             DeltaTable(tmp_path).create_checkpoint()
@@ -145,16 +156,25 @@ def test_readers_find_each_value(name: str, tmp_path: Path) -> None:
         assert repr(found) == repr(pa.array(all_of_them, type_).to_pylist()), step
         is_found_by_filters(table, name, values, nulls=rows.column(name).null_count)
         is_found_by_filters(table, "none", [], nulls=len(rows))
-        for row in pa.table(table.get_add_actions()).to_pylist():
-            assert row["num_records"]
-            least, most = ((row[one] or {}).get(name) for one in ("min", "max"))
-            if row["num_records"] > 2 and least is not None and not isinstance(least, dict):
-                assert least <= min(
-                    row_of[name] for row_of in rows.to_pylist() if row_of[name] is not None
-                )
-                assert most >= max(
-                    row_of[name] for row_of in rows.to_pylist() if row_of[name] is not None
-                )
+        bounds = bounds_of(table, name)
+        if bounds and not isinstance(values[0], dict):
+            have = [value for value in rows.column(name).to_pylist() if value is not None]
+            assert min(least for least, _ in bounds) <= min(have)
+            assert max(most for _, most in bounds) >= max(have)
+
+
+def bounds_of(table: DeltaTable, name: str) -> list[tuple[Any, Any]]:
+    """The bounds of each file that has values; none if a file has not said any."""
+    found = []
+    for row in pa.table(table.get_add_actions()).to_pylist():
+        assert row["num_records"]
+        if (row["null_count"] or {}).get(name) == row["num_records"]:
+            continue
+        least, most = ((row[one] or {}).get(name) for one in ("min", "max"))
+        if least is None or most is None:
+            return []
+        found.append((least, most))
+    return found
 
 
 def is_found_by_filters(table: DeltaTable, name: str, values: Sequence[Any], *, nulls: int) -> None:
@@ -198,6 +218,57 @@ def literals(values: Sequence[Any]) -> Iterator[str]:
             yield f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, {zone})')"
         elif isinstance(value, date):
             yield f"DATE '{value.isoformat()}'"
+
+
+WIDE: Final = pa.struct([("id", pa.int64()), ("v", pa.decimal128(30, 4))])
+
+
+def test_a_table_that_the_library_would_not_write_right_is_begun_and_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between its files and its commits as well; and where its columns need a feature that it has not."""
+    value = D("12345678901234567.8901")
+    columns = pa.struct([*WIDE, ("t", pa.timestamp("us"))])
+    steps = [
+        [one_row(1, WIDE, v=value)],
+        [one_row(2, WIDE, op="t"), one_row(3, WIDE, v=-value)],
+        [one_row(4, columns, op="t"), one_row(5, columns, v=value, t=datetime(2020, 1, 1))],
+        [one_row(6, columns, op="t"), one_row(7, columns, v=value)],
+    ]
+    made, changed = "create_table_with_add_actions", "create_write_transaction"
+    places = {made: deltalake.transaction, changed: DeltaTable, "write_deltalake": deltalake}
+    commits = [made, changed, "write_deltalake", changed]
+    done: list[str] = []
+    for name, place in places.items():
+        monkeypatch.setattr(place, name, counted(done, name, getattr(place, name)))
+    for number, (changes, commit) in enumerate(zip(steps, commits, strict=True)):
+        batch, position = pa.concat_tables(changes), at(2 * number + 1)
+        before = rows_of("delta", tmp_path).to_pylist() if number else []
+        with monkeypatch.context() as killing:
+            killing.setattr(places[commit], commit, kill)
+            with pytest.raises(Killed):
+                add(tmp_path, batch, position)
+        assert not number or rows_of("delta", tmp_path).to_pylist() == before
+        add(tmp_path, batch, position)
+        wanted = changes[-1].to_pylist()[0]["after"]
+        assert rows_of("delta", tmp_path).to_pylist() == [wanted]
+    assert done == commits
+
+
+class Killed(BaseException):
+    """As kill -9: no handler of an ordinary error runs."""
+
+
+def kill(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+def counted(found: list[str], name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        found.append(name)
+        return real(*arguments, **named)
+
+    return call
 
 
 def test_statistics_as_the_log_has_them() -> None:
