@@ -395,12 +395,17 @@ typedef struct {
     Py_ssize_t columns, null_bytes;
 } Image;
 
-/* Where the values of some rows lie, each for all columns of the images: [column][row]. */
+/* Where the values of the rows of a block lie: [column][row]; and of all rows what is NULL. */
+#define BLOCK_ROWS 256
+
 typedef struct {
     char *at, *lengths;
-    unsigned char *nulls, *has_nulls;
-    Py_ssize_t rows;
+    unsigned char *nulls, *flags;
+    Py_ssize_t rows, begin; /* all, and those in front of the block */
 } Fields;
+
+#define HAS_NULLS 1
+#define HAS_NONE 2
 
 static int
 is_known(const Py_buffer *codes)
@@ -428,11 +433,11 @@ load_length(const unsigned char *at, int bytes)
     }
 }
 
-/* The end of the image that begins at `at`, or NULL if it is not by `stop`. Its values are written as those of a row, from a
- * column on, if there are fields. */
+/* The end of the image that begins at `at`, or NULL if it is not by `stop`. If there are fields, its places are written as those of
+ * a row of the block, from a column on. The bytes of values that have lengths are added up, column by column, if there are sums. */
 static inline const unsigned char *
 pass_image(const Image *image, const unsigned char *at, const unsigned char *stop, const unsigned char *data, Fields *fields,
-           Py_ssize_t column, Py_ssize_t row)
+           void *sums, Py_ssize_t column, Py_ssize_t row)
 {
     const unsigned char *nulls = at;
     if (stop - at < image->null_bytes)
@@ -454,139 +459,108 @@ pass_image(const Image *image, const unsigned char *at, const unsigned char *sto
             if (stop - at < size)
                 return NULL;
         }
+        if (sums != NULL && image->codes[i] & HAS_LENGTH)
+            put(sums, column + i, get(sums, column + i) + size);
         if (fields != NULL) {
-            Py_ssize_t place = (column + i) * fields->rows + row;
+            Py_ssize_t place = (column + i) * BLOCK_ROWS + row;
             put(fields->at, place, at - data);
-            if (image->codes[i] & HAS_LENGTH)
-                put(fields->lengths, place, size);
-            fields->nulls[place] = (unsigned char)is_null;
-            fields->has_nulls[column + i] |= (unsigned char)is_null;
+            put(fields->lengths, place, size);
+            fields->nulls[(column + i) * fields->rows + fields->begin + row] = (unsigned char)is_null;
+            fields->flags[column + i] |= (unsigned char)is_null; /* HAS_NULLS */
         }
         at += size;
     }
     return at;
 }
 
-/* Rows of events that lie one behind the other and end at these places, in one image or two. How many; DAMAGED if they do not end
- * with their events. */
-static inline Py_ssize_t
-pass_rows(const Py_buffer *data, const Py_buffer *ends, const Image *images, int image_count, void *counts, Fields *fields)
-{
-    const unsigned char *begin = data->buf, *at = begin;
-    Py_ssize_t rows = 0, events = ends->len / WORD_SIZE;
-
-    for (Py_ssize_t event = 0; event < events; event++) {
-        int64_t end = get(ends->buf, event);
-        if (end < at - begin || end > data->len)
-            return DAMAGED;
-        const unsigned char *stop = begin + end;
-        Py_ssize_t before = rows;
-        for (; at < stop; rows++) {
-            const unsigned char *row = at;
-            if (fields != NULL && rows == fields->rows)
-                return DAMAGED;
-            for (int i = 0; i < image_count && at != NULL; i++)
-                at = pass_image(&images[i], at, stop, begin, fields, i ? images[0].columns : 0, rows);
-            if (at == NULL || at == row)
-                return DAMAGED;
-        }
-        if (counts != NULL)
-            put(counts, event, rows - before);
-    }
-    return rows;
-}
-
-/* A call for rows: what it looks at. `second` is None where there is one image. */
+/* Rows of events that lie one behind the other and end at these places, in one image or two. */
 typedef struct {
-    Py_buffer data, ends, first, second;
+    Py_buffer data, ends, first, second; /* `second` is None where there is one image */
     Image images[2];
-    int count;
-} Call;
+    int image_count;
+    Py_ssize_t columns;
+} Rows;
 
 static void
-end_call(Call *call)
+release_rows(Rows *rows)
 {
-    PyBuffer_Release(&call->data);
-    PyBuffer_Release(&call->ends);
-    PyBuffer_Release(&call->first);
-    PyBuffer_Release(&call->second);
+    PyBuffer_Release(&rows->data);
+    PyBuffer_Release(&rows->ends);
+    PyBuffer_Release(&rows->first);
+    PyBuffer_Release(&rows->second);
 }
 
 static int
-take_images(Call *call)
+take_images(Rows *rows)
 {
-    const Py_buffer *codes[2] = {&call->first, &call->second};
-    call->count = call->second.buf == NULL ? 1 : 2;
-    for (int i = 0; i < call->count; i++) {
+    const Py_buffer *codes[2] = {&rows->first, &rows->second};
+    rows->image_count = rows->second.buf == NULL ? 1 : 2;
+    rows->columns = 0;
+    for (int i = 0; i < rows->image_count; i++) {
         if (!is_known(codes[i]))
             return 0;
-        call->images[i] = (Image){codes[i]->buf, codes[i]->len, (codes[i]->len + 7) / 8};
+        rows->images[i] = (Image){codes[i]->buf, codes[i]->len, (codes[i]->len + 7) / 8};
+        rows->columns += codes[i]->len;
     }
-    return 1;
+    return rows->columns > 0;
+}
+
+static inline const unsigned char *
+pass_row(const Rows *rows, const unsigned char *at, const unsigned char *stop, Fields *fields, void *sums, Py_ssize_t row)
+{
+    const unsigned char *begin = at;
+    for (int i = 0; i < rows->image_count && at != NULL; i++)
+        at = pass_image(&rows->images[i], at, stop, rows->data.buf, fields, sums, i ? rows->images[0].columns : 0, row);
+    return at == begin ? NULL : at; /* rows without bytes would never end */
+}
+
+/* How many rows there are; DAMAGED if they do not end with their events. */
+static Py_ssize_t
+count_all(const Rows *rows, void *counts, void *sums)
+{
+    const unsigned char *begin = rows->data.buf, *at = begin;
+    Py_ssize_t count = 0, events = rows->ends.len / WORD_SIZE;
+
+    for (Py_ssize_t event = 0; event < events; event++) {
+        int64_t end = get(rows->ends.buf, event);
+        if (end < at - begin || end > rows->data.len)
+            return DAMAGED;
+        Py_ssize_t before = count;
+        for (; at < begin + end; count++)
+            if ((at = pass_row(rows, at, begin + end, NULL, sums, 0)) == NULL)
+                return DAMAGED;
+        put(counts, event, count - before);
+    }
+    return count;
 }
 
 PyDoc_STRVAR(count_rows_doc,
-"count_rows(data, ends, first, second, counts)\n--\n\n"
-"The rows of events that end at these places; `counts` gets those of each. -1 if they do not end with their events.");
+"count_rows(data, ends, first, second, counts, sums)\n--\n\n"
+"The rows of events that end at these places. `counts` gets those of each event, `sums` by column the bytes of values that\n"
+"have a length. -1 if rows do not end with their events.");
 
 static PyObject *
 count_rows(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    Call call;
-    Py_buffer counts;
+    Rows rows;
+    Py_buffer counts, sums;
     PyObject *result = NULL;
 
-    if (!PyArg_ParseTuple(args, "y*y*y*z*w*:count_rows", &call.data, &call.ends, &call.first, &call.second, &counts))
+    if (!PyArg_ParseTuple(args, "y*y*y*z*w*w*:count_rows", &rows.data, &rows.ends, &rows.first, &rows.second, &counts, &sums))
         return NULL;
-    if (!take_images(&call) || counts.len != call.ends.len)
+    if (!take_images(&rows) || counts.len != rows.ends.len || sums.len != rows.columns * WORD_SIZE)
         wrong_arrays();
     else {
-        PyThreadState *unlocked = call.data.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
-        Py_ssize_t rows = pass_rows(&call.data, &call.ends, call.images, call.count, counts.buf, NULL);
+        PyThreadState *unlocked = rows.data.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+        memset(sums.buf, 0, (size_t)sums.len);
+        Py_ssize_t count = count_all(&rows, counts.buf, sums.buf);
         if (unlocked != NULL)
             PyEval_RestoreThread(unlocked);
-        result = PyLong_FromSsize_t(rows);
+        result = PyLong_FromSsize_t(count);
     }
-    end_call(&call);
+    release_rows(&rows);
     PyBuffer_Release(&counts);
-    return result;
-}
-
-PyDoc_STRVAR(fill_fields_doc,
-"fill_fields(data, ends, first, second, at, lengths, nulls, has_nulls)\n--\n\n"
-"Where the values of those rows lie: [column][row], and whether a column has a NULL. False if there are not as many.");
-
-static PyObject *
-fill_fields(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Call call;
-    Py_buffer at, lengths, nulls, has_nulls;
-    PyObject *result = NULL;
-
-    if (!PyArg_ParseTuple(args, "y*y*y*z*w*w*w*w*:fill_fields", &call.data, &call.ends, &call.first, &call.second, &at,
-                          &lengths, &nulls, &has_nulls))
-        return NULL;
-    Py_ssize_t columns = 0;
-    int fits = take_images(&call);
-    for (int i = 0; fits && i < call.count; i++)
-        columns += call.images[i].columns;
-    fits = fits && columns > 0 && has_nulls.len == columns && nulls.len % columns == 0;
-    if (!fits || at.len != nulls.len * WORD_SIZE || lengths.len != at.len)
-        wrong_arrays();
-    else {
-        Fields fields = {at.buf, lengths.buf, nulls.buf, has_nulls.buf, nulls.len / columns};
-        PyThreadState *unlocked = call.data.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
-        memset(fields.has_nulls, 0, (size_t)columns);
-        Py_ssize_t rows = pass_rows(&call.data, &call.ends, call.images, call.count, NULL, &fields);
-        if (unlocked != NULL)
-            PyEval_RestoreThread(unlocked);
-        result = PyBool_FromLong(rows == fields.rows);
-    }
-    end_call(&call);
-    PyBuffer_Release(&at);
-    PyBuffer_Release(&lengths);
-    PyBuffer_Release(&nulls);
-    PyBuffer_Release(&has_nulls);
+    PyBuffer_Release(&sums);
     return result;
 }
 
@@ -962,6 +936,21 @@ static const Reader readers[READERS] = {
     [TIMESTAMPS] = {read_timestamps, 8, 0, 6}, [TIMES] = {read_times, 8, 0, 6},
 };
 
+/* Whether there is such a reader, for so many values of what is given. */
+static int
+fits_reader(int number, int one, int other, Py_ssize_t count, const Py_buffer *out, Py_ssize_t *width)
+{
+    if (number < 0 || number >= READERS)
+        return 0;
+    const Reader *reader = &readers[number];
+    *width = reader->width ? reader->width : count ? out->len / count : WORD_SIZE;
+    if (out->len != count * *width || one < reader->one_min || one > reader->one_max)
+        return 0;
+    if (number == DECIMALS)
+        return other >= 0 && other <= one && (uintptr_t)out->buf % WORD_SIZE == 0;
+    return (*width == 1 || *width == 2 || *width == 4 || *width == 8) && (uintptr_t)out->buf % (size_t)*width == 0;
+}
+
 PyDoc_STRVAR(read_column_doc,
 "read_column(reader, data, at, nulls, out, one=0, other=0)\n--\n\n"
 "The values at some places, by the function of that number: -1 if one is none, 1 if some stand for no date.");
@@ -977,14 +966,8 @@ read_column(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "iy*y*z*w*|ii:read_column", &number, &data, &at, &nulls, &out, &column.one, &column.other))
         return NULL;
     Py_ssize_t count = at.len / WORD_SIZE;
-    const Reader *reader = number >= 0 && number < READERS ? &readers[number] : NULL;
-    Py_ssize_t width = reader != NULL && reader->width ? reader->width : count ? out.len / count : WORD_SIZE;
-    int fits = reader != NULL && out.len == count * width && (nulls.buf == NULL || nulls.len == count)
-        && column.one >= reader->one_min && column.one <= reader->one_max
-        && (width == 1 || width == 2 || width == 4 || width == 8 || width == 16)
-        && (width == 16) == (reader->width == 16) && (uintptr_t)out.buf % (width < WORD_SIZE ? (size_t)width : WORD_SIZE) == 0;
-    if (fits && number == DECIMALS)
-        fits = column.other >= 0 && column.other <= column.one;
+    Py_ssize_t width;
+    int fits = fits_reader(number, column.one, column.other, count, &out, &width) && (nulls.buf == NULL || nulls.len == count);
     if (fits) {
         column.data = data.buf;
         column.nulls = nulls.buf;
@@ -993,7 +976,7 @@ read_column(PyObject *Py_UNUSED(module), PyObject *args)
         column.size = data.len;
         column.count = count;
         PyThreadState *unlocked = out.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
-        int found = reader->read(&column, width);
+        int found = readers[number].read(&column, width);
         if (unlocked != NULL)
             PyEval_RestoreThread(unlocked);
         result = PyLong_FromLong(found);
@@ -1006,14 +989,194 @@ read_column(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+/* What becomes of a column of rows: its values by a reader, or one of these. */
+#define BYTES (-1)    /* offsets (i4) and the bytes; `one`: the most that a value has */
+#define PLACES (-2)   /* places and lengths */
+#define UNWANTED (-3) /* nothing */
+
+typedef struct {
+    int reader, one, other;
+    Py_buffer out, more;
+    Py_ssize_t width, filled;
+} Plan;
+
+static int
+fits_plan(Plan *plan, Py_ssize_t rows)
+{
+    switch (plan->reader) {
+    case BYTES:
+        return plan->out.len == (rows + 1) * (Py_ssize_t)sizeof(int32_t) && plan->more.len <= INT32_MAX
+            && (uintptr_t)plan->out.buf % sizeof(int32_t) == 0;
+    case PLACES:
+        return plan->out.len == rows * WORD_SIZE && plan->more.len == plan->out.len;
+    case UNWANTED:
+        return 1;
+    default:
+        return fits_reader(plan->reader, plan->one, plan->other, rows, &plan->out, &plan->width);
+    }
+}
+
+/* The bytes of a block of values, behind those of the blocks before. */
+static int
+read_bytes(Plan *plan, const Column *column, const void *lengths, Py_ssize_t begin)
+{
+    char *out = plan->more.buf;
+    Py_ssize_t room = plan->more.len, at = plan->filled;
+    int32_t *offsets = (int32_t *)plan->out.buf + begin;
+
+    for (Py_ssize_t i = 0; i < column->count; i++) {
+        int64_t place = get(column->places, i), size = get(lengths, i);
+        if (size > room - at || size > plan->one)
+            return DAMAGED;
+        offsets[i] = (int32_t)at;
+        if (size <= SHORT_COPY && room - at >= SHORT_COPY && column->size - place >= SHORT_COPY)
+            memcpy(out + at, column->data + place, SHORT_COPY); /* the next ones write over what is too much */
+        else if (size)
+            memcpy(out + at, column->data + place, (size_t)size);
+        at += size;
+    }
+    offsets[column->count] = (int32_t)at;
+    plan->filled = at;
+    return SOUND;
+}
+
+/* The values of a block. */
+static int
+read_block(const Rows *rows, Fields *fields, Plan *plans, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < rows->columns; i++) {
+        Plan *plan = &plans[i];
+        const char *lengths = fields->lengths + i * BLOCK_ROWS * WORD_SIZE;
+        Column column = {
+            .data = rows->data.buf, .size = rows->data.len, .count = count, .one = plan->one, .other = plan->other,
+            .places = fields->at + i * BLOCK_ROWS * WORD_SIZE,
+            .nulls = fields->flags[i] & HAS_NULLS ? fields->nulls + i * fields->rows + fields->begin : NULL,
+        };
+        int found = SOUND;
+        if (plan->reader == PLACES) {
+            memcpy((char *)plan->out.buf + fields->begin * WORD_SIZE, column.places, (size_t)(count * WORD_SIZE));
+            memcpy((char *)plan->more.buf + fields->begin * WORD_SIZE, lengths, (size_t)(count * WORD_SIZE));
+        } else if (plan->reader == BYTES)
+            found = read_bytes(plan, &column, lengths, fields->begin);
+        else if (plan->reader != UNWANTED) {
+            column.out = (char *)plan->out.buf + fields->begin * plan->width;
+            found = readers[plan->reader].read(&column, plan->width);
+        }
+        if (found == DAMAGED)
+            return DAMAGED;
+        if (found == SOME_ARE_NONE)
+            fields->flags[i] |= HAS_NONE;
+    }
+    return SOUND;
+}
+
+static int
+read_all(const Rows *rows, Fields *fields, Plan *plans)
+{
+    const unsigned char *begin = rows->data.buf, *at = begin;
+    Py_ssize_t events = rows->ends.len / WORD_SIZE, row = 0;
+
+    for (Py_ssize_t event = 0; event < events; event++) {
+        int64_t end = get(rows->ends.buf, event);
+        if (end < at - begin || end > rows->data.len)
+            return DAMAGED;
+        while (at < begin + end) {
+            if (fields->begin + row == fields->rows)
+                return DAMAGED;
+            if ((at = pass_row(rows, at, begin + end, fields, NULL, row)) == NULL)
+                return DAMAGED;
+            if (++row == BLOCK_ROWS) {
+                if (read_block(rows, fields, plans, row) == DAMAGED)
+                    return DAMAGED;
+                fields->begin += row;
+                row = 0;
+            }
+        }
+    }
+    if (fields->begin + row != fields->rows)
+        return DAMAGED;
+    return read_block(rows, fields, plans, row);
+}
+
+/* How many plans were taken, with their arrays; fewer than there are, with an exception, if one is wrong. */
+static Py_ssize_t
+take_plans(PyObject *given, Plan *plans, Py_ssize_t count, Py_ssize_t rows)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Plan *plan = &plans[i];
+        PyObject *one = PyTuple_GetItem(given, i); /* borrowed */
+        if (one == NULL || !PyArg_ParseTuple(one, "iiiw*w*", &plan->reader, &plan->one, &plan->other, &plan->out, &plan->more))
+            return i;
+        if (!fits_plan(plan, rows)) {
+            wrong_arrays();
+            return i + 1;
+        }
+    }
+    return count;
+}
+
+PyDoc_STRVAR(read_rows_doc,
+"read_rows(data, ends, first, second, plans, nulls, flags)\n--\n\n"
+"The values of those rows. A plan for each column: (reader, one, other, out, more), see `image.RowLayout`. `nulls` is\n"
+"[column][row], and `flags` tells whether a column has a NULL (1), and what is no date (2). False if bytes are damaged.");
+
+static PyObject *
+read_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Rows rows;
+    Py_buffer nulls, flags;
+    PyObject *given, *result = NULL;
+    Plan *plans = NULL;
+    char *block = NULL;
+    Py_ssize_t taken = 0;
+
+    if (!PyArg_ParseTuple(args, "y*y*y*z*O!w*w*:read_rows", &rows.data, &rows.ends, &rows.first, &rows.second, &PyTuple_Type,
+                          &given, &nulls, &flags))
+        return NULL;
+    if (!take_images(&rows) || flags.len != rows.columns || nulls.len % rows.columns || PyTuple_Size(given) != rows.columns) {
+        wrong_arrays();
+        goto done;
+    }
+    Fields fields = {.nulls = nulls.buf, .flags = flags.buf, .rows = nulls.len / rows.columns};
+    plans = PyMem_Calloc((size_t)rows.columns, sizeof(Plan));
+    block = PyMem_Malloc((size_t)rows.columns * 2 * BLOCK_ROWS * WORD_SIZE);
+    if (plans == NULL || block == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    fields.at = block;
+    fields.lengths = block + rows.columns * BLOCK_ROWS * WORD_SIZE;
+    taken = take_plans(given, plans, rows.columns, fields.rows);
+    if (PyErr_Occurred())
+        goto done;
+    PyThreadState *unlocked = rows.data.len >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    memset(fields.flags, 0, (size_t)rows.columns);
+    int found = read_all(&rows, &fields, plans);
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
+    result = PyBool_FromLong(found != DAMAGED);
+
+done:
+    for (Py_ssize_t i = 0; i < taken; i++) {
+        PyBuffer_Release(&plans[i].out);
+        PyBuffer_Release(&plans[i].more);
+    }
+    PyMem_Free(plans);
+    PyMem_Free(block);
+    release_rows(&rows);
+    PyBuffer_Release(&nulls);
+    PyBuffer_Release(&flags);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"copy_ranges", copy_ranges, METH_VARARGS, copy_ranges_doc},
     {"count_events", count_events, METH_VARARGS, count_events_doc},
     {"count_rows", count_rows, METH_VARARGS, count_rows_doc},
     {"fill_events", fill_events, METH_VARARGS, fill_events_doc},
-    {"fill_fields", fill_fields, METH_VARARGS, fill_fields_doc},
     {"find_likes", find_likes, METH_VARARGS, find_likes_doc},
     {"read_column", read_column, METH_VARARGS, read_column_doc},
+    {"read_rows", read_rows, METH_VARARGS, read_rows_doc},
     {NULL, NULL, 0, NULL},
 };
 

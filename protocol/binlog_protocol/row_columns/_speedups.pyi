@@ -7,7 +7,7 @@ _Array = NDArray[Any]
 def copy_ranges(data: bytes, begins: _Array, ends: _Array, offsets: _Array) -> bytes: ...
 def count_events(data: bytes, ends: _Array) -> int: ...
 def count_rows(
-    data: bytes, ends: _Array, first: bytes, second: bytes | None, counts: _Array
+    data: bytes, ends: _Array, first: bytes, second: bytes | None, counts: _Array, sums: _Array
 ) -> int: ...
 def fill_events(
     data: bytes,
@@ -17,16 +17,6 @@ def fill_events(
     end: _Array,
     group: _Array,
     number: _Array,
-) -> bool: ...
-def fill_fields(
-    data: bytes,
-    ends: _Array,
-    first: bytes,
-    second: bytes | None,
-    at: _Array,
-    lengths: _Array,
-    nulls: _Array,
-    has_nulls: _Array,
 ) -> bool: ...
 def find_likes(
     data: bytes,
@@ -47,3 +37,12 @@ def read_column(
     one: int = ...,
     other: int = ...,
 ) -> int: ...
+def read_rows(
+    data: bytes,
+    ends: _Array,
+    first: bytes,
+    second: bytes | None,
+    plans: tuple[tuple[int, int, int, _Array, _Array], ...],
+    nulls: _Array,
+    flags: _Array,
+) -> bool: ...

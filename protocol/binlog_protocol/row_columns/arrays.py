@@ -24,6 +24,10 @@ def array(type_: pa.DataType, values: NDArray[Any], nulls: Bools | None) -> pa.A
 
 def binary(field: Field, skip: int = 0) -> pa.Array:
     """The bytes of each value, without the first `skip`; none is shorter than that, but for empty ones."""
+    if field.found is not None:
+        assert not skip
+        buffers = [_validity(field.nulls), *map(pa.py_buffer, field.found[1:3])]
+        return pa.Array.from_buffers(pa.binary(), len(field), buffers)
     assert field.lengths is not None
     lengths: Integers = field.lengths
     begins = field.at

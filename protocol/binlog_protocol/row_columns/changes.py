@@ -92,6 +92,7 @@ class _Image:
     def __init__(self, table: TableMap, columns: Sequence[ArrowColumn], bitmap: int) -> None:
         self.present: Final = tuple(i for i in range(len(columns)) if bitmap >> i & 1)
         self.of: Final = [table.columns[i] for i in self.present]
+        self.readings: Final = [columns[i].reading for i in self.present]
         self._columns = columns
 
     def batch(self, fields: Sequence[Field], count: int) -> pa.RecordBatch:
@@ -119,7 +120,9 @@ class GatheredImages:
         self._images = [_Image(table, columns, first.present)]
         if first.kind is ChangeKind.UPDATE:
             self._images.append(_Image(table, columns, first.present_after))
-        self._layout = RowLayout([image.of for image in self._images])
+        self._layout = RowLayout(
+            [image.of for image in self._images], [image.readings for image in self._images]
+        )
         self._forget()
 
     def _forget(self) -> None:
@@ -148,7 +151,7 @@ class GatheredImages:
         """The gathered changes, which are then forgotten. Raises `ProtocolError`, `UnrepresentableValue`."""
         try:
             return self._decode()
-        except Damaged:
+        except (Damaged, ProtocolError):  # the second of types that are read value by value
             raise self._explanation() from None
         finally:
             self._forget()

@@ -13,8 +13,9 @@ from binlog_protocol.events.charsets import BINARY_COLLATION, UndecodedText
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
 from binlog_protocol.events.rows import Value, ZeroDate, read_value, value_size
 from binlog_protocol.events.table_map import ColumnKind, Label, TableColumn
-from binlog_protocol.row_columns import numbers, temporal, texts
+from binlog_protocol.row_columns import loops, numbers, temporal, texts
 from binlog_protocol.row_columns.arrays import array, binary
+from binlog_protocol.row_columns.loops import ColumnReading, Reader
 from binlog_protocol.row_columns.options import ColumnOptions, UnrepresentableValue
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Words
 from binlog_protocol.values import Cursor
@@ -40,25 +41,35 @@ _OLD_TEMPORAL: Final = (T.TIME, T.DATETIME, T.TIMESTAMP)
 
 
 class ArrowColumn(NamedTuple):
-    """`values` raises `Damaged` or `ProtocolError` for damaged bytes, `UnrepresentableValue` as the options say."""
+    """`values` raises `Damaged` or `ProtocolError` for damaged bytes, `UnrepresentableValue` as the options say.
+
+    `reading` is how the loops in C read the column for it.
+    """
 
     name: str
     type: pa.DataType
     values: Callable[[Field], pa.Array]
+    reading: ColumnReading
 
 
 def arrow_column(column: TableColumn, name: str, options: ColumnOptions) -> ArrowColumn:
     """`name` is what the column is called in the result, and in errors."""
-    type_, values = _Maker(column, name, options).make()
-    return ArrowColumn(name, type_, values)
+    return ArrowColumn(name, *_Maker(column, name, options).make())
 
 
 def without_values(column: ArrowColumn) -> ArrowColumn:
     """The same, all null: its bytes are not looked at."""
-    return column._replace(values=lambda field: pa.nulls(len(field), column.type))
+    return column._replace(
+        values=lambda field: pa.nulls(len(field), column.type), reading=loops.NOTHING
+    )
 
 
-_Made = tuple[pa.DataType, Callable[[Field], pa.Array]]
+class _Made(NamedTuple):
+    """Of an `ArrowColumn`."""
+
+    type: pa.DataType
+    values: Callable[[Field], pa.Array]
+    reading: ColumnReading = loops.PLACES
 
 
 class _Maker:
@@ -79,15 +90,15 @@ class _Maker:
         if type_ in (T.TIME, T.TIME2):
             return self._time()
         others: dict[ColumnType, Callable[[], _Made]] = {
-            T.FLOAT: lambda: (pa.float32(), lambda field: numbers.floats(field, 4)),
-            T.DOUBLE: lambda: (pa.float64(), lambda field: numbers.floats(field, 8)),
-            T.YEAR: lambda: (pa.int16(), numbers.years),
+            T.FLOAT: lambda: self._float(pa.float32(), 4),
+            T.DOUBLE: lambda: self._float(pa.float64(), 8),
+            T.YEAR: lambda: _Made(pa.int16(), numbers.years),
             T.BIT: self._bit,
             T.NEWDECIMAL: self._decimal,
             T.ENUM: self._enum,
             T.SET: self._set,
-            T.GEOMETRY: lambda: (texts.GEOMETRY, texts.geometries),
-            T.NULL: lambda: (pa.null(), lambda field: pa.nulls(len(field))),
+            T.GEOMETRY: lambda: _Made(texts.GEOMETRY, texts.geometries),
+            T.NULL: lambda: _Made(pa.null(), lambda field: pa.nulls(len(field)), loops.NOTHING),
         }
         return others.get(type_, self._string)()
 
@@ -99,7 +110,7 @@ class _Maker:
             plain = _values(column, field, length_bytes)
             return pa.array([None if v is None else convert(v) for v in plain], type_)
 
-        return type_, values
+        return _Made(type_, values)
 
     def _as_text(self) -> _Made:
         return self._plain(pa.string(), lambda value: str(json_value(value, self._column)))
@@ -108,22 +119,29 @@ class _Maker:
         size = self._layout.size
         unsigned = bool(self._column.unsigned)
         if unsigned and size == 8:
-            return self._unsigned_words(numbers.unsigned_words)
+            return self._unsigned_words(numbers.unsigned_words, numbers.WORDS)
         type_ = (_UNSIGNED if unsigned else _SIGNED)[size]
-        return type_, lambda field: numbers.integers(field, size, type_, unsigned=unsigned)
+        return _integers(size, type_, unsigned=unsigned)
 
-    def _unsigned_words(self, words: Callable[[Field], Words]) -> _Made:
+    def _float(self, type_: pa.DataType, size: int) -> _Made:
+        return _Made(
+            type_, lambda field: numbers.floats(field, size), numbers.reading_of_floats(size)
+        )
+
+    def _unsigned_words(
+        self, words: Callable[[Field], Words], reading: ColumnReading = loops.PLACES
+    ) -> _Made:
         """Numbers of 64 bits without a sign."""
         choice = self._options.unsigned_bigint
         if choice == "long":
-            return pa.int64(), lambda field: self._longs(words(field), field)
+            return _Made(pa.int64(), lambda field: self._longs(words(field), field), reading)
 
         def decimals(field: Field) -> pa.Array:
             return numbers.decimal128(words(field), 0, _UNSIGNED_DECIMAL, field)
 
         if choice == "string":
-            return pa.string(), lambda field: decimals(field).cast(pa.string())
-        return _UNSIGNED_DECIMAL, decimals
+            return _Made(pa.string(), lambda field: decimals(field).cast(pa.string()), reading)
+        return _Made(_UNSIGNED_DECIMAL, decimals, reading)
 
     def _longs(self, words: Words, field: Field) -> pa.Array:
         if field.any(words >> _LONG_BITS != 0):
@@ -137,18 +155,24 @@ class _Maker:
         if bits > _LONG_BITS:
             return self._unsigned_words(lambda field: numbers.bits(field, bits, size))
         if bits == 1 and self._options.bit1 == "boolean":
-            return pa.bool_(), lambda field: array(
-                pa.bool_(), numbers.bits(field, bits, size) != 0, field.nulls
+            return _Made(
+                pa.bool_(),
+                lambda field: array(pa.bool_(), numbers.bits(field, bits, size) != 0, field.nulls),
             )
-        return pa.int64(), lambda field: array(
-            pa.int64(), numbers.bits(field, bits, size), field.nulls
+        return _Made(
+            pa.int64(),
+            lambda field: array(pa.int64(), numbers.bits(field, bits, size), field.nulls),
         )
 
     def _decimal(self) -> _Made:
         digits, scale = self._layout.digits, self._layout.scale
         if digits > numbers.DECIMAL_DIGITS_MAX:
             return self._as_text()
-        return pa.decimal128(digits, scale), lambda field: numbers.decimals(field, digits, scale)
+        return _Made(
+            pa.decimal128(digits, scale),
+            lambda field: numbers.decimals(field, digits, scale),
+            numbers.reading_of_decimals(digits, scale),
+        )
 
     def _date(self) -> _Made:
         kind = self._layout.type
@@ -159,12 +183,20 @@ class _Maker:
             return self._plain(type_, self._plain_date)
         digits = self._layout.digits
         if kind == T.DATETIME2:
-            return type_, lambda field: self._dated(temporal.datetimes(field, digits), type_, field)
-        if kind == T.TIMESTAMP2:
-            return type_, lambda field: self._dated(
-                temporal.timestamps(field, digits), type_, field
+            return _Made(
+                type_,
+                lambda field: self._dated(temporal.datetimes(field, digits), type_, field),
+                temporal.reading(Reader.DATETIMES, digits),
             )
-        return type_, lambda field: self._dated(temporal.dates(field), type_, field)
+        if kind == T.TIMESTAMP2:
+            return _Made(
+                type_,
+                lambda field: self._dated(temporal.timestamps(field, digits), type_, field),
+                temporal.reading(Reader.TIMESTAMPS, digits),
+            )
+        return _Made(
+            type_, lambda field: self._dated(temporal.dates(field), type_, field), temporal.DATES
+        )
 
     def _dated(self, times: temporal.Times, type_: pa.DataType, field: Field) -> pa.Array:
         nulls: Bools | None = field.nulls
@@ -193,7 +225,11 @@ class _Maker:
         if self._layout.type == T.TIME:
             return self._plain(type_, _microseconds)
         digits = self._layout.digits
-        return type_, lambda field: array(type_, temporal.times(field, digits), field.nulls)
+        return _Made(
+            type_,
+            lambda field: array(type_, temporal.times(field, digits), field.nulls),
+            temporal.reading(Reader.TIMES, digits),
+        )
 
     def _labels(self) -> Sequence[Label] | None:
         """The labels of an ENUM or SET; None to give numbers instead, if two labels that differ would become one."""
@@ -212,24 +248,34 @@ class _Maker:
     def _enum(self) -> _Made:
         size, labels = self._layout.size, self._labels()
         if labels is None:
-            return pa.int32(), lambda field: numbers.integers(
-                field, size, pa.int32(), unsigned=True
-            )
-        return texts.labels_type(labels), lambda field: texts.enum(
-            field, size, labels, self._bad_label
+            return _integers(size, pa.int32(), unsigned=True)
+        return _Made(
+            texts.labels_type(labels),
+            lambda field: texts.enum(field, size, labels, self._bad_label),
+            numbers.reading_of_labels(size),
         )
 
     def _set(self) -> _Made:
         size, labels = self._layout.size, self._labels()
         is_joined = self._options.set_labels == "string"
         if labels is not None:
-            return texts.set_type(labels, is_joined=is_joined), lambda field: texts.set_members(
-                field, numbers.set_bits(field, size), labels, self._bad_label, is_joined=is_joined
+            return _Made(
+                texts.set_type(labels, is_joined=is_joined),
+                lambda field: texts.set_members(
+                    field,
+                    numbers.set_bits(field, size),
+                    labels,
+                    self._bad_label,
+                    is_joined=is_joined,
+                ),
+                numbers.reading_of_set(size),
             )
         if size == 8:
-            return self._unsigned_words(numbers.unsigned_words)
-        return pa.int64(), lambda field: array(
-            pa.int64(), numbers.set_bits(field, size), field.nulls
+            return self._unsigned_words(numbers.unsigned_words, numbers.WORDS)
+        return _Made(
+            pa.int64(),
+            lambda field: array(pa.int64(), numbers.set_bits(field, size), field.nulls),
+            numbers.reading_of_set(size),
         )
 
     def _string(self) -> _Made:
@@ -241,13 +287,15 @@ class _Maker:
         collation = column.collation
         is_text = collation not in (None, BINARY_COLLATION) and self._options.bad_text != "binary"
         raw = self._stored if self._layout.type not in _COMPRESSED else self._decompressed
+        is_bounded = raw == self._stored and self._layout.type not in BLOB_TYPES
+        reading = texts.reading_of_bytes(*[self._layout.size] * is_bounded)
         if not is_text:
-            return pa.binary(), raw
+            return _Made(pa.binary(), raw, reading)
         assert collation is not None
         on_bad = (
             self._refuse_text if self._options.bad_text == "error" else texts.replacing(collation)
         )
-        return pa.string(), lambda field: texts.text(raw(field), collation, on_bad)
+        return _Made(pa.string(), lambda field: texts.text(raw(field), collation, on_bad), reading)
 
     def _stored(self, field: Field) -> pa.Array:
         kind, size = self._layout.type, self._layout.size
@@ -266,6 +314,14 @@ class _Maker:
             f"column {self._name} holds bytes that are no text in its character set: {raw[:32].hex(' ')}; "
             "bad_text=replace makes U+FFFD of them, bad_text=binary keeps the column as bytes, labels as numbers"
         )
+
+
+def _integers(size: int, type_: pa.DataType, *, unsigned: bool) -> _Made:
+    return _Made(
+        type_,
+        lambda field: numbers.integers(field, size, type_, unsigned=unsigned),
+        numbers.reading_of_integers(size, type_.to_pandas_dtype(), unsigned=unsigned),
+    )
 
 
 def _values(column: TableColumn, field: Field, length_bytes: int) -> Iterator[Value]:

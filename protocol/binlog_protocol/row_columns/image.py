@@ -1,52 +1,79 @@
 """Row images: where rows begin, and where the values of each column lie, in many rows at once.
 
 An image is the null bits of its columns, then the values that are not NULL (`events/rows/rows_event.py`). A `RowLayout`
-is made once for the columns of a table that are present in each image of a row. One pass in C finds rows and values; in
-its twin, columns without NULLs among the rows at hand cost an addition, others a mask.
+is made once for the columns of a table that are present in each image of a row.
+
+One pass in C finds rows and reads the values of the columns that have a `ColumnReading`, a few rows at a time: their
+places are nowhere kept. Its twin finds the places; columns without NULLs among the rows at hand cost it an addition,
+others a mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from binlog_protocol.events.rows.value import value_size
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.chains import chain_starts
-from binlog_protocol.row_columns.row_bytes import Bools, Damaged, Field, Integers, RowBytes, Words
+from binlog_protocol.row_columns.loops import PLACES, ColumnReading, Reader
+from binlog_protocol.row_columns.row_bytes import (
+    Bools,
+    Damaged,
+    Field,
+    Integers,
+    ReadValues,
+    RowBytes,
+    Words,
+)
 
 _WORD_BITS: Final = 64
-_HAS_LENGTH: Final = 0x80  # of `_speedups.c`: bytes of the length, not of the value
+# Of `_speedups.c`.
+_HAS_LENGTH: Final = 0x80  # bytes of the length, not of the value
+_HAS_NULLS: Final = 1
+_HAS_NONE: Final = 2
+_NO_PLACES: Final = np.empty(0, np.int64)
+_NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 class RowLayout:
-    """The layout of rows, of one image or two: the columns of each. There is one at least."""
+    """The layout of rows, of one image or two: the columns of each. There is one at least.
 
-    def __init__(self, images: Sequence[Sequence[TableColumn]]) -> None:
+    `readings`: what the loops in C make of each column; without them, places.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[Sequence[TableColumn]],
+        readings: Sequence[Sequence[ColumnReading]] | None = None,
+    ) -> None:
         self._images: Final = [_Image(columns) for columns in images]
         first, *others = (image.codes() for image in self._images)
         self._codes: Final = (
             None if first is None or None in others else (first, others[0] if others else None)
         )
-        self._columns: Final = sum(map(len, images))
+        sizes = [size for image in self._images for size in image.sizes]
+        self._sizes: Final = sizes
+        self._readings: Final = [*chain(*readings)] if readings else [PLACES] * len(sizes)
 
     def counts(self, data: RowBytes, ends: Integers) -> Integers:
         """How many rows each event has; they lie one behind the other. Raises `Damaged` if rows do not end so."""
         if self._codes is not None and loops.HAS_C:
-            counts = np.empty(len(ends), np.int64)
-            if loops.count_rows(data.raw, ends, *self._codes, counts) == loops.DAMAGED:
-                raise Damaged
-            return counts
+            return self._counted(data, ends)[0]
         return self._starts(data, ends)[1]
 
     def fields(self, data: RowBytes, ends: Integers) -> tuple[list[list[Field]], Integers]:
         """The columns of each image, and the numbers of rows, as `counts` has them. Raises `Damaged`."""
         if self._codes is not None and loops.HAS_C:
-            counts = self.counts(data, ends)
-            return self._fields_in_c(data, ends, int(counts.sum())), counts
+            counts, sums = self._counted(data, ends)
+            fields = self._read(data, ends, int(counts.sum()), sums.tolist())
+            first = len(self._images[0].sizes)
+            return [fields[:first], fields[first:]][: len(self._images)], counts
         at, counts = self._starts(data, ends)
         found = []
         for image in self._images:
@@ -72,26 +99,45 @@ class RowLayout:
         starts = chain_starts(data, begins, ends, self)
         return starts, np.diff(np.searchsorted(starts, begins), append=len(starts))
 
-    def _fields_in_c(self, data: RowBytes, ends: Integers, rows: int) -> list[list[Field]]:
-        shape = (self._columns, rows)
-        at, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        nulls, has_nulls = np.empty(shape, np.bool_), np.empty(self._columns, np.bool_)
+    def _counted(self, data: RowBytes, ends: Integers) -> tuple[Integers, Integers]:
+        """The rows of each event, and by column the bytes of values that have lengths."""
+        counts, sums = np.empty(len(ends), np.int64), np.empty(len(self._sizes), np.int64)
         assert self._codes is not None
-        columns = (at, lengths, nulls, has_nulls)
-        if not loops.fill_fields(data.raw, ends, *self._codes, *columns):
+        if loops.count_rows(data.raw, ends, *self._codes, counts, sums) == loops.DAMAGED:
             raise Damaged
-        found = []
-        number = 0
-        for image in self._images:
-            fields = []
-            for size in image.sizes:
-                null = nulls[number] if has_nulls[number] else None
-                fields.append(
-                    Field(data, at[number], lengths[number] if size.length else None, null)
-                )
-                number += 1
-            found.append(fields)
-        return found
+        return counts, sums
+
+    def _read(self, data: RowBytes, ends: Integers, rows: int, sums: list[int]) -> list[Field]:
+        plans = tuple(map(_plan, self._readings, sums, [rows] * len(sums)))
+        nulls, flags = np.empty((len(plans), rows), np.bool_), np.empty(len(plans), np.uint8)
+        assert self._codes is not None
+        if not loops.read_rows(data.raw, ends, *self._codes, plans, nulls, flags):
+            raise Damaged
+        fields = []
+        columns = zip(self._readings, self._sizes, plans, nulls, flags.tolist(), strict=True)
+        for reading, size, (_, _, _, out, more), null, flag in columns:
+            some_null = null if flag & _HAS_NULLS else None
+            if reading.reader is Reader.PLACES:
+                fields.append(Field(data, out, more if size.length else None, some_null))
+                continue
+            found = ReadValues(rows, out, more, bool(flag & _HAS_NONE))
+            fields.append(Field(data, _NO_PLACES, None, some_null, found))
+        return fields
+
+
+_Plan = tuple[int, int, int, NDArray[Any], NDArray[Any]]
+
+
+def _plan(reading: ColumnReading, size: int, rows: int) -> _Plan:
+    """What a column is read by, and into: numbers; offsets and bytes; or places and lengths."""
+    reader, _, one, other = reading
+    if reader is Reader.UNWANTED:
+        return reader, one, other, _NO_BYTES, _NO_BYTES
+    if reader is Reader.PLACES:
+        return reader, one, other, np.empty(rows, np.int64), np.empty(rows, np.int64)
+    if reader is Reader.BYTES:
+        return reader, one, other, np.empty(rows + 1, np.int32), np.empty(size, np.uint8)
+    return reader, one, other, reading.room(rows), _NO_BYTES
 
 
 class _Image:

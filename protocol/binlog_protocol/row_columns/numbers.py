@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from binlog_protocol.events.numbers import DigitGroup, decimal_groups
 from binlog_protocol.row_columns import loops
 from binlog_protocol.row_columns.arrays import array
-from binlog_protocol.row_columns.loops import Reader
-from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Field, Words
+from binlog_protocol.row_columns.loops import ColumnReading, Reader
+from binlog_protocol.row_columns.row_bytes import WORD_SIZE, Field, Integers, Words
 
 _WORD_BITS: Final = 64
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
@@ -21,24 +21,59 @@ _YEAR_ZERO: Final = 1900
 DECIMAL_DIGITS_MAX: Final = 38  # of Arrow's decimal128, and of Spark
 
 
+def reading_of_integers(size: int, dtype: Any, *, unsigned: bool) -> ColumnReading:
+    return ColumnReading(Reader.INTEGERS, dtype, size, unsigned)
+
+
+def reading_of_decimals(digits: int, scale: int) -> ColumnReading:
+    """The numbers as pairs of words, the low one first."""
+    return ColumnReading(Reader.DECIMALS, np.uint64, digits, scale)
+
+
 def integers(field: Field, size: int, type_: pa.DataType, *, unsigned: bool) -> pa.Array:
     """The integers of `size` bytes each, as an Arrow type that holds them."""
-    if loops.HAS_C and size <= WORD_SIZE:
-        found = np.empty(len(field), type_.to_pandas_dtype())
-        field.read(Reader.INTEGERS, found, size, unsigned)
-        return array(type_, found, field.nulls)
+    dtype = type_.to_pandas_dtype()
+    if loops.HAS_C:
+        return array(
+            type_, field.read(reading_of_integers(size, dtype, unsigned=unsigned))[0], field.nulls
+        )
     words = field.data.words(field.at)
     unused = np.uint64(_WORD_BITS - 8 * size)
     words = words << unused
     values: NDArray[Any] = (
         words >> unused if unsigned else words.view(np.int64) >> unused.astype(np.int64)
     )
-    return array(type_, values.astype(type_.to_pandas_dtype()), field.nulls)
+    return array(type_, values.astype(dtype), field.nulls)
+
+
+WORDS: Final = reading_of_integers(WORD_SIZE, np.uint64, unsigned=True)
 
 
 def unsigned_words(field: Field) -> Words:
     """BIGINT UNSIGNED."""
-    return field.data.words(field.at)
+    return field.read(WORDS)[0] if loops.HAS_C else field.data.words(field.at)
+
+
+def reading_of_labels(size: int) -> ColumnReading:
+    return reading_of_integers(size, np.int64, unsigned=True)
+
+
+def label_numbers(field: Field, size: int) -> Integers:
+    """An ENUM of `size` bytes."""
+    if loops.HAS_C:
+        return field.read(reading_of_labels(size))[0]
+    return field.data.unsigned(field.at, size)
+
+
+def reading_of_set(size: int) -> ColumnReading:
+    return reading_of_integers(size, np.uint64, unsigned=True)
+
+
+def set_bits(field: Field, size: int) -> Words:
+    """A SET of `size` bytes."""
+    if loops.HAS_C:
+        return field.read(reading_of_set(size))[0]
+    return field.data.words(field.at) & np.uint64((1 << 8 * size) - 1)
 
 
 def bits(field: Field, bits_: int, size: int) -> Words:
@@ -49,20 +84,17 @@ def bits(field: Field, bits_: int, size: int) -> Words:
     return words
 
 
-def set_bits(field: Field, size: int) -> Words:
-    """A SET of `size` bytes."""
-    return field.data.words(field.at) & np.uint64((1 << 8 * size) - 1)
+def reading_of_floats(size: int) -> ColumnReading:
+    """As integers with the same bits."""
+    return reading_of_integers(size, np.uint64 if size == WORD_SIZE else np.uint32, unsigned=True)
 
 
 def floats(field: Field, size: int) -> pa.Array:
+    type_ = pa.float64() if size == WORD_SIZE else pa.float32()
     if loops.HAS_C:
-        found = np.empty(len(field), f"u{size}")
-        field.read(Reader.INTEGERS, found, size, True)
-        return array(pa.float64() if size == WORD_SIZE else pa.float32(), found, field.nulls)
+        return array(type_, field.read(reading_of_floats(size))[0], field.nulls)
     words = field.data.words(field.at)
-    if size == WORD_SIZE:
-        return array(pa.float64(), words, field.nulls)
-    return array(pa.float32(), words.astype(np.uint32), field.nulls)
+    return array(type_, words if size == WORD_SIZE else words.astype(np.uint32), field.nulls)
 
 
 def years(field: Field) -> pa.Array:
@@ -74,9 +106,7 @@ def decimals(field: Field, digits: int, scale: int) -> pa.Array:
     """DECIMAL(digits, scale) of up to 38 digits."""
     type_ = pa.decimal128(digits, scale)
     if loops.HAS_C:
-        pairs = np.empty((len(field), 2), np.uint64)
-        field.read(Reader.DECIMALS, pairs, digits, scale)
-        return array(type_, pairs, field.nulls)
+        return array(type_, field.read(reading_of_decimals(digits, scale))[0], field.nulls)
     low, high, negative = _magnitudes(field, decimal_groups(digits, scale))
     # Two's complement over both words.
     low = np.where(negative, ~low + np.uint64(1), low)

@@ -8,7 +8,7 @@ byte).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.row_columns import loops
-from binlog_protocol.row_columns.loops import Reader
+from binlog_protocol.row_columns.loops import ColumnReading, Reader
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -88,6 +88,19 @@ class RowBytes:
         return words >> np.uint64(_WORD_BITS - 8 * size)
 
 
+class ReadValues(NamedTuple):
+    """The values of a column, which were read when its rows were found.
+
+    values: numbers, or the offsets of texts in `raw`.
+    has_none: some stand for no date.
+    """
+
+    rows: int
+    values: NDArray[Any]
+    raw: NDArray[np.uint8]
+    has_none: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """The values of one column in many rows.
@@ -95,15 +108,17 @@ class Field:
     at: where each begins; of what has a length before it, behind that. Of a NULL: anywhere.
     lengths: of what has a length before it, 0 for NULL; None for columns of fixed size.
     nulls: None if no value is NULL.
+    found: if there are, nobody knows the places.
     """
 
     data: RowBytes
     at: Integers
     lengths: Integers | None
     nulls: Bools | None
+    found: ReadValues | None = None
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.at) if self.found is None else self.found.rows
 
     def any(self, condition: NDArray[Any]) -> bool:
         """Whether the condition holds for a value that is not NULL."""
@@ -116,9 +131,14 @@ class Field:
         if self.any(condition):
             raise Damaged
 
-    def read(self, reader: Reader, out: NDArray[Any], one: int = 0, other: int = 0) -> bool:
-        """The values by a loop in C, into `out`; whether some stand for no date. Raises `Damaged`."""
-        found = loops.read_column(reader, self.data.raw, self.at, self.nulls, out, one, other)
+    def read(self, reading: ColumnReading) -> tuple[NDArray[Any], bool]:
+        """The values, by a loop in C, and whether some stand for no date. Raises `Damaged`."""
+        if self.found is not None:
+            return self.found.values, self.found.has_none
+        reader, _, *numbers = reading
+        values = reading.room(len(self))
+        places = np.ascontiguousarray(self.at)
+        found = loops.read_column(reader, self.data.raw, places, self.nulls, values, *numbers)
         if found == loops.DAMAGED:
             raise Damaged
-        return found == loops.SOME_ARE_NONE
+        return values, found == loops.SOME_ARE_NONE

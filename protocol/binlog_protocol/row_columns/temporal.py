@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from binlog_protocol.row_columns import loops
-from binlog_protocol.row_columns.loops import Reader
+from binlog_protocol.row_columns.loops import ColumnReading, Reader
 from binlog_protocol.row_columns.row_bytes import Bools, Field, Integers
 
 _MICROSECONDS: Final = 1_000_000
@@ -32,10 +32,18 @@ class Times(NamedTuple):
     none: Bools | None
 
 
+DATES: Final = ColumnReading(Reader.DATES, np.int32)
+
+
+def reading(reader: Reader, digits: int) -> ColumnReading:
+    """Of DATETIMES, TIMESTAMPS, TIMES."""
+    return ColumnReading(reader, np.int64, digits)
+
+
 def dates(field: Field) -> Times:
     """DATE, in days since 1970."""
     if loops.HAS_C:
-        return _read(field, Reader.DATES, np.empty(len(field), np.int32))
+        return _read(field, DATES)
     packed = field.data.unsigned(field.at, 3)
     return _days(packed >> 9, packed >> 5 & 15, packed & 31)
 
@@ -43,7 +51,7 @@ def dates(field: Field) -> Times:
 def datetimes(field: Field, digits: int) -> Times:
     """DATETIME, in microseconds since 1970."""
     if loops.HAS_C:
-        return _read(field, Reader.DATETIMES, np.empty(len(field), np.int64), digits)
+        return _read(field, reading(Reader.DATETIMES, digits))
     size = (digits + 1) // 2
     words = field.data.big_endian(field.at, 5 + size)
     packed = (words >> np.uint64(8 * size)).view(np.int64) - _DATETIME_BIAS
@@ -61,7 +69,7 @@ def datetimes(field: Field, digits: int) -> Times:
 def timestamps(field: Field, digits: int) -> Times:
     """TIMESTAMP, in microseconds since 1970 in UTC; zero is no time."""
     if loops.HAS_C:
-        return _read(field, Reader.TIMESTAMPS, np.empty(len(field), np.int64), digits)
+        return _read(field, reading(Reader.TIMESTAMPS, digits))
     size = (digits + 1) // 2
     number = field.data.big_endian(field.at, 4 + size).view(np.int64)
     values = (number >> 8 * size) * _MICROSECONDS + _microseconds(field, number, size)
@@ -71,9 +79,7 @@ def timestamps(field: Field, digits: int) -> Times:
 def times(field: Field, digits: int) -> Integers:
     """TIME, in microseconds."""
     if loops.HAS_C:
-        found = np.empty(len(field), np.int64)
-        field.read(Reader.TIMES, found, digits)
-        return found
+        return field.read(reading(Reader.TIMES, digits))[0]
     size = (digits + 1) // 2
     number = field.data.big_endian(field.at, 3 + size).view(np.int64) - (0x80 << 8 * (2 + size))
     magnitude = np.abs(number)
@@ -86,9 +92,9 @@ def times(field: Field, digits: int) -> Integers:
     return signed
 
 
-def _read(field: Field, reader: Reader, values: NDArray[Any], digits: int = 0) -> Times:
+def _read(field: Field, how: ColumnReading) -> Times:
     """In C, where the least number there is stands for no date."""
-    some_are_none = field.read(reader, values, digits)
+    values, some_are_none = field.read(how)
     return Times(values, values == np.iinfo(values.dtype).min if some_are_none else None)
 
 

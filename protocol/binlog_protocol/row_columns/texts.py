@@ -21,15 +21,26 @@ from binlog_protocol.events.charsets import (
 from binlog_protocol.events.rows import strings
 from binlog_protocol.events.table_map import Label
 from binlog_protocol.row_columns import arrays
+from binlog_protocol.row_columns.loops import ColumnReading, Reader
+from binlog_protocol.row_columns.numbers import label_numbers
 from binlog_protocol.row_columns.row_bytes import Field, Integers
 
 _UTF8: Final = ("utf8mb3", "utf8mb4")
 _ASCII: Final = bytes(range(128))
 _SRID_SIZE: Final = 4
+_SIZE_MAX: Final = (1 << 31) - 1
 GEOMETRY: Final = pa.struct([("srid", pa.int32()), ("wkb", pa.binary())])
 
 
+def reading_of_bytes(size: int = _SIZE_MAX) -> ColumnReading:
+    """Of values of up to so many bytes."""
+    return ColumnReading(Reader.BYTES, None, size)
+
+
 def check_lengths(field: Field, size: int) -> None:
+    """Raises `Damaged` if a value is longer; where the values are there, they are not."""
+    if field.found is not None:
+        return
     assert field.lengths is not None
     field.refuse(field.lengths > size)
 
@@ -104,7 +115,7 @@ def enum(
     field: Field, size: int, labels: Sequence[Label], on_bad: Callable[[UndecodedText], str]
 ) -> pa.Array:
     """An ENUM as its labels; `on_bad` is asked of those that occur."""
-    numbers = field.data.unsigned(field.at, size)
+    numbers = label_numbers(field, size)
     field.refuse(numbers > len(labels))
     empty = strings.no_label(labels)
     occurring = [

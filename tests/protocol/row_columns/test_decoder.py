@@ -161,6 +161,21 @@ def test_refused(damage: Callable[[bytes], bytes], says: str) -> None:
         decode()
 
 
+@pytest.mark.parametrize(
+    ("col", "value"),
+    [
+        (column(T.VARCHAR_COMPRESSED, 9), b"\2\x81\1"),
+        (column(T.DATETIME, 8), (20240203177344).to_bytes(8, "little")),
+    ],
+)
+def test_a_value_that_none_has_a_place(col: TableColumn, value: bytes) -> None:
+    """Of a type that is read value by value, too."""
+    decoder = RowDecoder(prepare=of(col))
+    decoder.add([inserted(value)], 5)
+    with pytest.raises(ProtocolError, match=r"\(group 5, event 1\)$"):
+        decoder.take()
+
+
 def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("binlog_protocol.row_columns.event_walk._BYTES_AT_ONCE_MAX", 50)
     with pytest.raises(ValueError, match="50 are the most"):

@@ -347,16 +347,26 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     from binlog_protocol.row_columns import _speedups as c
 
     one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
-    byte, no = np.zeros(1, np.uint8), np.zeros(0, np.int64)
+    byte, bytes_, no = np.zeros(1, np.uint8), np.zeros(2, np.uint8), np.zeros(0, np.int64)
     for wrong in (
         lambda: c.fill_events(b"", no, byte, one, one, two, one),
         lambda: c.find_likes(b"", byte, one, two, one, bytes(256), byte, one),
         lambda: c.find_likes(b"", byte, one, one, one, bytes(255), byte, one),
-        lambda: c.count_rows(b"", one, b"\x85", None, one),
-        lambda: c.count_rows(b"", one, b"\x80", None, one),
-        lambda: c.count_rows(b"", one, b"\1", None, two),
-        lambda: c.fill_fields(b"", one, b"\1", None, one, two, byte, byte),
-        lambda: c.fill_fields(b"", one, b"", b"", no, no, byte[:0], byte[:0]),
+        lambda: c.count_rows(b"", one, b"\x85", None, one, one),
+        lambda: c.count_rows(b"", one, b"\x80", None, one, one),
+        lambda: c.count_rows(b"", one, b"\1", None, two, one),
+        lambda: c.count_rows(b"", one, b"\1", None, one, two),
+        lambda: c.count_rows(b"", one, b"", None, one, no),
+        lambda: c.read_rows(b"", one, b"\1", None, (), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((0, 1, 1, byte, byte),), byte, byte[:0]),
+        lambda: c.read_rows(b"", one, b"\1\1", None, ((0, 1, 1, byte, byte),) * 2, byte, bytes_),
+        lambda: c.read_rows(b"", one, b"\1", None, ((-4, 0, 0, one, one),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((6, 0, 0, one, one),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((-2, 0, 0, one, two),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((-2, 0, 0, two, two),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((-1, 0, 0, one[:0], byte),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((0, 9, 1, byte, byte),), byte, byte),
+        lambda: c.read_rows(b"", one, b"\1", None, ((1, 5, 6, two, byte),), byte, byte),
         lambda: c.copy_ranges(b"", one, two, np.zeros(3, np.int32)),
         lambda: c.copy_ranges(b"", one, one, np.zeros(1, np.int32)),
         lambda: c.read_column(9, b"", one, None, one),
@@ -374,9 +384,41 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         with pytest.raises((ValueError, BufferError)):
             wrong()
     assert c.count_events(b"", np.array([5, 3])) == -1
-    assert c.count_rows(b"abc", np.array([4]), b"\1", None, one) == -1
-    assert c.count_rows(b"abc", np.array([-4]), b"\1", None, one) == -1
-    assert c.count_rows(b"abc", np.array([3]), b"", None, one) == -1  # rows without bytes never end
+    assert c.count_rows(b"abc", np.array([4]), b"\1", None, one, one) == -1
+    assert c.count_rows(b"abc", np.array([-4]), b"\1", None, one, one) == -1
+    for wrong_plan in ((0, 1), (0, 1, 1, byte, None), None):
+        with pytest.raises((TypeError, SystemError, BufferError)):
+            c.read_rows(b"", one, b"\1", None, (wrong_plan,), byte, byte)  # type: ignore[arg-type]
+
+
+READERS = (
+    (Reader.INTEGERS, 4), (Reader.INTEGERS, 1), (Reader.DECIMALS, 16), (Reader.DATES, 4), (Reader.DATETIMES, 8),
+    (Reader.TIMESTAMPS, 8), (Reader.TIMES, 8),
+)  # fmt: skip
+
+
+def any_plan(rng: Random, rows: int) -> tuple[int, int, int, Any, Any]:
+    """With arrays that fit; of bytes there may come more than there is room for."""
+    nothing = np.empty(0, np.uint8)
+    kind = rng.randrange(4)
+    if kind == 0:
+        return Reader.UNWANTED, 0, 0, nothing, nothing
+    if kind == 1:
+        return Reader.PLACES, 0, 0, np.empty(rows, np.int64), np.empty(rows, np.int64)
+    if kind == 2:
+        most = rng.choice((0, 5, 2**31 - 1))
+        return (
+            Reader.BYTES,
+            most,
+            0,
+            np.empty(rows + 1, np.int32),
+            np.empty(rng.randrange(40), np.uint8),
+        )
+    reader, width = rng.choice(READERS)
+    one = {Reader.INTEGERS: rng.randint(1, 8), Reader.DECIMALS: 38, Reader.DATES: 0}.get(
+        reader, rng.randint(0, 6)
+    )
+    return reader, one, rng.randint(0, 1), np.empty((rows, width), np.uint8), nothing
 
 
 @needs_c
@@ -418,11 +460,12 @@ def test_any_numbers_do_no_harm(seed: int) -> None:
     c.count_events(data, any_numbers())
     c.fill_events(data, any_numbers(), types.copy(), *(any_numbers() for _ in range(4)))
     codes = bytes(rng.choice((0, 1, 8, 0x7F, 0x81, 0x82, 0x84)) for _ in range(rng.randint(1, 9)))
-    c.count_rows(data, any_numbers(), codes, rng.choice((None, codes)), any_numbers())
-    shape = (len(codes), count)
-    places, lengths, nulls = (np.empty(shape, kind) for kind in (np.int64, np.int64, np.uint8))
-    has_nulls = np.empty(len(codes), np.uint8)
-    c.fill_fields(data, any_numbers(), codes, None, places, lengths, nulls, has_nulls)
+    second = rng.choice((None, codes))
+    columns = len(codes) * (1 if second is None else 2)
+    c.count_rows(data, any_numbers(), codes, second, any_numbers(), np.empty(columns, np.int64))
+    plans = tuple(any_plan(rng, count) for _ in range(columns))
+    nulls, flags = np.empty((columns, count), np.uint8), np.empty(columns, np.uint8)
+    c.read_rows(data, any_numbers(), codes, second, plans, nulls, flags)
     some_null = rng.choice((None, types))
     for reader, width, one, other in (
         (Reader.INTEGERS, 4, rng.randint(1, 8), rng.randint(0, 1)), (Reader.DECIMALS, 16, 38, rng.randint(0, 38)),
