@@ -23,6 +23,7 @@ _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
 _DURATION: Final = re.compile(r" in [0-9.]+(?:ns|µs|ms|s)\b")
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
+_BEHIND_ETAG: Final = "\n"
 
 
 class StoredObject(NamedTuple):
@@ -105,9 +106,7 @@ class ObstoreObjects:
                 found = self._obstore.get(self._store, name)
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return None
-            return StoredObject(
-                found.meta["size"], found.meta["e_tag"] or "", self._pieces(found, name)
-            )
+            return StoredObject(found.meta["size"], _tag(found.meta), self._pieces(found, name))
 
     def _pieces(self, found: Any, name: str) -> Iterator[bytes]:
         with self._said(name):
@@ -116,7 +115,7 @@ class ObstoreObjects:
 
     def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
         """See `Objects`."""
-        mode = "create" if instead_of is None else {"e_tag": instead_of}
+        mode = "create" if instead_of is None else _version(instead_of)
         errors = self._obstore.exceptions
         store = self._store if isinstance(data, bytes) else self._patient
         with self._said(name):
@@ -125,14 +124,15 @@ class ObstoreObjects:
                 done = self._obstore.put(store, name, data, mode=mode, use_multipart=False)
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
                 raise ObjectChanged(f"{self.where}/{name} is another one by now") from error
-            return str(done["e_tag"] or "")
+            return _tag(done)
 
     def names(self, prefix: str, behind: str) -> list[str]:
         """See `Objects`."""
         with self._said(prefix):
             pages = self._obstore.list(self._store, offset=behind)
             found = (one["path"] for page in pages for one in page)
-            return sorted(name for name in found if name.startswith(prefix))
+            # Not every store knows the offset: Azurite tells all names (3.37).
+            return sorted(name for name in found if name.startswith(prefix) and name > behind)
 
     def delete(self, name: str) -> None:
         """See `Objects`."""
@@ -146,6 +146,17 @@ class ObstoreObjects:
     def _said(self, name: str) -> Iterator[None]:
         with _said_of(f"{self.where}/{name}"):
             yield
+
+
+def _tag(meta: Any) -> str:
+    """What the library tells two versions of an object apart by: ETag, and for Google's store its generation."""
+    return f"{meta['e_tag'] or ''}{_BEHIND_ETAG}{meta.get('version') or ''}"
+
+
+def _version(tag: str) -> dict[str, str]:
+    """The version of `_tag`, as the library wants it for a condition."""
+    etag, _, version = tag.partition(_BEHIND_ETAG)
+    return {"e_tag": etag, "version": version} if version else {"e_tag": etag}
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""A stand-in for S3 on this machine: the requests that an archive makes, with conditions; it fails as it is told."""
+"""A stand-in for S3 on this machine: the requests that an archive makes, with conditions; it fails as it is told.
+
+It speaks as Google's store does, too: by the generation of an object, in place of its ETag.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ class S3Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.lock = threading.Lock()
+        self.generations: dict[str, int] = {}
+        self.lists_all = False  # whatever is asked for to begin behind
         self.requests = 0
         self.headers: list[tuple[str, dict[str, str]]] = []  # of each request, with its method
         self.ending = threading.Event()
@@ -43,6 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         path, _, query = self.path.partition("?")
+        path = urllib.parse.unquote(path)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         with self.server.lock:
             self.server.requests += 1
@@ -89,10 +95,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self.headers.get("if-none-match") == "*" and found is not None
             ):
                 return 412, {}, b"<Error><Code>PreconditionFailed</Code></Error>"
+            generation = self.server.generations.get(path, 0)
+            if int(self.headers.get("x-goog-if-generation-match", generation)) != generation:
+                return 412, {}, b"<Error><Code>PreconditionFailed</Code></Error>"
             objects[path] = body
-            return 200, {"etag": _tag(body)}, b""
+            self.server.generations[path] = self.server.requests
+            return 200, {"etag": _tag(body), **self._generation(path)}, b""
         if self.command == "DELETE":
             objects.pop(path, None)
+            self.server.generations.pop(path, None)
             return 204, {}, b""
         if self.command == "POST":
             for name in body.decode().split("<Key>")[1:]:
@@ -103,10 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
         when = {"last-modified": "Mon, 23 Nov 2026 00:00:00 GMT"}
-        return 200, {"etag": tag, **when}, found
+        return 200, {"etag": tag, **when, **self._generation(path)}, found
+
+    def _generation(self, path: str) -> dict[str, str]:
+        return {"x-goog-generation": str(self.server.generations.get(path, 0))}
 
     def _listed(self, bucket: str, query: dict[str, list[str]]) -> bytes:
         prefix, behind = (query.get(name, [""])[0] for name in ("prefix", "start-after"))
+        if self.server.lists_all:
+            behind = ""
         rows = [
             f"<Contents><Key>{key}</Key><LastModified>2026-11-23T00:00:00.000Z</LastModified>"
             f"<ETag>{_tag(data)}</ETag><Size>{len(data)}</Size></Contents>"
