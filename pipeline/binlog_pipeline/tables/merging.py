@@ -357,8 +357,14 @@ def _ordered(
 
 
 def _has_keys(rows: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Booleans:
-    """Which rows have a key of `changed`."""
-    mine, others = key_codes([rows.select(keys), changed.select(keys)], keys)
+    """Which rows have a key of `changed`. Most often most have not even its first column."""
+    first = pc.is_in(rows.column(keys[0]), value_set=changed.column(keys[0]).combine_chunks())
+    found = np.array(first.to_numpy(), np.bool_)
+    if len(keys) == 1 or not found.any():
+        return found
+    places = np.flatnonzero(found)
+    mine, others = key_codes([rows.select(keys).take(pa.array(places)), changed.select(keys)], keys)
     is_changed = np.zeros(int(max(mine.max(initial=-1), others.max(initial=-1))) + 1, np.bool_)
     is_changed[others] = True
-    return np.asarray(is_changed[mine], np.bool_)
+    found[places] = is_changed[mine]
+    return found

@@ -510,11 +510,14 @@ def test_executors_that_do_not_see_the_table(
         there = DeltaFiles(f"{files.where}.not", *(getattr(files, n) for n in REST))
         return real(there)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(DeltaFiles, "unseen", elsewhere)
+    def add_three() -> None:
         for _ in range(3):
             add(tmp_path, history.batch(20), history.position, executors)
             assert in_order(rows_of("delta", tmp_path)) == history.table()
+
+    monkeypatch.setattr(DeltaFiles, "unseen", elsewhere)
+    with pytest.warns(UserWarning, match=r"orders are read and written by the driver"):
+        add_three()
     said = [one for one in caplog.messages if "is not there where Spark's executors run" in one]
     assert len(said) == 1
     assert not Path(f"{tmp_path}.not").exists()

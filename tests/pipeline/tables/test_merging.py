@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,29 @@ def test_what_is_not_worth_a_job_is_done_here(
         add(sink, tmp_path / "t", history.batch(20), history.position, elsewhere)
     assert not elsewhere.done
     assert in_order(rows_of(sink, tmp_path / "t")) == history.table()
+
+
+def test_rows_that_have_keys_of_others(rng: random.Random) -> None:
+    """Of one column and of several, with NULL as a value like others; no rows, no keys."""
+    types = [pa.int64(), pa.string(), pa.decimal128(20, 0), pa.date32(), pa.binary(), pa.bool_()]
+    values: list[list[Any]] = [
+        [None, 1, 2, 3], [None, "", "a", "ä"], [None, *map(Decimal, (0, 1, 1 << 63))],
+        [None, *(date(2020, 1, n) for n in (1, 2, 3))], [None, b"", b"a", b"\xff"], [None, True, False],
+    ]  # fmt: skip
+    for _ in range(200):
+        chosen = rng.choices(range(len(types)), k=rng.randint(1, 3))
+        sizes = rng.choice([0, 1, 20]), rng.choice([0, 1, 5])
+        keys = [f"k{number}" for number in range(len(chosen))]
+        mine, others = (
+            pa.table(
+                [pa.array(rng.choices(values[one], k=size), types[one]) for one in chosen], keys
+            )
+            for size in sizes
+        )
+        wanted = {tuple(row.values()) for row in others.to_pylist()}
+        parts = pa.concat_tables([mine.slice(0, 7), mine.slice(7)])
+        found = merging._has_keys(parts, others, keys).tolist()
+        assert found == [tuple(row.values()) in wanted for row in mine.to_pylist()]
 
 
 def test_rows_are_cut_into_files_of_a_size(rng: random.Random) -> None:
