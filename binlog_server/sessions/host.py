@@ -19,13 +19,14 @@ from binlog_server.sql_commit.client import CommitClient
 from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
-_SALT_ALPHABET = bytes(range(33, 127))
+_SALT_FIRST, _SALT_LETTERS = 33, 94
+_SALT_LETTER_OF = bytes(_SALT_FIRST + byte % _SALT_LETTERS for byte in range(256))
 _SALT_BYTES = 20
 
 
 def new_salt() -> bytes:
-    """20 random bytes for a login, more than 2**128 of them."""
-    return bytes(secrets.choice(_SALT_ALPHABET) for _ in range(_SALT_BYTES))
+    """20 random bytes for a login. None comes more often than once in 2**128: a letter is that of up to 3 bytes."""
+    return secrets.token_bytes(_SALT_BYTES).translate(_SALT_LETTER_OF)
 
 
 class Host(ServerView, Protocol):

@@ -72,4 +72,6 @@ def certificate_proof(stored_hash: bytes, salt: bytes, fingerprint: bytes) -> by
 
 
 def _xor(left: bytes, right: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(left, right, strict=True))
+    """Of as many bytes as `left` has, which `right` has, too."""
+    number = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
+    return number.to_bytes(len(left), "big")
