@@ -15,11 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.places import is_remote
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError, TargetChanged
 from binlog_pipeline.schemas.conversion import require_convertible, unfit
@@ -174,6 +176,8 @@ class DeltaState(CommittedTable):
         self, rows: pa.Table | pa.RecordBatchReader, position: SlavePosition
     ) -> None:
         schema = self._delta.Schema.from_arrow(rows.schema)
+        if not is_remote(self.where):
+            Path(self.where).mkdir(parents=True, exist_ok=True)
         files = DeltaFiles.of(self._table, self.where, pa.schema(schema.to_arrow()))
         is_table = isinstance(rows, pa.Table)
         parts = [rows] if is_table else (pa.Table.from_batches([batch]) for batch in rows)
@@ -202,7 +206,8 @@ class DeltaState(CommittedTable):
         """By the workers, or here if the library's files would be misread. Whether that was done."""
         assert self._table is not None
         is_needed = is_misread(found.rows.schema)
-        if (self._workers is HERE and not is_needed) or not self._takes(found.rows.schema):
+        is_asked = self._workers is not HERE and self.where not in _NOT_SEEN
+        if not (is_needed or is_asked) or not self._takes(found.rows.schema):
             return False
         schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
         kept = kept_files(self._table, self.keys[0])
@@ -211,13 +216,15 @@ class DeltaState(CommittedTable):
         found = replace(found, rows=found.rows.cast(schema))
         key_type = ordered_type(schema, self.keys[0])
         merge = Merge.of(kept, found, self.keys, self._shown_name, key_type)
-        is_sent = merge.is_worth_sending and self.where not in _NOT_SEEN
+        is_sent = is_asked and merge.is_worth_sending
         if not is_sent and not is_needed:
             return False
         files = DeltaFiles.of(self._table, self.where, self._columns())
         try:
             gone, new = merge.done(files, self._workers if is_sent else HERE)
         except NotSeen as error:
+            if not is_sent:  # the log of this version is gone behind a checkpoint
+                return False
             _NOT_SEEN.add(self.where)
             tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
             return self._merge_by_files(found, position)

@@ -255,6 +255,22 @@ def test_a_table_that_the_library_would_not_write_right_is_begun_and_emptied(
     assert done == commits
 
 
+def test_a_version_of_which_the_log_has_only_a_checkpoint(tmp_path: Path) -> None:
+    """Its number in the log is what tells executors that they see the table. This process has it."""
+    add(tmp_path, one_row(1, WIDE, v=D("12345678901234567.8901")), at(1))
+    table = DeltaTable(tmp_path)
+    table.create_checkpoint()
+    (log,) = (tmp_path / "_delta_log").glob("*.json")
+    said = log.read_text()
+    log.unlink()
+    assert DeltaFiles.of(table, str(tmp_path), pa.schema(table.schema().to_arrow())).unseen()
+    log.write_text(said)  # which has the position
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DeltaFiles, "unseen", lambda _: "gone")
+        add(tmp_path, one_row(2, WIDE, v=D(5)), at(2), HERE)
+    assert [row["id"] for row in in_order(rows_of("delta", tmp_path))] == [1, 2]
+
+
 class Killed(BaseException):
     """As kill -9: no handler of an ordinary error runs."""
 
