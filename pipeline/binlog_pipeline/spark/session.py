@@ -20,6 +20,7 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "binlog_pipeline.spark.worker_daemon",
     "spark.sql.timeType.enabled": "true",
     # A checkpoint on a local disk: without it Hadoop writes a .crc file beside each file, and runs chmod for both. Its
     # offsets and commits are a third of the time of a small batch as it is.
@@ -49,7 +50,12 @@ def session(master: str = "local[*]", **settings: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("binlog")
     chosen = {name.replace("__", "."): value for name, value in settings.items()}
     if not master.startswith("local"):
-        local_only = {"spark.driver.bindAddress", "spark.driver.host"}
+        # The standard error of executors elsewhere is not ours, and their Python may lack this package.
+        local_only = {
+            "spark.driver.bindAddress",
+            "spark.driver.host",
+            "spark.python.daemon.module",
+        }
         chosen = {**{k: v for k, v in _SETTINGS.items() if k not in local_only}, **chosen}
     else:
         chosen = {**_SETTINGS, **chosen}
