@@ -184,7 +184,7 @@ def _convert(
         return
     directory = StoreDirectory.of(config, converting=True)
     try:
-        taken, seconds = take(directory.engine, source)
+        taken, seconds = take(directory.engine, source, directory.path)
         waiting = 0
         if arguments.online:
             taken.notes = [
@@ -217,13 +217,13 @@ def _would_convert(source: StoreSource, config: Config, arguments: argparse.Name
     """Read all of the source, and look at what is in the target."""
     if has_no_store(arguments.target):
         engine = NothingStored(None)
-        taken, seconds = take(engine, source)
+        taken, seconds = take(engine, source, arguments.target)
     else:
         config = dataclasses.replace(config, innodb_read_only=True)
         there = StoreDirectory.of(config, background=False, to_serve=True, converting=True)
         with contextlib.closing(there):
             engine = NothingStored(there.engine)
-            taken, seconds = take(engine, source)
+            taken, seconds = take(engine, source, arguments.target)
     waiting = len(source.prepared())
     show_taken(arguments, taken, engine.position, seconds, waiting)
 

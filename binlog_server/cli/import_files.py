@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from binlog_storage.console.arguments import add_dry_run, add_json
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
-from binlog_storage.intake.intake import Intake, IntakeTarget, Taken, taken_object
+from binlog_storage.intake.intake import (
+    Intake,
+    IntakeTarget,
+    Taken,
+    progress_text,
+    taken_object,
+)
 from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.intake.server_version import note_server_version
 from binlog_storage.intake.source import IntakeSource
@@ -74,12 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             with looked_at(arguments) as there:
                 engine = NothingStored(None if there is None else there.engine)
-                taken, seconds = take(engine, source)
+                taken, seconds = take(engine, source, arguments.binlog_directory)
             position = engine.position
         else:
             directory = open_store(arguments)
             try:
-                taken, seconds = take(directory.engine, source)
+                taken, seconds = take(directory.engine, source, directory.path)
                 note_server_version(directory.state, source.server_version)
                 position = directory.engine.binlog_state().position()
             finally:
@@ -101,19 +108,18 @@ def _source(
     return source_of(paths, index, keys, for_archive)
 
 
-def take(engine: IntakeTarget, source: IntakeSource) -> tuple[Taken, float]:
-    """Take the groups of a source, with its progress. Returns what was taken and the seconds. Raises `StorageError`."""
+def take(engine: IntakeTarget, source: IntakeSource, target: Path) -> tuple[Taken, float]:
+    """Take the groups of a source, with its progress. Returns what was taken and the seconds. Raises `StorageError`.
+
+    target: the directory of the engine.
+    """
     with Progress("import") as progress:
 
         def shown(taken: Taken) -> None:
-            progress.show(source.bytes_read, source.size, lambda: _progress_text(taken, source))
+            text = partial(progress_text, taken, source, target)
+            progress.show(source.bytes_read, source.size, text)
 
         return Intake(engine, source, shown).run(), progress.seconds
-
-
-def _progress_text(taken: Taken, source: IntakeSource) -> str:
-    passed = f", {taken.passed_over} passed over" if taken.passed_over else ""
-    return f"of {source.size / (1 << 20):.0f} MiB, {taken.groups} groups{passed}"
 
 
 def show_taken(

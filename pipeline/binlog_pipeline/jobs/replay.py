@@ -7,6 +7,7 @@ gone on with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.state import STATE_NAME, StateStore
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import LOCK_NAME
-from binlog_storage.intake.intake import Intake, Taken
+from binlog_storage.intake.intake import Intake, Taken, progress_text
 from binlog_storage.intake.nothing_stored import NothingStored
 from binlog_storage.redo.format import REDO_NAME
 
@@ -48,7 +49,7 @@ def replay(
     *,
     start: SlavePosition | None = None,
     max_binlog_size: int = FILE_BYTES_MAX,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int, Callable[[], str]], None] = lambda done, total, text: None,
     dry_run: bool = False,
 ) -> Replayed:
     """Fill the store in `target`; it is made if there is none.
@@ -58,13 +59,13 @@ def replay(
 
     Args:
         start: begin an empty store with the part of the archive in which this position is.
-        progress: is called with the bytes of the archive that were read, and with all.
+        progress: is called with the bytes of the archive that were read, with all, and with what says more in words.
         dry_run: all is read, and nothing is stored or made.
     """
     source = ArchiveFiles(archive, start)
 
-    def shown(_: Taken) -> None:
-        progress(source.bytes_read, source.size)
+    def shown(taken: Taken) -> None:
+        progress(source.bytes_read, source.size, partial(progress_text, taken, source, target))
 
     if dry_run and not target.exists():
         engine = NothingStored(None)

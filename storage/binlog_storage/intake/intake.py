@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain
+from pathlib import Path
 from typing import Protocol
 
 from binlog_protocol.dataclass import dataclass
@@ -25,6 +26,7 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.stored_group import HEAD_BYTES, group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
+from binlog_storage.disk.local_path import free_bytes
 from binlog_storage.engine import BinlogEngine, Position
 from binlog_storage.errors import DomainInUse, PositionPurged, StorageError
 from binlog_storage.ibb.records import parsed
@@ -57,6 +59,8 @@ class Taken:
     is_beyond: bool = False
     """The store had all of it, and more."""
     notes: list[str] = field(default_factory=list)
+    waits: bool = False
+    """For room on the disk, or for the disk."""
 
 
 def taken_object(taken: Taken, position: SlavePosition, seconds: float) -> dict[str, object]:
@@ -72,12 +76,28 @@ def taken_object(taken: Taken, position: SlavePosition, seconds: float) -> dict[
     }
 
 
+def progress_text(taken: Taken, source: IntakeSource, target: Path) -> str:
+    """How far an intake is, and what it waits for."""
+    text = f"of {_mib(source.size)}, {taken.groups} groups"
+    if taken.passed_over:
+        text += f", {taken.passed_over} passed over"
+    if taken.waits:
+        text += f"; waits for room for some {_mib(source.size - source.bytes_read)} more"
+        with contextlib.suppress(OSError):
+            text += f", and {_mib(free_bytes(target))} are free there"
+    return text
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.0f} MiB"
+
+
 IntakeTarget = BinlogEngine | NothingStored
 """What takes the groups; nothing, in a dry run."""
 
 
 class Intake:
-    """One run, in one thread. What was taken is durable when `run` returns, or raises.
+    """One run, in one thread. What was taken is durable when `run` returns; when it raises, too, if there is room.
 
     Whatever it waits for, it asks `progress` meanwhile.
     """
@@ -110,8 +130,11 @@ class Intake:
             for item in self._source.items(number):
                 self._take(item)
                 self._progress(self._taken)
-        finally:
-            self._engine.sync()
+        except BaseException:
+            if self._engine.wait_for_room(0):  # else it would wait for that, and hear of no Ctrl-C
+                self._engine.sync()
+            raise
+        self._engine.sync()
         if self._target is not None:
             self._require_beyond(self._target)
         self._taken.notes = self._source.notes
@@ -211,7 +234,9 @@ class Intake:
     def _have_room(self) -> None:
         """Wait for it where `progress` is called meanwhile, and may give it up."""
         while not self._engine.wait_for_room(_LOOK_UP_S):
+            self._taken.waits = True
             self._progress(self._taken)
+        self._taken.waits = False
 
     def _patiently(self, work: Callable[[Callable[[], bool]], object]) -> None:
         """Work of the store that may wait for room by itself: `progress` is called meanwhile, and may give it up."""
@@ -221,8 +246,10 @@ class Intake:
             if self._given_up is not None:
                 raise self._given_up from None
             raise
+        self._taken.waits = False
 
     def _is_given_up(self) -> bool:
+        self._taken.waits = True
         try:
             self._progress(self._taken)
         except BaseException as error:  # noqa: BLE001 - raised behind the wait

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups import group_runs
+from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
@@ -19,7 +22,13 @@ from binlog_storage.engine import BinlogEngine
 from binlog_storage.errors import CorruptBinlog, PositionPurged
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.intake.ibb_files import IbbFiles
-from binlog_storage.intake.intake import DoesNotContinue, FilesMissing, Intake, Taken
+from binlog_storage.intake.intake import (
+    DoesNotContinue,
+    FilesMissing,
+    Intake,
+    Taken,
+    progress_text,
+)
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.binlog_server.cli.command import copy_to
@@ -419,3 +428,43 @@ def test_damaged_ibb_files(engine: BinlogEngine, tmp_path: Path) -> None:
         pytest.raises(CorruptBinlog, match=r"binlog-000000.ibb, offset 32768"),
     ):
         Intake(engine, source).run()
+
+
+class FullEngine:
+    """On a full disk: there is no room, and whoever syncs waits for ever."""
+
+    def __init__(self, engine: BinlogEngine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        return False
+
+    def append_run(self, run: GroupRun, index: int) -> int:
+        return index
+
+    def sync(self) -> None:
+        pytest.fail("it waits")
+
+
+def test_an_intake_that_is_broken_off_on_a_full_disk_waits_for_nothing(
+    engine: BinlogEngine, tmp_path: Path
+) -> None:
+    """And it says how much is still to come, and what room there is."""
+    source = ClassicBinlog(binlog_files.write_chain(tmp_path, binlog_files.simple(5)))
+    seen: list[str] = []
+
+    def progress(taken: Taken) -> None:
+        seen.append(progress_text(taken, source, tmp_path))
+        if taken.waits:
+            raise KeyboardInterrupt
+
+    full = cast(BinlogEngine, FullEngine(engine))
+    with pytest.raises(KeyboardInterrupt):
+        Intake(full, source, progress).run()
+    assert re.fullmatch(
+        r"of 0 MiB, \d groups; waits for room for some 0 MiB more, and \d+ MiB are free there",
+        seen[-1],
+    )
