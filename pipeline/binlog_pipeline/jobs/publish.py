@@ -46,6 +46,8 @@ _LOOK_S: Final = 1.0
 _REACHED_S: Final = 10.0
 """For a first broker that answers."""
 _QUEUE_WAIT_S: Final = 0.1
+_LOG_LEVEL: Final = 2
+"""Critical, as syslog has it: of librdkafka's own log."""
 _FILE_BYTES_MAX: Final = 1 << 20
 _LOOKED_BACK: Final = 100
 """Records of the position topic that are looked at first: markers of transactions have numbers of their own."""
@@ -243,7 +245,9 @@ class KafkaSink:
         self._failure: type[Exception] = KafkaException
         self._brokers = brokers
         self._topic = f"{prefix}.position"
-        self._common: dict[str, Any] = {"bootstrap.servers": brokers, **properties}
+        # What goes wrong is told here, and not by librdkafka as well, in lines of its own.
+        quiet = {"log_level": _LOG_LEVEL}
+        self._common: dict[str, Any] = {**quiet, "bootstrap.servers": brokers, **properties}
         ours = {**_DEFAULTS, "transactional.id": f"binlog-publish-{prefix}"}
         self._unreached = ""
         """What librdkafka says of brokers, as long as none was reached."""
@@ -257,24 +261,40 @@ class KafkaSink:
     def _connect(self) -> None:
         """Raises `SourceError` where nobody answers; a cluster that is slow gets more time."""
         began = time.monotonic()
+
+        def require_answer() -> None:
+            if self._unreached and time.monotonic() - began > _REACHED_S:
+                why = f"{self._unreached}; is Kafka up, and reachable?"
+                raise SourceError(f"{self._brokers} cannot be published to: {why}") from None
+
+        self._patiently(self._producer.init_transactions, _TIMEOUT_S, require_answer)
+
+    def _patiently(
+        self,
+        call: Callable[[float], object],
+        most_s: float,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Call it again and again while nobody answers, and say so; librdkafka alone would do that without a word."""
+        began = time.monotonic()
         with Progress("publish") as progress:
             while True:
                 try:
-                    self._producer.init_transactions(_LOOK_S)
+                    call(_LOOK_S)
+                    self._unreached = ""
                     return
                 except self._failure as failure:
-                    if not failure.args[0].retriable():
-                        raise
                     past = time.monotonic() - began
-                    self._producer.poll(0)  # calls `_note`
-                    if self._unreached and past > _REACHED_S:
-                        why = f"{self._unreached}; is Kafka up, and reachable?"
-                        raise SourceError(
-                            f"{self._brokers} cannot be published to: {why}"
-                        ) from None
-                    if past > _TIMEOUT_S:
+                    if not failure.args[0].retriable() or past > most_s:
                         raise
-                progress.show(0, 0, lambda: f"waits for {self._brokers}: {self._unreached}")
+                    self._producer.poll(0)  # calls `_note`
+                    look()
+                self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
+        progress.show(
+            0, 0, lambda: f"waits for {self._brokers}: {self._unreached or 'it does not answer'}"
+        )
 
     def position(self) -> tuple[SlavePosition, SlavePosition] | None:
         """See `Sink`. Raises `SourceError`."""
@@ -349,23 +369,31 @@ class KafkaSink:
         position = {"done": str(done), "begin": str(begin)}
         self._produce(self._topic, _bytes(position), b"position", partition=0)
         with self._explained("did not take the transaction"):
-            self._producer.commit_transaction(_COMMIT_S)
+            self._patiently(self._producer.commit_transaction, _COMMIT_S)
 
     def _produce(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
         with self._explained(f"does not take a message of {len(value or b'')} bytes for {topic}"):
-            while True:
-                try:
-                    self._producer.produce(topic, value, key, **more)
-                    break
-                except BufferError:  # as much as librdkafka holds is on its way
-                    self._producer.poll(_QUEUE_WAIT_S)
+            try:
+                self._producer.produce(topic, value, key, **more)
+            except BufferError:  # as much as librdkafka holds is on its way
+                self._produce_later(topic, value, key, **more)
             self._producer.poll(0)
+
+    def _produce_later(self, *message: Any, **more: Any) -> None:
+        with Progress("publish") as progress:
+            while True:
+                self._producer.poll(_QUEUE_WAIT_S)
+                try:
+                    self._producer.produce(*message, **more)
+                    return
+                except BufferError:
+                    self._show(progress)
 
     def abort(self) -> None:
         # Best effort: what is not aborted here is by the brokers, or by the next run, which has the same name.
         with contextlib.suppress(self._failure):
             self._producer.purge()
-            self._producer.abort_transaction(_TIMEOUT_S)
+            self._producer.abort_transaction(_LOOK_S if self._unreached else _TIMEOUT_S)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:

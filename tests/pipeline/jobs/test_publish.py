@@ -427,6 +427,26 @@ def test_brokers_that_refuse(
     assert last.endswith("; is Kafka up, and reachable?")
 
 
+def test_brokers_that_go_away(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a transaction: it says what it waits for, nobody else does; and it ends when brokers would have given up."""
+    monkeypatch.setattr(publish, "_COMMIT_S", 4.0)
+    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 1.0)
+    mock = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 0})
+    address = mock_brokers(mock)
+    sink = KafkaSink(address, "gone", {})
+    sink.begin()
+    sink.send(Message("gone.t", None, {"a": 1}, {}))
+    del mock
+    place = SlavePosition.parse("0-1-1")
+    with pytest.raises(SourceError, match=f"{address} did not take the transaction: "):
+        sink.commit(place, place)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines
+    assert all(line.startswith(f"publish: waits for {address}: ") for line in lines), lines
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("linger.ms", "line 2: it is name=value"), ("no.such=1", "no.such")],
