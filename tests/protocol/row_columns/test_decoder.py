@@ -25,6 +25,7 @@ from binlog_protocol.row_columns import (
 from tests.protocol.events.rows import samples
 from tests.protocol.row_columns.any_rows import TABLE_ID, AnyRows
 from tests.protocol.row_columns.reference import (
+    both_ways,
     column_rows,
     plain_rows,
     rows_event,
@@ -174,6 +175,24 @@ def test_a_value_that_none_has_a_place(col: TableColumn, value: bytes) -> None:
     decoder.add([inserted(value)], 5)
     with pytest.raises(ProtocolError, match=r"\(group 5, event 1\)$"):
         decoder.take()
+
+
+@pytest.mark.parametrize("type_", [T.VARCHAR, T.STRING, T.VAR_STRING])
+@pytest.mark.parametrize("size", [5, 300])
+def test_a_text_longer_than_its_column(type_: ColumnType, size: int) -> None:
+    """By the loops in C, too."""
+    col = column(type_, size, collation=45)
+
+    def told(length: int) -> Any:
+        value = length.to_bytes(1 if size < 256 else 2, "little") + b"a" * length
+        try:
+            return one_value(col, value)
+        except ProtocolError as error:
+            return str(error)
+
+    assert both_ways(lambda: told(size)) == ("a" * size, "a" * size)
+    refused = f"row event: {size + 1} bytes in a column of {size} (group 0, event 1)"
+    assert both_ways(lambda: told(size + 1)) == (refused, refused)
 
 
 def test_too_much_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
