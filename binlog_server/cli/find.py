@@ -30,7 +30,13 @@ from binlog_storage.archive.places import Where
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.offline_groups import classic_groups
-from binlog_storage.console.arguments import add_json, gtid_position, number_argument, table_name
+from binlog_storage.console.arguments import (
+    add_json,
+    gtid_position,
+    number_argument,
+    size_of,
+    table_name,
+)
 from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.disk.local_path import local_path, path_argument
 from binlog_storage.errors import StorageError
@@ -46,7 +52,6 @@ from binlog_server.cli.servers import (
 )
 from binlog_server.relay.server_history import ServerHistory
 from binlog_server.settings.config import ConfigError
-from binlog_server.settings.option_kinds import size_of
 from binlog_server.upstreams.master_info import MasterInfo
 
 _EPILOG: Final = """

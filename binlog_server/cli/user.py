@@ -15,7 +15,7 @@ from typing import Any, Final
 from binlog_protocol.connection.auth import NATIVE_PASSWORD
 from binlog_protocol.connection.ed25519 import ED25519
 from binlog_storage.classic.encryption import Keys
-from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
+from binlog_storage.console.arguments import add_dry_run, add_json, number_argument, size_of
 from binlog_storage.console.output import show_json, show_table
 from binlog_storage.disk.local_path import no_directory, path_argument
 from binlog_storage.errors import NotAStore, StorageError
@@ -27,7 +27,6 @@ from binlog_server.accounts.replica_policy import LIMITS, ReplicaPolicy, StreamS
 from binlog_server.accounts.users import Users
 from binlog_server.cli.keys import add_key_options, binlog_keys
 from binlog_server.settings.config import ConfigError
-from binlog_server.settings.option_kinds import size_of
 from binlog_server.store.store_directory import open_state
 
 _LINE_CHARS_MAX: Final = 4096

@@ -87,17 +87,6 @@ class OptionKind:
         return text
 
 
-def size_of(text: str) -> int:
-    """Bytes of the command line, perhaps with a unit, as in the file. Raises `ValueError`."""
-    size = Number(0, U64_MAX)
-    try:
-        number = int(size.written(text))
-        size.check(number)
-    except ValueError:
-        raise ValueError(f"{text!r} is no size such as 64K, 16M or 1G") from None
-    return number
-
-
 @dataclass(frozen=True, slots=True)
 class Number(OptionKind):
     """A whole number, a multiple of `block`. What is beyond its limits is refused in the file, and cut by SET."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from binlog_storage.archive.places import archive_argument
-from binlog_storage.console.arguments import add_dry_run, add_json, position_argument
+from binlog_storage.console.arguments import add_dry_run, add_json, position_argument, size_of
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
@@ -80,11 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _size(text: str) -> int:
-    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
-    if not number.isdecimal() or unit not in ("", *units):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 64K, 16M or 1G")
-    size = int(number) * units.get(unit, 1)
+    try:
+        size = size_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     if not _SIZE_MIN <= size <= _SIZE_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 64k and 1g")
     return size

@@ -18,6 +18,8 @@ BAD_ADDRESS: Final = (
 )
 """Of a `mariadb://` URL that cannot be taken apart; what is in it is not quoted: it may be a part of a password."""
 _DIGITS: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_UNITS: Final = ("", *"KMGTPE")  # powers of 1024
+_SIZE: Final = re.compile(r"([0-9]{1,20})([KMGTPE]?)", re.ASCII | re.IGNORECASE)
 _NAME: Final = "(?:[^.`]+|`(?:[^`]|``)+`)"
 _TABLE: Final = re.compile(rf"(?:(?P<database>{_NAME})\.)?(?P<table>{_NAME})")
 
@@ -96,16 +98,22 @@ def whole_number(text: str, least: int | None = 0, most: int | None = None) -> i
 
     least, most: None where others know the bounds.
     """
-    number = int(text) if _DIGITS.fullmatch(text) else None
-    low, high = (0 if least is None else least), most
-    if (
-        number is None
-        or (least is not None and number < low)
-        or (high is not None and number > high)
-    ):
-        bounds = f" from {low} to {high}" if high is not None else f" from {low} on"
-        raise ValueError(f"{text!r} is no whole number{'' if least is None else bounds}")
-    return number
+    if _DIGITS.fullmatch(text):
+        number = int(text)
+        if (least is None or least <= number) and (most is None or number <= most):
+            return number
+    bounds = ""
+    if least is not None:
+        bounds = f" from {least} on" if most is None else f" from {least} to {most}"
+    raise ValueError(f"{text!r} is no whole number{bounds}")
+
+
+def size_of(text: str) -> int:
+    """Bytes, perhaps with a unit, as in MariaDB's options. Raises `ValueError`, whose text says what it is."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no size such as 64K, 16M or 1G")
+    return int(found[1]) << 10 * _UNITS.index(found[2].upper())
 
 
 def number_argument(least: int | None = 0, most: int | None = None) -> Callable[[str], int]:

@@ -21,6 +21,7 @@ from binlog_storage.console.arguments import (
     number_argument,
     position_argument,
     seconds_argument,
+    size_of,
     table_name,
 )
 from binlog_storage.console.output import show_table, shown, size_text, text_table
@@ -384,6 +385,15 @@ def test_numbers(capsys: pytest.CaptureFixture[str]) -> None:
         line = capsys.readouterr().err.splitlines()[-1]
         assert line.startswith(f"prog: error: argument {flag}: ")
         assert line.endswith(said)
+
+
+def test_sizes_that_are_given() -> None:
+    assert [size_of(text) for text in ("0", "17", "64K", "16m", "1G")] == [
+        *(0, 17, 64 << 10, 16 << 20, 1 << 30)
+    ]
+    for text in ("", "K", "1Q", "-1", "1.5G", "1 G", "٣"):
+        with pytest.raises(ValueError, match=f"{text!r} is no size such as 64K, 16M or 1G"):
+            size_of(text)
 
 
 def test_names_of_tables() -> None:
