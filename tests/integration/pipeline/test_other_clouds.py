@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,9 +22,11 @@ from binlog_storage.archive.objects import open_objects
 from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
 
 from binlog_server.cli import main as server_main
+from tests.kit.fixtures import MakeMariaDB
 from tests.kit.moto import moto_s3, variables
 from tests.kit.object_stores import ACCOUNT, BUCKET, KEY, azurite, google, rest_catalog
 from tests.pipeline.archives import grow, log_of, rows, stored
+from tests.pipeline.stores import FULL
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, rows_of
 from tests.storage.archive.test_objects import add_one
@@ -111,6 +115,48 @@ def catalog(
 
 def test_a_table_of_a_catalog(catalog: None, rng: random.Random) -> None:
     kept_once(TARGET, rng)
+
+
+@pytest.mark.spark
+@pytest.mark.any_version
+def test_commands(
+    catalog: None,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """load, state and stream, as users call them."""
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY, a VARCHAR(9))",
+        "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
+    )
+    source = f"mariadb://root@{upstream.host}:{upstream.port}"
+    place = TARGET.removesuffix("/shop/orders")
+    of_table = ("--sink", "iceberg", "--table", TABLE)
+    staging = str(tmp_path / "staging")
+    load = ("load", source, "--tables", TABLE, "--target", place, "--staging", staging)
+    assert spark_main([*load, "--sink", "iceberg"]) == 0
+    upstream.script(
+        "INSERT INTO shop.orders VALUES (3, 'z')",
+        "ALTER TABLE shop.orders ADD b VARCHAR(5) DEFAULT 'q'",
+    )
+    assert spark_main(["state", source, TARGET, *of_table]) == 0
+    upstream.script("UPDATE shop.orders SET b = 'r' WHERE id = 2")
+    checkpoint = str(tmp_path / "checkpoint")
+    stream = ("stream", "--from", source, "--to", TARGET, "--checkpoint", checkpoint)
+    # In a process of its own: it ends Spark.
+    argv = [
+        str(Path(sys.executable).with_name("binlog-spark")),
+        *stream,
+        *of_table,
+        "--available-now",
+    ]
+    assert subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, timeout=300).returncode == 0
+    rows = sorted(rows_of("iceberg", TARGET).to_pylist(), key=lambda row: row["id"])
+    assert rows == upstream.q("SELECT * FROM shop.orders ORDER BY id")
+    capsys.readouterr()
 
 
 def test_a_table_in_glue(
