@@ -16,7 +16,6 @@ its type; `sql.variables` has those of all other variables.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -29,6 +28,7 @@ from binlog_protocol.errors import (
     WrongVariableType,
     WrongVariableValue,
 )
+from binlog_storage.console.arguments import with_unit
 
 if TYPE_CHECKING:
     from binlog_server.sql.expressions import Value
@@ -49,8 +49,6 @@ U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 _PART_CHARS = 80
-_UNITS = "KMGTPE"  # of MariaDB's options: powers of 1024
-_WITH_UNIT = re.compile(f"([0-9]{{1,20}})([{_UNITS}])", re.ASCII | re.IGNORECASE)
 # MariaDB 11.8 prints slave_connections_needed_for_purge so.
 _SHORT_CHARS, _SHORT_CHARS_KEPT = 32, 29
 
@@ -100,10 +98,8 @@ class Number(OptionKind):
         _between(self.low, value, self.high)
 
     def written(self, value: Any) -> Any:
-        found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
-        return (
-            value if found is None else int(found[1]) << 10 * (_UNITS.index(found[2].upper()) + 1)
-        )
+        found = with_unit(value) if isinstance(value, str) else None
+        return value if found is None else found
 
     def option(self, text: str) -> int:
         return int(text)

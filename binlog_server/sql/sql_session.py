@@ -154,6 +154,7 @@ class SqlSession:
     is_to_commit: bool = False  # SET has turned autocommit on, which commits what is open
     database: bytes = b""  # in UTF-8
     # The names of variables that were SET, and "" for the database, since `sessions.state_changes` looked.
+    # No set: an empty one takes 216 bytes in each session.
     changed: dict[str, None] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     coordinates: Coordinates = AS_STORED

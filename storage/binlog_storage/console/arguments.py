@@ -18,8 +18,9 @@ BAD_ADDRESS: Final = (
 )
 """Of a `mariadb://` URL that cannot be taken apart; what is in it is not quoted: it may be a part of a password."""
 _DIGITS: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_UNITS: Final = ("", *"KMGTPE")  # powers of 1024
-_SIZE: Final = re.compile(r"([0-9]{1,20})([KMGTPE]?)", re.ASCII | re.IGNORECASE)
+_UNITS: Final = "KMGTPE"  # of MariaDB's options: powers of 1024
+_WITH_UNIT: Final = re.compile(f"([0-9]{{1,20}})([{_UNITS}])", re.ASCII | re.IGNORECASE)
+_SIZE_MAX: Final = 2**64 - 1
 _NAME: Final = "(?:[^.`]+|`(?:[^`]|``)+`)"
 _TABLE: Final = re.compile(rf"(?:(?P<database>{_NAME})\.)?(?P<table>{_NAME})")
 
@@ -110,10 +111,16 @@ def whole_number(text: str, least: int | None = 0, most: int | None = None) -> i
 
 def size_of(text: str) -> int:
     """Bytes, perhaps with a unit, as in MariaDB's options. Raises `ValueError`, whose text says what it is."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    size = int(text) if _DIGITS.fullmatch(text) else with_unit(text)
+    if size is None or not 0 <= size <= _SIZE_MAX:
         raise ValueError(f"{text!r} is no size such as 64K, 16M or 1G")
-    return int(found[1]) << 10 * _UNITS.index(found[2].upper())
+    return size
+
+
+def with_unit(text: str) -> int | None:
+    """The number of a text such as 16M; None for one without a unit, or that is none. Its bounds are the caller's."""
+    found = _WITH_UNIT.fullmatch(text)
+    return None if found is None else int(found[1]) << 10 * (_UNITS.index(found[2].upper()) + 1)
 
 
 def number_argument(least: int | None = 0, most: int | None = None) -> Callable[[str], int]:

@@ -120,7 +120,8 @@ class RecordReader:
             yield record
 
     def commits(self) -> Iterator[Record]:
-        """The commit records from here on: one for each group and start marker."""
+        """The commit records from here on: one for each group and start marker. Data of others are passed over."""
+        self._data_of = RecordType.COMMIT
         return (record for record in self if record.type == RecordType.COMMIT)
 
     def _rest(self, start: Position, kind: int, data: bytes) -> bytes:

@@ -18,7 +18,7 @@ from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.engine import GroupBatch
 from binlog_storage.errors import CorruptBinlog, PositionPurged
-from binlog_storage.ibb.chunk import Position, Record, RecordType
+from binlog_storage.ibb.chunk import Position, Record
 from binlog_storage.ibb.file_header import no_data
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.ibb.records import PageSource, RecordReader
@@ -124,9 +124,7 @@ def partition_records(
 ) -> Iterator[Record]:
     """The commit records that the partition owns; none that begins at `limit` or later. Raises `CorruptBinlog`."""
     end = partition.end if limit is None else min(limit, partition.end)
-    return RecordReader(
-        pages, partition.begin, end, skip_partial=True, data_of=RecordType.COMMIT
-    ).commits()
+    return RecordReader(pages, partition.begin, end, skip_partial=True).commits()
 
 
 def partition_batches(

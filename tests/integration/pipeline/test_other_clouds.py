@@ -16,10 +16,7 @@ from binlog_pipeline.errors import TargetChanged
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
 from binlog_pipeline.tables.sinks import open_sink, published
-from binlog_protocol.gtid import BinlogState, SlavePosition
-from binlog_storage.archive.archive import Archive
-from binlog_storage.archive.objects import open_objects
-from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
+from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.cli import main as server_main
 from tests.kit.fixtures import MakeMariaDB
@@ -29,8 +26,7 @@ from tests.pipeline.archives import grow, log_of, rows, stored
 from tests.pipeline.stores import FULL
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, rows_of
-from tests.storage.archive.test_objects import add_one
-from tests.storage.archive.test_publisher import SOURCE
+from tests.storage.archive.test_objects import grow_by_turns
 from tests.storage.groups import simple
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -71,15 +67,7 @@ def test_an_archive_at_azure(
 def test_full_lists_at_azure(azure: str) -> None:
     """Azurite lists all names, also those of parts that lists have, which nobody has left over."""
     url = f"az://{BUCKET}/lists"
-    for number in range(1, 8):
-        adding = ArchivePublisher(ObjectShelf(open_objects(url)), chunk_parts=2)
-        if adding.manifest is None:
-            adding.begin(BinlogState(), SOURCE)
-        add_one(adding, number)
-        adding.close()
-    archive = Archive.open(url)
-    for placed in archive.parts():
-        archive.place.open(placed.part.name, placed.part.size).close()
+    grow_by_turns(url, 7)
 
 
 @pytest.fixture(params=["azure", "google", "rest"])

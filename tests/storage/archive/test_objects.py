@@ -52,7 +52,7 @@ def content(number: int, writer: str) -> bytes:
     return f"part {number} of {writer}".encode()
 
 
-def opened(objects: MemoryObjects) -> ArchivePublisher:
+def opened(objects: Objects) -> ArchivePublisher:
     made = ArchivePublisher(ObjectShelf(objects), chunk_parts=2)
     if made.manifest is None:
         made.begin(BinlogState(), SOURCE)
@@ -66,7 +66,7 @@ def add_one(adding: ArchivePublisher, number: int, writer: str = "one") -> None:
     adding.publish([StagedPart(f".staged-{number}", made)])
 
 
-def add_all(objects: MemoryObjects, last: int) -> None:
+def add_all(objects: Objects, last: int) -> None:
     """Up to that number, from where it stands."""
     adding = opened(objects)
     try:
@@ -75,6 +75,16 @@ def add_all(objects: MemoryObjects, last: int) -> None:
             add_one(adding, number)
     finally:
         adding.close()
+
+
+def grow_by_turns(url: str, last: int) -> None:
+    """Parts that come one after the other, each by a publisher of its own. All of them are there in the end."""
+    for number in range(1, last + 1):
+        add_all(open_objects(url), number)
+    archive = Archive.open(url)
+    for placed in archive.parts():
+        archive.place.open(placed.part.name, placed.part.size).close()
+    assert archive.manifest.count == last
 
 
 def sound(objects: MemoryObjects, writer: str = "one") -> int:

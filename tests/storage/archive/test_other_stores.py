@@ -10,16 +10,12 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
-from binlog_protocol.gtid import BinlogState
-from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.objects import open_objects
-from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf
 
 from tests.pipeline.archives import grow, rows, run
 from tests.storage.archive import test_objects
 from tests.storage.archive.s3_server import S3Server, s3_server
-from tests.storage.archive.test_objects import add_one
-from tests.storage.archive.test_publisher import SOURCE
+from tests.storage.archive.test_objects import grow_by_turns
 from tests.storage.groups import simple
 
 if not os.environ.get("CI"):  # the gate has it
@@ -57,13 +53,4 @@ def test_a_store_that_lists_all(server: S3Server) -> None:
     """Parts of chunks are not taken for some that were left over."""
     server.lists_all = True
     url = "s3://bucket/main"
-    for number in range(1, 8):
-        adding = ArchivePublisher(ObjectShelf(open_objects(url)), chunk_parts=2)
-        if adding.manifest is None:
-            adding.begin(BinlogState(), SOURCE)
-        add_one(adding, number)
-        adding.close()
-    archive = Archive.open(url)
-    for placed in archive.parts():
-        archive.place.open(placed.part.name, placed.part.size).close()
-    assert archive.manifest.count == 7
+    grow_by_turns(url, 7)

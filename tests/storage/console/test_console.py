@@ -391,7 +391,7 @@ def test_sizes_that_are_given() -> None:
     assert [size_of(text) for text in ("0", "17", "64K", "16m", "1G")] == [
         *(0, 17, 64 << 10, 16 << 20, 1 << 30)
     ]
-    for text in ("", "K", "1Q", "-1", "1.5G", "1 G", "٣"):
+    for text in ("", "K", "1Q", "-1", "1.5G", "1 G", "٣", "16E", str(1 << 64)):
         with pytest.raises(ValueError, match=f"{text!r} is no size such as 64K, 16M or 1G"):
             size_of(text)
 
