@@ -53,13 +53,15 @@ def _run(argv: Sequence[str] | None) -> int:
     said = sys.argv[1:] if argv is None else list(argv)
     # Options in front of the command have no values.
     name = next((word for word in said if not word.startswith("-")), "")
-    # No module that is imported is garbage, and to look for some is a tenth of the time that importing takes.
+    # No module that is imported is garbage, and to look for some is a tenth of the time that importing takes: now, or
+    # in the first search, which would go through all of them. So they are never searched.
     gc.disable()
     try:
         with not_interrupted():
             whole, commands = parser(name)
             from binlog_server.settings.config import ConfigError
     finally:
+        gc.freeze()
         gc.enable()
     arguments = parse(whole, commands, said)
     target = target_of(arguments)
