@@ -642,7 +642,7 @@ class Server:
 
 
 async def load_ahead() -> None:
-    """Load what first statements would take long for, beside logins. Servers of tests do that with the first use."""
+    """Load what first statements would take long for, in a thread. Servers of tests do that with the first use."""
     await asyncio.to_thread(build_grammars)
 
 

@@ -60,6 +60,7 @@ SWITCH_INTERVAL_S = 0.0001
 READY_S = 60.0  # that a new process gets until it could take our place
 SEE_OFF_S = 0.05  # between two looks at replicas that are sent the end
 THREADS_S = 1.0  # that threads get to return at the end
+SETTLE_S = 1.0  # until the first clients of a start, who have waited for it, are in
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -489,10 +490,6 @@ class _Serving:
                         "binlog_faults: accounts with BINLOG FAULT may make this server misbehave"
                     )
                 await server.start(intake, sockets)
-                await load_ahead()
-                if server.tls is not None:
-                    await asyncio.to_thread(server.tls.prepare)
-                spare_what_stays()
         except BaseException:
             server.directory.close()
             raise
@@ -505,6 +502,19 @@ class _Serving:
             predecessor.serving()
         return await self._until_told()
 
+    async def _settle(self) -> None:
+        """Load what later clients should not wait for. A server that cannot is of no use, and ends."""
+        server = self._server
+        try:
+            await asyncio.sleep(SETTLE_S)
+            await load_ahead()
+            if server.tls is not None:
+                await asyncio.to_thread(server.tls.prepare)
+            spare_what_stays()
+        except Exception:
+            log.exception("the server ends, as a part of it cannot be loaded")
+            server.failed.set()
+
     async def _until_told(self) -> Successor | None:
         """Serve until it is told to end, or has failed, or another process is ready; then end in order."""
         server = self._server
@@ -513,9 +523,10 @@ class _Serving:
         self.manager.ready()
         events = (self._stop, server.failed)
         ended = [asyncio.create_task(event.wait()) for event in (*events, self.way_back.asked)]
+        settling = asyncio.create_task(self._settle())
         following = asyncio.create_task(self.successors.next_for(server))
         await asyncio.wait([*ended, following], return_when=asyncio.FIRST_COMPLETED)
-        for task in ended:
+        for task in (*ended, settling):
             task.cancel()
         if any(event.is_set() for event in events):
             await self.successors.give_up(following)

@@ -31,7 +31,6 @@ from binlog_protocol.errors import (
     WrongUsage,
 )
 from binlog_protocol.wire.results import Column
-from lark import Token, Transformer
 
 from binlog_server.accounts.account import ANY_HOST, Credential, Require, UserAccount
 from binlog_server.accounts.privileges import (
@@ -52,11 +51,13 @@ from binlog_server.accounts.privileges import (
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
 from binlog_server.sql.grammars import Grammar
-from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.statement import Family, Rules, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Diagnostics, ResultSet, Work
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 ACCOUNTS_MAX = 256  # in a statement
@@ -621,7 +622,7 @@ def _text(token: Token) -> str:
     return unquote(token) if token.type in ("STRING", "QUOTED_NAME") else str(token)
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     """A method per rule or alias of the grammar."""
 
     def name(self, children: list[Token]) -> Token:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
@@ -38,7 +39,6 @@ from binlog_protocol.events.collation_names import (
     collation_numbered,
     default_collation,
 )
-from lark import Token
 
 from binlog_server.sql.expressions import (
     USER_VARIABLES_MAX,
@@ -67,6 +67,8 @@ from binlog_server.sql.variables import VARIABLES, Variable
 from binlog_server.sql.view import Result, Unfinished, text_of
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 _SYSTEM_COLLATION = 33  # utf8mb3_general_ci: the collation of the server's own texts
@@ -80,6 +82,10 @@ _IN_TRANSACTION = {
 }
 _ISOLATION = frozenset({"tx_isolation", "transaction_isolation"})
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
+_OF_DRIVERS: Final = re.compile(
+    r"SET (?:NAMES (?P<charset>(?!DEFAULT$)[a-z][a-z0-9]*)|AUTOCOMMIT ?= ?(?P<switch>[01]))",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,19 @@ class SetRole(Statement):
     def answer(self, session: SqlSession) -> None:
         if self.role.upper() != "NONE":
             raise InvalidRole(self.role)
+
+
+def set_by_driver(text: str) -> SetVariables | None:
+    """What the grammar makes of a SET that drivers say behind each login: the first one of a server need not wait until
+    grammars are loaded. None for any other text.
+    """
+    found = _OF_DRIVERS.fullmatch(text)
+    if found is None:
+        return None
+    if found["switch"]:
+        target = SystemVariable(Scope.DEFAULT, "autocommit")
+        return SetVariables((Assignment(target, Literal(int(found["switch"]))),))
+    return SetVariables(tuple(_names(Literal(found["charset"].lower()))))
 
 
 def _require_one_history(assignments: Sequence[Assignment]) -> None:
@@ -475,9 +494,7 @@ class _Builder(ExpressionBuilder):
 
     def names(self, children: list[Any]) -> list[Assignment]:
         charset, collation = children
-        value = _charset(charset)
-        names = ["client", "connection", "results"]
-        found = [_session(f"character_set_{name}", value) for name in names]
+        found = _names(_charset(charset))
         if collation is not None:
             if charset.type != "DEFAULT":
                 _check_collation(name_of(charset), name_of(collation))
@@ -523,6 +540,11 @@ def _require_known(value: Expression) -> None:
 
 def _charset(name: Token) -> Literal | Default:
     return Default() if name.type == "DEFAULT" else Literal(name_of(name))
+
+
+def _names(charset: Expression) -> list[Assignment]:
+    names = ["client", "connection", "results"]
+    return [_session(f"character_set_{name}", charset) for name in names]
 
 
 def _session(name: str, value: Expression) -> Assignment:

@@ -25,15 +25,16 @@ from binlog_storage.engine.backup import (
     BackupRequest,
     Manifest,
 )
-from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import RELOAD
-from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.statement import Family, Rules, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Row, RowStream, Work
 from binlog_server.store.backups import STAGES, Backups, SessionBackup
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 
@@ -191,7 +192,7 @@ since_place: "SINCE"i STRING
 """
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def no_lock(self, _: list[Token]) -> bool:
         return True
 

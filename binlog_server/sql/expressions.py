@@ -6,16 +6,19 @@ import math
 from collections.abc import Collection
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import SqlSyntaxError, UnknownColumn, WrongArguments
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import DECIMALS, Parameter
-from lark import Token, Transformer
 
 from binlog_server.sql.functions import BARE_ELSEWHERE, BARE_FUNCTIONS
+from binlog_server.sql.statement import Rules
 from binlog_server.sql.tokens import as_written, exact_number, integer, name_of, unquote
+
+if TYPE_CHECKING:
+    from lark import Token
 
 USER_VARIABLES_MAX: Final = 256  # a session's, and so a statement's; a replica sets about ten
 _I64_MIN, _U64_MAX = -(2**63), 2**64 - 1
@@ -133,7 +136,7 @@ class Limit:
 NO_LIMIT: Final = Limit()
 
 
-class ExpressionBuilder(Transformer[Token, Any]):
+class ExpressionBuilder(Rules):
     """Parse trees of expressions to values."""
 
     def string(self, children: list[Token]) -> Literal:
@@ -195,7 +198,7 @@ class ExpressionBuilder(Transformer[Token, Any]):
 
 def _count(value: Token | Given) -> int:
     """The number in a LIMIT; a parameter may have any value, of which MariaDB takes the number."""
-    if isinstance(value, Token):
+    if isinstance(value, str):
         return integer(value)
     number = value.value
     return max(0, int(number)) if isinstance(number, (int, Decimal)) else 0

@@ -11,15 +11,16 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import OptionPreventsStatement, UnknownServerError
 from binlog_protocol.wire.results import Column
 from binlog_storage.errors import StorageError
-from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import BINLOG_FAULT
 from binlog_server.faults.faults import BadFault, Faults, KeptStore
-from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.statement import Family, Rules, Statement
 from binlog_server.sql.tokens import as_written, exact_number, integer, unquote
 from binlog_server.sql.view import ResultSet, Row, Work
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 _NEEDS: Final = (BINLOG_FAULT,)
@@ -154,7 +155,7 @@ fault_option: NAME "=" (STRING | INTEGER | DECIMAL | NAME)
 _SWITCHES: Final = {"TRUE": True, "FALSE": False}
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def fault_option(self, children: list[Token]) -> tuple[str, Any]:
         name, value = children
         given: Any

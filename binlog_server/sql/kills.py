@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import KillDenied, QueryInterrupted, UnknownQueryId
-from lark import Token, Transformer
 
 from binlog_server.sql.expressions import Expression, Value
-from binlog_server.sql.statement import ANYBODY, Family, Statement
+from binlog_server.sql.statement import ANYBODY, Family, Rules, Statement
 from binlog_server.sql.tokens import as_written, integer
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 _KILL: Final = ("SUPER", "CONNECTION ADMIN")
@@ -120,7 +121,7 @@ user_name: NAME | STRING | QUOTED_NAME
 """
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def kill_what(self, children: list[Token]) -> bool:
         return children[0].upper() == "QUERY"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NoRoomOnDisk, ServerError, UnknownServerError
 from binlog_protocol.wire.results import Column
-from lark import Token
 
 from binlog_server.sql import places
 from binlog_server.sql.moments import (
@@ -25,6 +24,8 @@ from binlog_server.sql.tokens import as_written, integer, unquote
 from binlog_server.sql.view import Diagnostics, ResultSet, Work
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 

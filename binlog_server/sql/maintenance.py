@@ -42,7 +42,6 @@ from binlog_storage.errors import (
     StoreFailed,
     UnknownBinlog,
 )
-from lark import Token
 
 from binlog_server.accounts.privileges import RELOAD, SHUTDOWN
 from binlog_server.dumps.coordinates import Coordinates
@@ -55,6 +54,8 @@ from binlog_server.sql.view import Deed, Diagnostics, ServerView, Work
 from binlog_server.store.backups import SessionBackup
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 

@@ -7,15 +7,18 @@ import re
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import IncorrectMoment, ServerError, SqlSyntaxError, TimeOverflow
-from lark import Token, Transformer
 
 from binlog_server.queries.moments import MONTHS, SECONDS, months_later
+from binlog_server.sql.statement import Rules
 from binlog_server.sql.time_zones import Clock
 from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote
+
+if TYPE_CHECKING:
+    from lark import Token
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9999
 _FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # the earliest time that a shift may give
@@ -45,7 +48,7 @@ class Moment:
     plus_seconds: int = 0
 
 
-class MomentBuilder(Transformer[Token, Any]):
+class MomentBuilder(Rules):
     """Parse trees of times to a `Moment`."""
 
     def moment_text(self, children: list[Token]) -> Moment:

@@ -5,17 +5,18 @@ What they do is not the grammar's: the session (`sessions.prepared`) executes an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotPreparable, TooLongIdentifier
-from lark import Token, Transformer
 
 from binlog_server.sql.expressions import Expression, constant_named
-from binlog_server.sql.statement import ANYBODY, Family, Statement
+from binlog_server.sql.statement import ANYBODY, Family, Rules, Statement
 from binlog_server.sql.tokens import name_of
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 
@@ -87,7 +88,7 @@ _given: expression | bare
 """
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def statement_name(self, children: list[Token]) -> str:
         name = name_of(children[0])
         if len(name) > _NAME_CHARS_MAX:

@@ -25,15 +25,16 @@ from binlog_protocol.errors import (
     WrongArguments,
 )
 from binlog_protocol.gtid import SlavePosition
-from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import RELOAD
 from binlog_server.sql.grammars import Grammar
-from binlog_server.sql.statement import Family, Statement
+from binlog_server.sql.statement import Family, Rules, Statement
 from binlog_server.sql.tokens import NEAR_CHARS, integer, unquote
 from binlog_server.sql.view import Deed
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 _FOLLOW: Final = ("SUPER", "REPLICATION SLAVE ADMIN")
@@ -268,7 +269,7 @@ def _check_positions(session: SqlSession, name: str, options: dict[str, Any]) ->
         del options[option]
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def reset_all(self, children: list[Token]) -> bool:
         return bool(children)
 

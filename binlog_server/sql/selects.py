@@ -24,8 +24,6 @@ from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES
 from binlog_protocol.wire.results import DECIMALS_OF_TEXT, FLAG_UNSIGNED, Column
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.errors import WaitGivenUp
-from lark import v_args
-from lark.tree import Meta
 
 from binlog_server.settings.option_kinds import Decimals, Number, OptionKind, Switch
 from binlog_server.sql import classic_places, places
@@ -51,6 +49,8 @@ from binlog_server.sql.variables import VARIABLES, is_traditional
 from binlog_server.sql.view import Result, ResultSet, Row, Work
 
 if TYPE_CHECKING:
+    from lark.tree import Meta
+
     from binlog_server.sql.sql_session import SqlSession
 
 # Words that begin something else: DATE '2024-02-29', and a SELECT of nothing.
@@ -298,9 +298,8 @@ def _user_variable_column(label: str, value: Value) -> Column:
 
 
 class _Builder(ExpressionBuilder):
-    text: str
+    placed = ("item",)
 
-    @v_args(meta=True)
     def item(self, meta: Meta, children: list[Any]) -> SelectItem:
         expression, alias = children
         if alias is None:

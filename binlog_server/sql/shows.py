@@ -10,7 +10,6 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import UnknownXaFormat
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.results import CHARSET_BINARY, FLAG_BINARY, FLAG_NOT_NULL, Column, Value
-from lark import Token, Transformer
 
 from binlog_server.accounts.privileges import SINGLE, USAGE
 from binlog_server.dumps.replica_rows import ReplicaRows
@@ -25,6 +24,7 @@ from binlog_server.sql.statement import (
     LOOK_AT_OTHERS,
     LOOK_AT_REPLICAS,
     Family,
+    Rules,
     Statement,
 )
 from binlog_server.sql.status_variables import shown_status
@@ -32,6 +32,8 @@ from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import Level, Result, ResultSet, Row, Shown, Work, text_of
 
 if TYPE_CHECKING:
+    from lark import Token
+
     from binlog_server.sql.sql_session import SqlSession
 
 _BYTES: Final = FLAG_NOT_NULL | FLAG_BINARY
@@ -436,7 +438,7 @@ counted: "COUNT"i "(" "*" ")" diagnostics
 """
 
 
-class _Builder(Transformer[Token, Any]):
+class _Builder(Rules):
     def like(self, children: list[Token]) -> str:
         return unquote(children[0])
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-from lark import Token, Transformer
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -105,6 +103,19 @@ class Statement:
         return False
 
 
+class Rules:
+    """Methods for the rules of a family, each with the name of its rule: children of the tree to a value.
+
+    `lark_parser` makes a transformer of lark of them; a module of statements needs no lark.
+
+    placed: names of those that are given first where the text of their rule stands.
+    """
+
+    placed: ClassVar[tuple[str, ...]] = ()
+    text: str
+    """The statement."""
+
+
 class Family(NamedTuple):
     """Statements of one module.
 
@@ -115,5 +126,5 @@ class Family(NamedTuple):
 
     statements: tuple[type[Statement], ...]
     rules: str = ""
-    builder: type[Transformer[Token, Any]] = Transformer
+    builder: type[Rules] = Rules
     beginnings: tuple[tuple[str, ...], ...] = ()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from binlog_protocol.errors import NotSupportedYet, SqlSyntaxError
-from lark import Token
 
 from binlog_server.queries.types import DECIMAL_DIGITS_MAX, DECIMAL_SCALE_MAX
+
+if TYPE_CHECKING:
+    from lark import Token
 
 NEAR_CHARS: Final = 80  # characters that MariaDB quotes from the place of a syntax error
 U64_DIGITS: Final = 20

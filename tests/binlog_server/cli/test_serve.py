@@ -71,6 +71,22 @@ async def test_it_is_told_to_end_while_it_starts(
     assert "shutdown complete" in caplog.text
 
 
+@pytest.mark.parametrize("part", ["load_ahead", "spare_what_stays"])
+async def test_it_ends_where_a_part_of_it_cannot_be_loaded(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    """That is done behind the start, and must not wait for the first client who needs it."""
+
+    def broken() -> None:
+        raise ImportError("no such part")
+
+    signals = HeardSignals()
+    monkeypatch.setattr(serve, "SETTLE_S", 0)
+    monkeypatch.setattr(serve, part, broken)
+    assert await within(serve._serve(config, signals, None, None)) == 1  # type: ignore[arg-type]
+    assert "a part of it cannot be loaded" in caplog.text
+
+
 def started_servers(monkeypatch: pytest.MonkeyPatch) -> list[Server]:
     """Those that have started, from now on."""
     start = Server.start

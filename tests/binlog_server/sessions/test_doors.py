@@ -72,7 +72,7 @@ from binlog_server.connections import tls
 from binlog_server.dumps.stream_places import STREAM_NAME
 from binlog_server.process.allocation import keep_freed_memory
 from binlog_server.sessions import session
-from binlog_server.sql import grammars
+from binlog_server.sql import lark_parser
 from binlog_server.sql.grammars import Grammar
 from binlog_server.sql.variables import VARIABLES
 from binlog_server.upstreams.master_info import MasterInfo
@@ -725,21 +725,21 @@ def forget_grammars() -> int:
         if isinstance(kept, Grammar)
     }
     for grammar in grammars.values():
-        vars(grammar).pop("lark", None)
+        vars(grammar).pop("_parser", None)
     return len(grammars)
 
 
 async def test_no_statement_builds_a_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds who makes its tables for about 0.1 s, or loads them for 0.02. `serve` has a thread do that."""
     on_loop: list[bool] = []
-    load = grammars._kept_tables
+    load = lark_parser._kept_tables
     lab = a_lab()
 
     def noted(kept: Path, digest: bytes) -> lark.Lark | None:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return load(kept, digest)
 
-    monkeypatch.setattr(grammars, "_kept_tables", noted)
+    monkeypatch.setattr(lark_parser, "_kept_tables", noted)
     count = forget_grammars()
     async with lab:
         await load_ahead()

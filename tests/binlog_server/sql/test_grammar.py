@@ -8,7 +8,7 @@ import sys
 import time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lark import Lark
 
 from binlog_server.sql.account_statements import ACCOUNTS
-from binlog_server.sql.assignments import Assignment, SetStatement, SetVariables
+from binlog_server.sql.assignments import Assignment, SetStatement, SetVariables, set_by_driver
 from binlog_server.sql.events import ShowBinlogEvents
 from binlog_server.sql.explain import ExplainGtid, ExplainPurge
 from binlog_server.sql.expressions import (
@@ -38,6 +38,7 @@ from binlog_server.sql.kills import Kill, KillQueryId, KillUser
 from binlog_server.sql.lease_sql import AlterLease, CreateLease, DropLease, ShowBinlogLeases
 from binlog_server.sql.maintenance import FlushLogs, FlushNothing, Purge, ResetMaster
 from binlog_server.sql.moments import Moment
+from binlog_server.sql.parser import MAIN
 from binlog_server.sql.parser import parse as parse_text
 from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.selects import Select, SelectItem
@@ -525,6 +526,51 @@ def test_a_skipped_comment_that_is_not_ended() -> None:
             parse(text)
 
 
+OF_DRIVERS: Final = (
+    *(
+        "SET NAMES utf8mb4",
+        "set names Latin1",
+        "SET NAMES binary",
+        "SET NAMES nothing",
+        "SET NAMES on",
+        "SET NAMES collate",
+    ),
+    *("SET AUTOCOMMIT = 0", "SET autocommit=1", "set AutoCommit =0"),
+)
+NEARLY: Final = (
+    *(
+        "SET NAMES DEFAULT",
+        "SET NAMES default",
+        "SET NAMES 'utf8'",
+        "SET NAMES utf8 COLLATE utf8_bin",
+    ),
+    *(
+        "SET NAMES = 1",
+        "SET NAMES",
+        "SET AUTOCOMMIT = 2",
+        "SET AUTOCOMMIT = ON",
+        "SET AUTOCOMMIT = 00",
+    ),
+    *(
+        "SET AUTOCOMMIT := 1",
+        "SET @AUTOCOMMIT = 1",
+        "SET AUTOCOMMIT = 1, a = 2",
+        "SET NAMES utf8;",
+        "SET NAMES utf8\n",
+    ),
+)
+
+
+@pytest.mark.parametrize("text", OF_DRIVERS)
+def test_what_drivers_set_is_what_the_grammar_says(text: str) -> None:
+    assert set_by_driver(text) == MAIN.parse(text)
+
+
+@pytest.mark.parametrize("text", NEARLY)
+def test_all_else_is_left_to_the_grammar(text: str) -> None:
+    assert set_by_driver(text) is None
+
+
 class TestKeptTables:
     """What is kept of a grammar beside the compiled modules."""
 
@@ -539,7 +585,7 @@ class TestKeptTables:
                 self.made.append(text)
                 super().__init__(text, **options)
 
-        monkeypatch.setattr("binlog_server.sql.grammars.Lark", Counted)
+        monkeypatch.setattr("binlog_server.sql.lark_parser.Lark", Counted)
         return tmp_path
 
     @staticmethod
