@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.sql.token_reader import NotUnderstood, TableName
-from binlog_protocol.tables.ddl_types import DdlType
+from binlog_protocol.tables.ddl_types import BINARY, DdlType
 
 from binlog_pipeline.schemas.ddl_columns import DdlColumn, Definition, Elements, Key, lower
 from binlog_pipeline.schemas.ddl_options import Options
@@ -282,7 +282,8 @@ class _Columns:
 
     def _converted(self, column: DdlColumn) -> DdlColumn:
         """A column behind CONVERT TO CHARACTER SET; unchanged without that clause. Raises `NotUnderstood`."""
-        if not (self._wanted.converts and column.type.is_character):
+        is_text = column.type.is_character and column.charset != BINARY
+        if not (self._wanted.converts and is_text):
             return column
         if column.charset is None or self._charset is None:
             raise NotUnderstood("CONVERT TO CHARACTER SET from or to an unknown one")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 from binlog_protocol.dataclass import dataclass
-from binlog_protocol.events.charsets import charset_of
-from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns import ColumnOptions
 from binlog_protocol.sql.token_reader import NotUnderstood
@@ -17,7 +14,7 @@ from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_pipeline.schemas.ddl_columns import lower
 from binlog_pipeline.schemas.ddl_tables import Alteration, Change
 from binlog_pipeline.schemas.lineage import PlacedDdl
-from binlog_pipeline.tables.values import NewColumn, converted, family, first_value, recoded
+from binlog_pipeline.tables.values import NO_CHARSET, NewColumn, converted, first_value, has_charset
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,8 @@ class Rewriting:
     _before: Mapping[str, TableColumn]
     _changed: Mapping[str, NewColumn]
     _added: Sequence[tuple[NewColumn, Any]]
-    _charset: str | None = None
+    _open: frozenset[str] = frozenset()
+    """Columns of text that get a character set which is not known."""
     _recodes: bool = False
     key: tuple[str, ...] = ()
     """The new primary key; empty if it stays, or is gone."""
@@ -78,11 +76,18 @@ class Rewriting:
                 added.append((new, None if is_empty else first_value(new, placed)))
             else:
                 changed[by_name[lower(change.old)]] = new
-        kept = _recharset(before, charset) if alteration.converts else before
+        texts = [
+            was for was in names
+            if alteration.converts and was not in changed and was in before and has_charset(before[was])
+        ]  # fmt: skip
+        if charset is not None:
+            changed |= {
+                was: NewColumn.recharset(was, before[was], options, charset) for was in texts
+            }
         columns = {
-            now: changed[was].logged if was in changed else kept[was]
+            now: changed[was].logged if was in changed else before[was]
             for was, now in names.items()
-            if was in changed or was in kept
+            if was in changed or (was in before and was not in texts)
         }
         columns |= {new.definition.name: new.logged for new, _ in added}
         key = [one for one in alteration.elements.keys if one.is_primary]
@@ -99,7 +104,7 @@ class Rewriting:
             before,
             changed,
             added,
-            charset,
+            frozenset(texts) - {*changed},
             alteration.converts,
             tuple(by_new[lower(part)] for part in parts),
             alteration.drops_key,
@@ -120,7 +125,7 @@ class Rewriting:
             if new is not None:
                 values = converted(values, self._before.get(was), new)
             elif self._recodes:
-                values = self._recoded(values, was)
+                self._require_known(values, was)
             made[now] = values
         for new, value in self._added:
             type_ = new.field.type
@@ -132,21 +137,12 @@ class Rewriting:
             _require_telling(name, made[name].type)
         return pa.table(made)
 
-    def _recoded(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """The values behind CONVERT TO CHARACTER SET."""
-        column = self._before.get(name)
-        if column is None:
+    def _require_known(self, values: pa.ChunkedArray, name: str) -> None:
+        """Whether CONVERT TO CHARACTER SET leaves the values of a column alone. Raises `NotUnderstood`."""
+        if name not in self._before:
             raise NotUnderstood(f"column {name}: what type it had the log does not say")
-        if family(column) != "text" and column.labels is None:
-            return values
-        if self._charset == "binary" or charset_of(column.collation or 0) is None:
-            raise NotUnderstood(f"column {name}: texts as bytes")
-        if column.labels is not None:
-            recoded(pa.chunked_array([pa.array([*map(str, column.labels)])]), None, name)
-            return values
-        if not pa.types.is_string(values.type):
-            raise NotUnderstood(f"column {name}: texts as bytes")
-        return recoded(values, self._charset, name)
+        if name in self._open and values.null_count < len(values):
+            raise NotUnderstood(f"column {name}: {NO_CHARSET}")
 
 
 def new_keys(made: Rewriting, keys: Sequence[str], *, has_rows: bool) -> list[str]:
@@ -206,19 +202,6 @@ def _there(name: str, by_name: Mapping[str, str], *, is_checked: bool) -> str | 
     if found is None and not is_checked:
         raise NotUnderstood(f"column {name} is not there")
     return found
-
-
-def _recharset(columns: Mapping[str, TableColumn], charset: str | None) -> dict[str, TableColumn]:
-    """The columns behind CONVERT TO CHARACTER SET, without those that are not known then."""
-    is_text = {name: family(column) == "text" for name, column in columns.items()}
-    is_text |= {name: True for name, one in columns.items() if one.labels is not None}
-    known = {name: column for name, column in columns.items() if charset or not is_text[name]}
-    return {
-        name: replace(column, collation=default_collation(charset or ""))
-        if is_text[name]
-        else column
-        for name, column in known.items()
-    }
 
 
 def _is_left_out(change: Change, by_name: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
@@ -17,15 +17,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue, ServerError
-from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of, encode_text
+from binlog_protocol.events.charsets import (
+    BINARY_COLLATION,
+    UndecodedText,
+    charset_of,
+    decode_text,
+    encode_text,
+    is_storable,
+)
 from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.column_type import INTEGER_SIZES
 from binlog_protocol.events.column_type import ColumnType as T
-from binlog_protocol.events.table_map import ColumnKind, TableColumn, TableMap
+from binlog_protocol.events.table_map import ColumnKind, Label, TableColumn, TableMap
 from binlog_protocol.row_columns import ColumnOptions
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import Token, TokenKind
-from binlog_protocol.tables.ddl_types import DdlType, is_wide, unquoted
+from binlog_protocol.tables.ddl_types import (
+    BINARY,
+    COMPRESSED,
+    DdlType,
+    bytes_a_character,
+    is_wide,
+    unquoted,
+)
 from binlog_protocol.tables.definition import StoredColumn
 from binlog_protocol.tables.sql_type import SqlType
 
@@ -45,10 +59,13 @@ _FAMILIES: Final = {
     T.DATETIME2: "datetime",
     T.TIMESTAMP2: "timestamp",
     T.ENUM: "enum",
+    T.SET: "set",
     **dict.fromkeys((T.VARCHAR, T.VARCHAR_COMPRESSED, T.STRING, T.BLOB, T.BLOB_COMPRESSED), "text"),
 }
 _MORE_BYTES: Final = {"tinytext": 0xFF, "text": 0xFFFF, "mediumtext": 0xFFFFFF, "longtext": 0xFFFFFFFF}  # fmt: skip
 _BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
+_QUOTED: Final = frozenset(("text", "bytes", "enum", "set", "date", "datetime"))
+"""Families whose defaults are read as texts alone."""
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _EXACT: Final = re.compile(r"[-+]?(\d{1,60})(\.(\d*))?", re.ASCII)
 _MOMENT: Final = re.compile(
@@ -58,7 +75,7 @@ _NOW: Final = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAM
 _OFFSET: Final = re.compile(r"([-+])(\d\d):(\d\d)", re.ASCII)
 _REPLACED: Final = "\ufffd"
 _MICRO_DIGITS: Final = 6
-_NO_CHARSET: Final = (
+NO_CHARSET: Final = (
     "the character set of the table is not known, and its values are bytes if that is binary; a later run may know it "
     "by rows that came"
 )
@@ -86,10 +103,28 @@ class NewColumn:
         """Raises `NotUnderstood`. charset: of columns that name none; None if it is not known."""
         column = definition.column(charset)
         logged = _logged(column)
-        table = TableMap(0, 0, "", "", (logged,))
-        field = table_fields(table, options)[0]
+        field = _field(logged, options)
         is_open = charset is None and definition.takes_charset
         return cls(definition, column.type, logged, column.charset, field, is_open)
+
+    @classmethod
+    def recharset(
+        cls, name: str, old: TableColumn, options: ColumnOptions, charset: str
+    ) -> NewColumn:
+        """A column that `has_charset` behind CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
+        was = charset_of(old.collation or 0)
+        if was is None:
+            raise NotUnderstood(f"column {name}: its character set is not known")
+        if old.labels is None:
+            type_ = _text_type(old, was).converted(was, charset)
+            made = cls.of(Definition(name, type_, charset, nullable=True), options, charset)
+            logged = replace(made.logged, nullable=old.nullable)
+            return replace(made, logged=logged)
+        labels = _relabelled(name, old, was, charset)
+        logged = replace(old, collation=default_collation(charset), labels=labels)
+        type_ = DdlType("enum" if old.type == T.ENUM else "set", labels=tuple(map(str, labels)))
+        definition = Definition(name, type_, charset, nullable=True)
+        return cls(definition, type_, logged, charset, _field(logged, options))
 
     @property
     def sql_name(self) -> str:
@@ -108,7 +143,7 @@ class NewColumn:
     def require_charset(self) -> None:
         """Raises `NotUnderstood` if its values may be bytes, as in a table of CHARACTER SET binary."""
         if self.is_open:
-            raise self.refuse(_NO_CHARSET)
+            raise self.refuse(NO_CHARSET)
 
     def refuse(self, why: str) -> NotUnderstood:
         """The error for values of this column."""
@@ -122,6 +157,45 @@ def family(column: TableColumn) -> str:
     found = _FAMILIES.get(column.type, "")
     is_bytes = column.collation in (None, BINARY_COLLATION)
     return "bytes" if found == "text" and is_bytes else found
+
+
+def has_charset(column: TableColumn) -> bool:
+    """Whether CONVERT TO CHARACTER SET reaches it: one of character set binary stays what it is."""
+    is_labelled = bool(column.labels) and column.collation not in (None, BINARY_COLLATION)
+    return is_labelled or family(column) == "text"
+
+
+def _relabelled(name: str, column: TableColumn, was: str, charset: str) -> tuple[Label, ...]:
+    """Labels behind CONVERT TO CHARACTER SET: of the bytes that they had. Raises `NotUnderstood`."""
+    labels = column.labels or ()
+    if any(isinstance(label, UndecodedText) for label in labels):
+        raise NotUnderstood(f"column {name}: labels that are no text")
+    texts = [*map(str, labels)]
+    if charset == BINARY:
+        return tuple(encode_text(text, column.collation or 0) for text in texts)
+    is_plain = all(map(str.isascii, texts)) and not (is_wide(was) or is_wide(charset))
+    if was != charset and not is_plain:
+        raise NotUnderstood(f"column {name}: labels converted to another character set")
+    return labels
+
+
+def _text_type(column: TableColumn, charset: str) -> DdlType:
+    """The type of a column of text that has no labels."""
+    layout = column.layout
+    each = bytes_a_character(charset)
+    match layout.type:
+        case T.STRING:
+            return DdlType("char", (layout.size // each,))
+        case T.VARCHAR:
+            return DdlType("varchar", (layout.size // each,))
+        case T.VARCHAR_COMPRESSED:
+            return DdlType("varchar", ((layout.size - 1) // each,), suffix=COMPRESSED)
+    suffix = COMPRESSED if layout.type == T.BLOB_COMPRESSED else ""
+    return DdlType([*_MORE_BYTES][layout.size - 1], suffix=suffix)
+
+
+def _field(column: TableColumn, options: ColumnOptions) -> pa.Field:
+    return table_fields(TableMap(0, 0, "", "", (column,)), options)[0]
 
 
 def _logged(column: DdlColumn) -> TableColumn:
@@ -170,15 +244,13 @@ def converted(values: pa.ChunkedArray, old: TableColumn | None, new: NewColumn) 
 def _is_same(old: TableColumn, new: NewColumn) -> bool:
     """Whether values are the same in both."""
     logged = new.logged
-    if family(old) == "text" or old.layout != logged.layout or old.unsigned != logged.unsigned:
+    if "text" in (family(old), new.family):
+        return False
+    if old.layout != logged.layout or old.unsigned != logged.unsigned:
         return False
     if new.sql_name in ("uuid", "inet4", "inet6", "vector") or old.kind != logged.kind:
         return False
-    is_fixed = old.type == T.STRING and old.layout.size in (
-        4,
-        16,
-    )  # a UUID is logged like BINARY(16)
-    if family(old) == "bytes" and is_fixed:
+    if family(old) == "bytes" and _may_be_of_uuids(old):
         return False
     if old.type in (T.FLOAT, T.DOUBLE) and new.type.numbers:
         return False
@@ -197,15 +269,20 @@ def recoded(values: pa.ChunkedArray, charset: str | None, name: str) -> pa.Chunk
         raise NotUnderstood(f"column {name}: its character set is not known, and not all is ASCII")
     collation = default_collation(charset)
     for text in pc.unique(values).to_pylist():
-        if text is None:
-            continue
-        try:
-            if _REPLACED in text:
-                raise BadValue("bytes that were no text")
-            encode_text(text, collation)
-        except BadValue as error:
-            raise NotUnderstood(f"column {name}: {error}") from None
+        _encoded(text, collation, name)
     return values
+
+
+def _encoded(text: str | None, collation: int, name: str) -> bytes | None:
+    """The bytes of a text in a collation. Raises `NotUnderstood`."""
+    if text is None:
+        return None
+    try:
+        if _REPLACED in text:
+            raise BadValue("bytes that were no text")
+        return encode_text(text, collation)
+    except BadValue as error:
+        raise NotUnderstood(f"column {name}: {error}") from None
 
 
 def _as_text(texts: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
@@ -230,6 +307,53 @@ def _text_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> 
     if not pa.types.is_string(values.type):
         raise new.refuse("texts as bytes")
     return _as_text(values, new)
+
+
+def _text_to_bytes(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    """The bytes of texts. What is too long is cut: with a strict mode there would be no such statement."""
+    if new.sql_name not in _BYTES:
+        raise new.refuse(f"texts as {new.type}")
+    made = values
+    if pa.types.is_string(values.type):
+        made = _in_charset(values, old.collation or 0, new.definition.name)
+    if new.sql_name in ("binary", "varbinary"):
+        made = pc.binary_slice(made, 0, new.type.numbers[0])
+    elif (pc.max(pc.binary_length(made)).as_py() or 0) > _room_of_blob(new):
+        raise new.refuse("a text is too long for it")
+    if new.sql_name == "binary":
+        size = new.type.numbers[0]
+        found = [None if raw is None else raw.ljust(size, b"\0") for raw in made.to_pylist()]
+        made = pa.chunked_array([pa.array(found, pa.binary())])
+    return made
+
+
+def _in_charset(texts: pa.ChunkedArray, collation: int, name: str) -> pa.ChunkedArray:
+    """Texts as the bytes that they are in a collation. Raises `NotUnderstood`."""
+    is_plain = pc.all(pc.fill_null(pc.string_is_ascii(texts), True)).as_py()
+    if is_plain and not is_wide(charset_of(collation)):
+        return texts.cast(pa.binary())
+    made = {text: _encoded(text, collation, name) for text in pc.unique(texts).to_pylist()}
+    return pa.chunked_array([pa.array([made[text] for text in texts.to_pylist()], pa.binary())])
+
+
+def _bytes_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    """Bytes as the texts that they are."""
+    if not pa.types.is_binary(values.type) or _may_be_of_uuids(old):
+        raise new.refuse("its bytes as texts")
+    made: dict[bytes | None, str | None] = {None: None}
+    for raw in pc.unique(values).to_pylist():
+        if raw is not None:
+            text = decode_text(raw, new.logged.collation or 0)
+            if not isinstance(text, str) or not is_storable(text):
+                raise new.refuse(f"{raw[:40]!r} is no text of {new.charset}")
+            made[raw] = text
+    texts = [made[raw] for raw in values.to_pylist()]
+    return _as_text(pa.chunked_array([pa.array(texts, pa.string())]), new)
+
+
+def _may_be_of_uuids(column: TableColumn) -> bool:
+    """Whether it may be of UUID, INET4 or INET6, which are logged like BINARY."""
+    return column.type == T.STRING and column.layout.size in (4, 16)
 
 
 def _bytes_to_bytes(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
@@ -345,18 +469,78 @@ def _floats(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.Chu
     return values.cast(new.field.type)
 
 
-def _labels(values: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
-    """Texts as labels: only those that are labels to the letter."""
-    labels = [label for label in new.logged.labels or () if isinstance(label, str)]
-    there = [text for text in pc.unique(values).to_pylist() if text is not None]
-    missing = [text for text in there if text not in labels]
-    if missing:
-        raise new.refuse(f"{missing[0][:40]!r} is no label of it")
-    return values
+def _to_enum(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    """Texts as labels: only those that are labels to the letter. What was no label is none still."""
+    keeps_none = bool(old.labels) and not {"", b""} & {*(old.labels or ())}
+
+    def made(value: Any, new: NewColumn) -> Any:
+        if keeps_none and not value:
+            return b"" if _has_bytes(new) else ""
+        return _as_labels([_in_labels(value, old, new)], new)[0]
+
+    return _each(made)(values, old, new)
 
 
-def _to_labels(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
-    return _labels(values, new)
+def _to_set(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    """Texts or lists of labels as those of a SET."""
+
+    def made(value: Any, new: NewColumn) -> Any:
+        members = value if isinstance(value, list) else _members(value)
+        return _as_set([_in_labels(one, old, new) for one in members], new)
+
+    return _each(made)(values, old, new)
+
+
+def _set_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
+    if not pa.types.is_string(values.type):
+        raise new.refuse("lists or bytes as texts")
+    return _as_text(values, new)
+
+
+def _has_bytes(new: NewColumn) -> bool:
+    """Whether its labels are bytes."""
+    return new.logged.collation == BINARY_COLLATION
+
+
+def _in_labels(value: str | bytes, old: TableColumn, new: NewColumn) -> str | bytes:
+    """A text as a column has it whose labels are bytes, if they are. Raises `NotUnderstood`."""
+    if isinstance(value, bytes) or not _has_bytes(new):
+        return value
+    return _encoded(value, old.collation or 0, new.definition.name) or b""
+
+
+def _members(text: str | bytes) -> Sequence[str | bytes]:
+    if isinstance(text, bytes):
+        return text.split(b",") if text else []
+    return text.split(",") if text else []
+
+
+def _as_labels(members: Sequence[str | bytes], new: NewColumn) -> list[Any]:
+    """Texts or bytes as labels of a column. Raises `NotUnderstood` for what is none."""
+    labels, has_bytes = new.logged.labels, _has_bytes(new)
+    if labels is None:
+        raise new.refuse("labels as numbers")
+    found: list[str | bytes] = []
+    for one in members:
+        if isinstance(one, str):
+            made = one.encode() if has_bytes else one
+        else:
+            made = one if has_bytes else one.decode("ascii", "replace")
+        if made not in labels:
+            raise new.refuse(f"{one[:40]!r} is no label of it")
+        found.append(made)
+    return found
+
+
+def _as_set(members: Sequence[str | bytes], new: NewColumn) -> Any:
+    """Labels as a value of a SET, which has them in the order of its definition. Raises `NotUnderstood`."""
+    found = _as_labels(members, new)
+    made: list[Any] = [label for label in new.logged.labels or () if label in found]
+    if len(made) < len(found):
+        raise new.refuse("a label that is there twice")
+    if pa.types.is_list(new.field.type):
+        return made
+    return b",".join(made) if _has_bytes(new) else ",".join(made)
 
 
 def _date_to_datetime(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
@@ -394,12 +578,18 @@ _CONVERSIONS: Final[dict[tuple[str, str], Callable[..., pa.ChunkedArray]]] = {
     ("text", "int"): _text_to_whole,
     ("text", "decimal"): _each(_text_to_decimal),
     ("text", "double"): _each(_plain_float),
-    ("text", "enum"): _to_labels,
+    ("text", "bytes"): _text_to_bytes,
+    ("text", "enum"): _to_enum,
+    ("text", "set"): _to_set,
     ("text", "date"): _each(_text_to_moment),
     ("text", "datetime"): _each(_text_to_moment),
-    ("enum", "enum"): _to_labels,
+    ("enum", "enum"): _to_enum,
     ("enum", "text"): _text_to_text,
+    ("enum", "bytes"): _text_to_bytes,
+    ("set", "set"): _to_set,
+    ("set", "text"): _set_to_text,
     ("bytes", "bytes"): _bytes_to_bytes,
+    ("bytes", "text"): _bytes_to_text,
     ("date", "datetime"): _date_to_datetime,
     ("datetime", "datetime"): _moments,
     ("timestamp", "timestamp"): _moments,
@@ -427,9 +617,7 @@ def first_value(new: NewColumn, placed: PlacedDdl) -> Any:
     new.require_charset()
     text, is_text = _literal(tokens, new, placed)
     make = _LITERALS.get(new.family)
-    if make is None or (
-        new.family in ("text", "bytes", "enum", "date", "datetime") and not is_text
-    ):
+    if make is None or (new.family in _QUOTED and not is_text):
         raise new.refuse(f"DEFAULT {' '.join(words)[:40]} as {new.type}")
     return make(text, new)
 
@@ -462,7 +650,10 @@ def _implicit(new: NewColumn) -> Any:
         case "bytes" if new.sql_name in _BYTES:
             return _octets("", new)
         case "enum":
-            return (new.logged.labels or ("",))[0]
+            if new.logged.labels:
+                return new.logged.labels[0]
+        case "set":
+            return _as_set([], new)
     raise new.refuse("NOT NULL without a default")
 
 
@@ -497,11 +688,8 @@ def _octets(text: str, new: NewColumn) -> bytes:
 
 
 def _label(text: str, new: NewColumn) -> str | bytes:
-    if pa.types.is_binary(new.field.type) and text.encode() in (new.logged.labels or ()):
-        return text.encode()
-    if not pa.types.is_string(new.field.type):
-        raise new.refuse("labels as numbers")
-    return str(_labels(pa.chunked_array([pa.array([text])]), new)[0].as_py())
+    found: str | bytes = _as_labels([text], new)[0]
+    return found
 
 
 _LITERALS: Final[dict[str, Callable[[str, NewColumn], Any]]] = {
@@ -511,6 +699,7 @@ _LITERALS: Final[dict[str, Callable[[str, NewColumn], Any]]] = {
     "text": _text,
     "bytes": _octets,
     "enum": _label,
+    "set": lambda text, new: _as_set(_members(text), new),
     "date": lambda text, new: _shown(moment(text, new), new),
     "datetime": lambda text, new: _shown(moment(text, new), new),
 }

@@ -13,8 +13,9 @@ from dataclasses import field, replace
 from typing import Final
 
 from binlog_protocol.dataclass import dataclass
-from binlog_protocol.events.charsets import character_bytes_max
-from binlog_protocol.events.collation_names import charset_named
+from binlog_protocol.errors import BadValue
+from binlog_protocol.events.charsets import character_bytes_max, encode_text
+from binlog_protocol.events.collation_names import charset_named, default_collation
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
 from binlog_protocol.sql.tokens import TokenKind
 from binlog_protocol.tables.sql_type import GEOMETRIES
@@ -106,6 +107,7 @@ class DdlType:
             if charset is None and trimmed != self.labels:
                 raise NotUnderstood("labels that end with a space, of an unknown character set")
             if charset != BINARY:
+                _require_characters(trimmed, charset)
                 return replace(self, labels=trimmed)
             if self.is_wide or not all(map(str.isascii, self.labels)):
                 raise NotUnderstood(
@@ -156,12 +158,12 @@ class DdlType:
 
     def converted(self, old: str, new: str) -> DdlType:
         """The type behind ALTER TABLE ... CONVERT TO CHARACTER SET. Raises `NotUnderstood`."""
+        if old in (BINARY, new):
+            return self  # what is bytes stays bytes
         before, behind = bytes_a_character(old), bytes_a_character(new)
         plain = not {old, new} & _NOT_ASCII and all(map(str.isascii, self.labels or ()))
         if self.labels is not None and not plain:  # servers take their bytes as they are
             raise NotUnderstood("labels converted to another character set")
-        if BINARY in (old, new) and old != new and (before > 1 or self.labels is not None):
-            raise NotUnderstood(f"{self} of {old} converted to {new}")
         if self.name in _TEXTS and behind > before:
             rank = min(_TEXTS.index(self.name) + 1, len(_TEXTS) - 1)
             return replace(self, name=_TEXTS[rank])
@@ -173,6 +175,15 @@ class DdlType:
         else:
             inside = ",".join(map(str, self.numbers))
         return f"{self.name}({inside}){self.suffix}" if inside else f"{self.name}{self.suffix}"
+
+
+def _require_characters(labels: tuple[str, ...], charset: str | None) -> None:
+    """Raises `NotUnderstood` for a label that the character set has not: servers put others in its place."""
+    try:
+        for label in labels if charset is not None else ():
+            encode_text(label, default_collation(charset or ""))
+    except BadValue as error:
+        raise NotUnderstood(f"label {error}") from None
 
 
 def bytes_a_character(charset: str | None) -> int:

@@ -304,6 +304,7 @@ def test_labels_that_differ_never_become_the_same(
         )
     run(upstream, "CREATE TABLE d.converted LIKE d.ascii")
     run(upstream, "ALTER TABLE d.converted CONVERT TO CHARACTER SET latin1")
+    run(upstream, "INSERT INTO d.converted VALUES (2)")
     store = store_of_upstream(tmp_path / "store", upstream)
     told, asked = tmp_path / "told.json", tmp_path / "asked.json"
     unknown = dict(made_of(store, told).unknown)
@@ -326,7 +327,7 @@ def test_labels_that_differ_never_become_the_same(
             assert given(table, asked) == ["?", "a"]
         else:
             assert given(table, asked) == OF_DDL.get(table, [1, 2]), table
-    assert "of binary converted to latin1" in unknown["d.converted"]
+    assert given("converted", told) == [b"b "]  # bytes stay bytes
 
 
 @pytest.mark.parametrize("charset", ["utf8mb4", "latin1"])

@@ -47,6 +47,8 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
     "ENUM('a','b') CHARACTER SET binary": ("'a'", "2"),
     "ENUM('a','b,)')": ("'a'", "2"),
     "SET('x ','it''s')": ("3", "'it''s'"),
+    "SET('y','x') CHARACTER SET latin1": ("3", "'x'"),
+    "VARCHAR(5) CHARACTER SET ucs2": ("'ä'", "'жук'", "'5'"),
     "JSON": ("'{\"a\": 1}'", "'[]'"),
     "INET6": ("'::1'", "'1234::ffff'"),
     "INET4": ("'1.2.3.4'",),
@@ -57,6 +59,7 @@ NEW_TYPES: Final[dict[str, tuple[str, ...]]] = {"VECTOR(2)": ("Vec_FromText('[1,
 """From 11.8 on."""
 COLUMNS: Final = ("id", "a", "b", "c", "d`x")
 CHARSETS: Final = ("utf8mb4", "latin1", "binary", "DEFAULT")
+MORE_CHARSETS: Final = ("ucs2", "binary", "binary", "ascii", "cp932")
 ENGINES: Final = ("InnoDB", "InnoDB", "InnoDB", "MyISAM", "Aria", "MEMORY")
 DML: Final = """
 {insert}
@@ -218,6 +221,14 @@ ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)
 ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (a)
 ALTER TABLE {t} CHANGE id i2 BIGINT NOT NULL, CHANGE {c} {n} {type}; ALTER TABLE {t} CHANGE i2 id INT NOT NULL
 ALTER TABLE {t} CONVERT TO CHARACTER SET {charset}
+ALTER TABLE {t} CONVERT TO CHARACTER SET binary
+ALTER TABLE {t} CONVERT TO CHARACTER SET {other}, ADD {n} {text} DEFAULT 'b'
+ALTER TABLE {t} ADD KEY ({c}(2)), CONVERT TO CHARACTER SET {other}
+ALTER TABLE {t} ADD {n} {set} DEFAULT 'y,x '
+ALTER TABLE {t} ADD {n} {set} NOT NULL
+ALTER TABLE {t} ADD {n} {set} DEFAULT ''
+ALTER TABLE {t} MODIFY {c} {set}
+ALTER TABLE {t} MODIFY {c} {text} CHARACTER SET {other}
 ALTER TABLE {t} DEFAULT CHARACTER SET {charset}
 ALTER TABLE {t} CHARACTER SET {charset}, ADD {n} {text} DEFAULT 'a'
 ALTER TABLE {t} ADD {n} {text} DEFAULT 'a'
@@ -249,6 +260,12 @@ TEXTS: Final = (
     "VARCHAR(5)", "CHAR(3)", "TEXT", "TINYTEXT", "ENUM('a','b')", "VARCHAR(9) BINARY", "LONG VARCHAR", "TEXT(300)",
 )  # fmt: skip
 """Types whose values are bytes where the table is of CHARACTER SET binary."""
+SETS: Final = (
+    "SET('x ','y')",
+    "SET('y','x')",
+    "SET('a','y','x','ä')",
+    "SET('x','y') CHARACTER SET binary",
+)
 FOLLOWED_SHARES: Final = ((DML, 55), (FOLLOWED, 45))
 """Of the lines, in percent."""
 KEYS: Final = ("id INT PRIMARY KEY",) * 5 + (
@@ -354,6 +371,8 @@ class History:
             "format": lambda: self._some(self._formats),
             "engine": lambda: self._some(ENGINES),
             "charset": lambda: self._some(CHARSETS),
+            "other": lambda: self._some(CHARSETS[:3] + MORE_CHARSETS),
+            "set": lambda: self._some(SETS),
             "collation": lambda: self._some(("binary", "latin1_swedish_ci", "utf8mb4_bin")),
             "text": lambda: self._some(TEXTS),
             "type": lambda: self._some([*self._types]),

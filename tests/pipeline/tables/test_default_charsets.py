@@ -21,6 +21,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit import backends
+from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.stores import FULL, store_of_upstream
 from tests.pipeline.tables.lake import configure, place, rows_of
@@ -57,11 +58,12 @@ WAYS: Final[dict[str, tuple[str, ...]]] = {
 """How the table comes to its character set, in database {d}; the log has not that of `unlogged`, which is binary."""
 TYPES: Final = (
     "VARCHAR(5)", "CHAR(3)", "TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "TEXT(300)", "LONG VARCHAR", "ENUM('a','b')",
-    "SET('a','b')", "VARCHAR(5) BINARY", "JSON", "VARCHAR(5) CHARACTER SET latin1", "VARCHAR(5) CHARACTER SET binary",
+    "SET('a','b')", "SET('b','c','a') CHARACTER SET binary", "VARCHAR(5) BINARY", "JSON",
+    "VARCHAR(5) CHARACTER SET latin1", "VARCHAR(5) CHARACTER SET binary",
     "ENUM('a','b') CHARACTER SET binary", "CHAR(3) ASCII", "CHAR(3) BYTE", "NCHAR(3)", "BINARY(3)", "VARBINARY(5)",
     "BLOB", "VARCHAR(5) COLLATE utf8mb4_bin", "VARCHAR(40) COMPRESSED",
 )  # fmt: skip
-DEFAULTS: Final = ("NULL", "DEFAULT 'a'", "NOT NULL DEFAULT ''", "NOT NULL")
+DEFAULTS: Final = ("NULL", "DEFAULT 'a'", "NOT NULL DEFAULT ''", "NOT NULL", "DEFAULT 'b,a'")
 BEHIND: Final = ("INSERT INTO t (id, a) VALUES (3, 3)", "UPDATE t SET {c} = 'b' WHERE id = 1")
 REFUSED, SAME = "refused", "same"
 
@@ -143,7 +145,11 @@ def run(
 @pytest.mark.by_turns(2)
 @pytest.mark.timeout(600)
 def test_new_columns(
-    make_upstream: MakeMariaDB, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    backend: Backend,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(monkeypatch, tmp_path)
     cases = [(way, type_, default) for way in WAYS for type_ in TYPES for default in DEFAULTS]

@@ -86,6 +86,18 @@ MADE: list[tuple[str, dict[str, list[Any]], dict[str, list[Any]]]] = [
     ("MODIFY a DATETIME(6)", {"a DATE": [dt.date(2020, 1, 2)]}, {"a": [dt.datetime(2020, 1, 2)]}),
     ("MODIFY a CHAR(9)", {"a VARCHAR(9)": ["x  "]}, {"a": ["x"]}),
     ("CONVERT TO CHARACTER SET latin1", {"a VARCHAR(9) CHARACTER SET utf8mb4": ["\u00e4"]}, {"a": ["\u00e4"]}),
+    ("CONVERT TO CHARACTER SET binary", {"a VARCHAR(3) CHARACTER SET utf8mb4": ["x\u00e4\u00e4", None]},
+     {"a": [b"x\xc3\xa4", None]}),
+    ("CONVERT TO CHARACTER SET binary", {"a CHAR(3) CHARACTER SET latin1": ["x"]}, {"a": [b"x\0\0"]}),
+    ("CONVERT TO CHARACTER SET binary", {"a TEXT CHARACTER SET ucs2": ["x"]}, {"a": [b"\0x"]}),
+    ("CONVERT TO CHARACTER SET binary", {"a ENUM('\u00e4') CHARACTER SET latin1": ["\u00e4", ""]},
+     {"a": [b"\xe4", b""]}),
+    ("CONVERT TO CHARACTER SET binary", {"a SET('x','y') CHARACTER SET latin1": ["x,y", ""]}, {"a": [b"x,y", b""]}),
+    ("MODIFY a VARBINARY(9)", {"a VARCHAR(9) CHARACTER SET latin1": ["\u00e4"]}, {"a": [b"\xe4"]}),
+    ("MODIFY a VARCHAR(9) CHARACTER SET latin1", {"a VARBINARY(9)": [b"\xe4"]}, {"a": ["\u00e4"]}),
+    ("MODIFY a SET('z','y','x')", {"a SET('x','y')": ["x,y", ""]}, {"a": ["y,x", ""]}),
+    ("ADD b SET('x','y') DEFAULT 'y,x'", {"a INT": [1]}, {"a": [1], "b": ["x,y"]}),
+    ("ADD b SET('x','y') NOT NULL", {"a INT": [1]}, {"a": [1], "b": [""]}),
 ]  # fmt: skip
 
 
@@ -109,12 +121,16 @@ REFUSED: list[tuple[str, dict[str, list[Any]], str]] = [
     ("MODIFY a VARCHAR(9)", {"a INT UNSIGNED": [1]}, "ZEROFILL"),
     ("MODIFY a VARCHAR(9) CHARACTER SET latin1", {"a VARCHAR(9)": ["\u0416"]}, "no character of latin1"),
     ("MODIFY a ENUM('b')", {"a ENUM('a','b')": ["a"]}, "no label"),
+    ("MODIFY a ENUM('\u0436')", {"a ENUM('\u0436') CHARACTER SET utf8mb4": [""]}, "no character of latin1"),
     ("MODIFY a DATETIME", {"a DATETIME(3)": [dt.datetime(2020, 1, 2)]}, "fractions"),
     ("MODIFY a DECIMAL(3,1)", {"a DECIMAL(9,1)": [Decimal("100.0")]}, "beyond its range"),
     ("MODIFY a UUID", {"a BINARY(16)": [b"x" * 16]}, "another length"),
     ("ADD PRIMARY KEY (a)", {"a INT": [None]}, "no NULL"),
     ("CONVERT TO CHARACTER SET latin1", {"a TEXT": ["\u0416"]}, "no character of latin1"),
-    ("CONVERT TO CHARACTER SET binary", {"a TEXT": ["x"]}, "texts as bytes"),
+    ("CONVERT TO CHARACTER SET latin1", {"a ENUM('\u00e4')": ["\u00e4"]}, "labels converted"),
+    ("ADD b SET('x','y') DEFAULT 'x,z'", {"a INT": [1]}, "no label"),
+    ("ADD b SET('x','y') DEFAULT 3", {"a INT": [1]}, "DEFAULT 3"),
+    ("MODIFY a VARCHAR(9) CHARACTER SET utf8mb4", {"a VARBINARY(9)": [b"\xff\x00\x81"]}, "no text of utf8mb4"),
 ]  # fmt: skip
 
 
