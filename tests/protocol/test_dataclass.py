@@ -203,10 +203,13 @@ def test_nothing_is_compiled_where_the_class_stands(monkeypatch: pytest.MonkeyPa
         exec(source, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(dataclasses, "exec", note, raising=False)
+    monkeypatch.setattr("binlog_protocol.dataclass.exec", note, raising=False)
     cls = plain(dataclass, frozen=True, slots=True)
     assert not compiled
-    cls(1)
-    assert compiled
+    one = cls(1)
+    assert len(compiled) == 1
+    assert repr(one)
+    assert len(compiled) == 2
     assert cls(2) == cls(2)
     del compiled[:]
     assert cls(2) == cls(2)
