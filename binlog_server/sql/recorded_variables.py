@@ -6,10 +6,10 @@ written by tests/integration/test_recorded_variables.py, never by hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ErrorKind, ServerError
@@ -24,6 +24,8 @@ from binlog_server.settings.option_kinds import (
     Text,
     Words,
 )
+
+T = TypeVar("T")
 
 FILE: Final = Path(__file__).with_name("mariadb_variables.tsv")
 HEAD: Final = """\
@@ -161,10 +163,32 @@ def _limits(kind: str, values: str) -> tuple[str | None, str | None, str | None]
     return least, most, None if kind == "double" else block
 
 
-def _read() -> dict[str, Recorded]:
+class MadeWhenAsked(Mapping[str, T]):
+    """Values by name, each made when somebody asks for it first: of 700 variables a login asks for 100."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], T]) -> None:
+        self._made: Final[dict[str, T | None]] = dict.fromkeys(names)
+        self._make = make
+
+    def __getitem__(self, name: str) -> T:
+        found = self._made[name]
+        if found is None:
+            found = self._made[name] = self._make(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _lines() -> dict[str, str]:
     lines = FILE.read_text(encoding="utf-8").splitlines()
-    rows = [_recorded(line) for line in lines if not line.startswith("#")]
-    return {row.name: row for row in rows}
+    return {line.partition("\t")[0].lower(): line for line in lines if not line.startswith("#")}
 
 
-RECORDED: Final[Mapping[str, Recorded]] = _read()
+_LINES: Final = _lines()
+RECORDED: Final[Mapping[str, Recorded]] = MadeWhenAsked(
+    _LINES, lambda name: _recorded(_LINES[name])
+)

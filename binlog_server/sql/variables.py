@@ -56,7 +56,7 @@ from binlog_server.settings.option_kinds import (
 )
 from binlog_server.sql import maintenance, values
 from binlog_server.sql.expressions import Scope
-from binlog_server.sql.recorded_variables import RECORDED, Reach
+from binlog_server.sql.recorded_variables import RECORDED, MadeWhenAsked, Reach
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.statement import ANYBODY
 from binlog_server.sql.view import Level, Result, ServerView, Shown, Work, text_of
@@ -899,7 +899,12 @@ _DECLARED: Final = (
 )
 _ALL: Final = {row.name: row for row in _DECLARED}
 assert len(_ALL) == len(_DECLARED)
-VARIABLES: Final[Mapping[str, Variable]] = {
-    name: _ALL.get(name) or (Variable(name) if name in KINDS else Variable.recorded(name))
-    for name in sorted(_ALL.keys() | RECORDED.keys())
-}
+
+
+def _variable(name: str) -> Variable:
+    return _ALL.get(name) or (Variable(name) if name in KINDS else Variable.recorded(name))
+
+
+VARIABLES: Final[Mapping[str, Variable]] = MadeWhenAsked(
+    sorted(_ALL.keys() | RECORDED.keys()), _variable
+)
