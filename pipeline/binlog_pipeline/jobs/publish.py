@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, ServerError
@@ -46,6 +46,10 @@ _LOOK_S: Final = 1.0
 _REACHED_S: Final = 10.0
 """For a first broker that answers."""
 _QUEUE_WAIT_S: Final = 0.1
+_ANSWER_S: Final = 5.0
+"""For an answer, in front of which no signal is heard."""
+_GRACE_S: Final = 4.0
+"""For what is on its way when the process is told to end; `docker stop` kills it behind 10 s."""
 _LOG_LEVEL: Final = 2
 """Critical, as syslog has it: of librdkafka's own log."""
 _FILE_BYTES_MAX: Final = 1 << 20
@@ -59,6 +63,12 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "partitioner": "murmur2_random",  # as the Java clients do it, so all agree on the partition of a key
     "transaction.timeout.ms": 900_000,  # for one large group; the most that brokers allow
 }
+
+_Answer = TypeVar("_Answer")
+
+
+class Stopped(Exception):
+    """A wait was given up, as the process was told to end."""
 
 
 class Sink(Protocol):
@@ -78,6 +88,9 @@ class Sink(Protocol):
 
     def abort(self) -> None:
         """Give the transaction up, as far as that is possible."""
+
+    def end_by(self, stopped: Callable[[], bool]) -> None:
+        """From here on who waits gives up once this is true, by `Stopped`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +139,7 @@ class GroupSender:
         self._passed: dict[int, Gtid] = {
             gtid.domain_id: gtid for gtid in self._done if self._begin.get(gtid.domain_id) != gtid
         }
-        self._messages = self._groups = self._transactions = 0
+        self._messages = self._groups = self._kept_groups = self._transactions = 0
         self._size = 0  # messages of the transaction that is open
         self._opened_at: float | None = None
         self._beat_at = monotonic()
@@ -134,8 +147,10 @@ class GroupSender:
     def run(self, *, follow: bool, stopped: Callable[[], bool] = lambda: False) -> Sent:
         """Publish what there is, and with `follow` what comes, until it is `stopped`.
 
-        Raises `SourceError` for a source or a sink that fails: nothing of the transaction that was open is published.
+        Raises `SourceError` for a source or a sink that fails: nothing of the transaction that was open is published;
+        nor is it where the sink does not answer when it is stopped.
         """
+        self._sink.end_by(stopped)
         feed = self._source.feed()
         try:
             while not stopped():
@@ -147,6 +162,8 @@ class GroupSender:
                 if not follow:
                     break
                 self._beat()
+        except Stopped:
+            self._give_up()
         except ProtocolError as error:
             self._give_up()
             raise SourceError(f"{self._source.name}: {error}") from None
@@ -155,7 +172,7 @@ class GroupSender:
             raise
         finally:
             feed.close()
-        return Sent(self._messages, self._groups, self._transactions, self._done)
+        return Sent(self._messages, self._kept_groups, self._transactions, self._kept)
 
     def _take(self, groups: Groups) -> None:
         for i in range(len(groups)):
@@ -206,7 +223,7 @@ class GroupSender:
                 return
             self._open()
         self._sink.commit(self._done, self._begin)
-        self._kept = self._done
+        self._kept, self._kept_groups = self._done, self._groups
         self._opened_at = None
         self._transactions += 1
         self._messages += self._size
@@ -249,6 +266,8 @@ class KafkaSink:
         quiet = {"log_level": _LOG_LEVEL}
         self._common: dict[str, Any] = {**quiet, "bootstrap.servers": brokers, **properties}
         ours = {**_DEFAULTS, "transactional.id": f"binlog-publish-{prefix}"}
+        self._stopped: Callable[[], bool] = lambda: False
+        self._stopped_at: float | None = None
         self._unreached = ""
         """What librdkafka says of brokers, as long as none was reached."""
         with self._explained("cannot be published to"):
@@ -257,6 +276,19 @@ class KafkaSink:
 
     def _note(self, error: KafkaError) -> None:
         self._unreached = error.str()
+
+    def end_by(self, stopped: Callable[[], bool]) -> None:
+        """See `Sink`."""
+        self._stopped = stopped
+
+    def _require_going(self) -> None:
+        """Raises `Stopped` when it was told to end, and brokers have had some time to answer still."""
+        if not self._stopped():
+            return
+        now = time.monotonic()
+        self._stopped_at = self._stopped_at or now
+        if self._unreached or now - self._stopped_at >= _GRACE_S:
+            raise Stopped
 
     def _connect(self) -> None:
         """Raises `SourceError` where nobody answers; a cluster that is slow gets more time."""
@@ -274,22 +306,32 @@ class KafkaSink:
         call: Callable[[float], object],
         most_s: float,
         look: Callable[[], None] = lambda: None,
+        each_s: float = _LOOK_S,
     ) -> None:
-        """Call it again and again while nobody answers, and say so; librdkafka alone would do that without a word."""
+        """Call it again and again while nobody answers, and say so; librdkafka alone would do that without a word, and
+        deaf to signals.
+        """
         began = time.monotonic()
         with Progress("publish") as progress:
             while True:
                 try:
-                    call(_LOOK_S)
+                    call(each_s)
                     self._unreached = ""
                     return
                 except self._failure as failure:
                     past = time.monotonic() - began
-                    if not failure.args[0].retriable() or past > most_s:
+                    if not _may_pass(failure.args[0]) or past > most_s:
                         raise
                     self._producer.poll(0)  # calls `_note`
                     look()
+                self._require_going()
                 self._show(progress)
+
+    def _answered(self, call: Callable[[float], _Answer]) -> _Answer:
+        """What is answered to a question, which has to be put again behind each time-out."""
+        found: list[_Answer] = []
+        self._patiently(lambda s: found.append(call(s)), _TIMEOUT_S, each_s=_ANSWER_S)
+        return found[0]
 
     def _show(self, progress: Progress) -> None:
         progress.show(
@@ -324,10 +366,11 @@ class KafkaSink:
             }
         )
         try:
-            if not consumer.list_topics(self._topic, _TIMEOUT_S).topics[self._topic].partitions:
+            there = self._answered(lambda s: consumer.list_topics(self._topic, s))
+            if not there.topics[self._topic].partitions:
                 return None
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(self._topic, 0), timeout=_TIMEOUT_S
+            low, high = self._answered(
+                lambda s: consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=s)
             )
             for begin in (max(low, high - _LOOKED_BACK), OFFSET_BEGINNING):
                 consumer.assign([TopicPartition(self._topic, 0, begin)])
@@ -342,12 +385,16 @@ class KafkaSink:
         from confluent_kafka import KafkaError, KafkaException
 
         last: bytes | None = None
+        began = time.monotonic()
         while True:
-            record = consumer.poll(_TIMEOUT_S)
+            record = consumer.poll(_LOOK_S)
             if record is None:
-                raise SourceError(
-                    f"{self._brokers}: {self._topic} was not read in {_TIMEOUT_S:.0f} s"
-                )
+                if time.monotonic() - began > _TIMEOUT_S:
+                    raise SourceError(
+                        f"{self._brokers}: {self._topic} was not read in {_TIMEOUT_S:.0f} s"
+                    )
+                continue
+            began = time.monotonic()
             error = record.error()
             if error is None:
                 last = record.value()
@@ -372,6 +419,7 @@ class KafkaSink:
             self._patiently(self._producer.commit_transaction, _COMMIT_S)
 
     def _produce(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
+        self._require_going()  # a group may have any number of messages
         with self._explained(f"does not take a message of {len(value or b'')} bytes for {topic}"):
             try:
                 self._producer.produce(topic, value, key, **more)
@@ -387,13 +435,15 @@ class KafkaSink:
                     self._producer.produce(*message, **more)
                     return
                 except BufferError:
+                    self._require_going()
                     self._show(progress)
 
     def abort(self) -> None:
         # Best effort: what is not aborted here is by the brokers, or by the next run, which has the same name.
-        with contextlib.suppress(self._failure):
+        with contextlib.suppress(self._failure, Stopped):
             self._producer.purge()
-            self._producer.abort_transaction(_LOOK_S if self._unreached else _TIMEOUT_S)
+            most_s = _LOOK_S if self._unreached else _TIMEOUT_S
+            self._patiently(self._producer.abort_transaction, most_s)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -417,6 +467,11 @@ def read_properties(path: Path) -> dict[str, str]:
             )
         found[name.strip()] = value.strip()
     return found
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Whether nobody has answered yet."""
+    return error.retriable() or error.code() in (error._TRANSPORT, error._TIMED_OUT)
 
 
 def _bytes(value: dict[str, Any]) -> bytes:

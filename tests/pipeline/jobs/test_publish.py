@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from binlog_server.testing.waiting import until
 from tests.kit.commands_page import must_hold
 from tests.protocol.event_text.test_debezium import rows, text
 from tests.storage.sizes import small
@@ -150,6 +153,9 @@ class MemorySink:
 
     def abort(self) -> None:
         self._open = None
+
+    def end_by(self, stopped: Callable[[], bool]) -> None:
+        """It never waits."""
 
 
 def run(store: Store, sink: MemorySink, **more: Any) -> Sent:
@@ -445,6 +451,72 @@ def test_brokers_that_go_away(
     lines = capfd.readouterr().err.splitlines()
     assert lines
     assert all(line.startswith(f"publish: waits for {address}: ") for line in lines), lines
+
+
+MOCK = """
+import sys
+from confluent_kafka import Producer
+mock = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 0})
+(broker,) = mock.list_topics(timeout=10).brokers.values()
+print(f"{broker.host}:{broker.port}", flush=True)
+sys.stdin.read()
+"""
+MAIN = (
+    "import sys; from binlog_pipeline.cli import main; from binlog_storage.console.running import end_by; "
+    "sys.exit(end_by(main()))"
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("when", "how", "kind"),
+    [
+        ("connecting", "silent", signal.SIGTERM),
+        ("publishing", "gone", signal.SIGTERM),
+        ("publishing", "silent", signal.SIGINT),
+    ],
+)
+def test_told_to_end_while_brokers_do_not_answer(
+    store: Store, tmp_path: Path, when: str, how: str, kind: signal.Signals
+) -> None:
+    """In a bounded time, whatever it waits for; once it publishes with what was taken."""
+    store.row()
+    store.close()
+    errors = tmp_path / "errors"
+    with (
+        subprocess.Popen(
+            (sys.executable, "-c", MOCK), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as mock,
+        errors.open("w") as file,
+    ):
+        assert mock.stdout is not None
+        brokers = mock.stdout.readline().strip()
+        command = ("publish", str(store.path), "--kafka", brokers, "--follow", "--json")
+        end = mock.kill if how == "gone" else partial(mock.send_signal, signal.SIGSTOP)
+        if when == "connecting":
+            end()
+        with subprocess.Popen(
+            (sys.executable, "-c", MAIN, *command), stdout=subprocess.PIPE, stderr=file, text=True
+        ) as running:
+            try:
+                if when == "publishing":
+                    while len(consumed(brokers, "binlog.shop.orders")) < 1:
+                        assert running.poll() is None
+                    end()
+                    store.row()
+                    store.close()
+                until(lambda: "waits for" in errors.read_text(), "it says that it waits", 30)
+                running.send_signal(kind)
+                said, _ = running.communicate(timeout=20)
+            finally:
+                running.kill()
+                mock.kill()
+    if when == "connecting":
+        assert running.returncode == -kind
+        return
+    assert running.returncode == 0, errors.read_text()
+    assert json.loads(said)["messages"] == 1
+    assert json.loads(said)["position"] == "0-1-1"
 
 
 @pytest.mark.parametrize(
