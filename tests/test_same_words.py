@@ -155,6 +155,8 @@ def test_a_page_that_is_damaged(
         "binlog-server user set a --directory x --max-lag-bytes 1X",
         "binlog-server user add a --directory x --max-bytes-per-second 1X",
         "binlog-spark archive x y --partition-bytes 1X",
+        "binlog-spark archive x y --partition-bytes 64mb",
+        "binlog-spark archive x y --option maxBytesPerTrigger=16E",
         "binlog-spark replay x --ibb y --max-binlog-size 1X",
     ],
 )

@@ -17,7 +17,7 @@ from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.places import archive_path
-from binlog_storage.console.arguments import did_you_mean, gtid_position, whole_number
+from binlog_storage.console.arguments import did_you_mean, gtid_position, size_of, whole_number
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
@@ -27,7 +27,6 @@ from binlog_pipeline.wanted import Wanted
 MIB: Final = 1 << 20
 VIEWS: Final = ("events", "transactions", "changes", "ddl", "raw", "files")
 SOURCES: Final = ("auto", "directory", "archive", "server")
-_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +175,12 @@ def _number(least: int = 0, most: int = (1 << 63) - 1) -> Callable[[str], int]:
     return lambda text: whole_number(text, least, most)
 
 
-def size(text: str) -> int:
-    """Bytes, from a number with k, m, g or t (powers of 1024) behind it. Raises ValueError."""
-    number, unit = text.strip().lower().removesuffix("b"), ""
-    if number[-1:] in tuple(_UNITS)[1:]:
-        number, unit = number[:-1], number[-1]
-    if not number.isdecimal() or int(number) < 1:
-        raise ValueError("it is no size such as 64K, 16M or 1G")
-    return int(number) * _UNITS[unit]
+def _size(text: str) -> int:
+    """Bytes, 1 or more. Raises ValueError."""
+    found = size_of(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is no size from 1 on")
+    return found
 
 
 def moment(text: str) -> int:
@@ -262,9 +259,9 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "end_time": moment,
     "starting_position": _position,
     "domains": _domains,
-    "partition_bytes": size,
+    "partition_bytes": _size,
     "batch_rows": _number(1, 1 << 20),
-    "max_bytes_per_trigger": size,
+    "max_bytes_per_trigger": _size,
     "max_transactions_per_trigger": _number(1),
     "long_poll_ms": _number(0, 60_000),
     "fail_on_data_loss": _boolean,

@@ -11,6 +11,7 @@ What an object store asks of its clients comes from the environment, as for arch
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -54,8 +55,10 @@ _FILE_BYTES: Final = 32 << 20
 """Bytes of a file that the library writes: one task reads it, and a changed row costs it."""
 _NEVER: Final = re.compile("append-only|Unsupported table features")
 """In errors of commits that are not refused for another's sake: they would be the next time, too."""
-_NOT_SEEN: Final[set[str]] = set()
-"""Tables that executors did not see: they are not asked again, as long as this process lives."""
+_ASKED_AGAIN_S: Final = (60.0, 3600.0)
+"""Executors that did not see a table are asked again after so long at first, and at most."""
+_NOT_SEEN: Final[dict[str, tuple[float, float]]] = {}
+"""Tables that they did not see: when they are asked again, by the clock of `time.monotonic`, and after how long."""
 
 
 class DeltaState(CommittedTable):
@@ -206,7 +209,7 @@ class DeltaState(CommittedTable):
         """By the workers, or here if the library's files would be misread. Whether that was done."""
         assert self._table is not None
         is_needed = is_misread(found.rows.schema)
-        is_asked = self._workers is not HERE and self.where not in _NOT_SEEN
+        is_asked = self._workers is not HERE and _is_asked(self.where)
         if not (is_needed or is_asked) or not self._takes(found.rows.schema):
             return False
         schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
@@ -225,8 +228,8 @@ class DeltaState(CommittedTable):
         except NotSeen as error:
             if not is_sent:  # the log of this version is gone behind a checkpoint
                 return False
-            _NOT_SEEN.add(self.where)
-            tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
+            if _note_unseen(self.where):
+                tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
             return self._merge_by_files(found, position)
         except PipelineError as error:
             if self._delta.DeltaTable(self.where).version() != self._table.version():
@@ -235,6 +238,8 @@ class DeltaState(CommittedTable):
                     f"{self.where} was changed by somebody else meanwhile"
                 ) from error
             raise
+        if is_sent:
+            _NOT_SEEN.pop(self.where, None)
         self._commit_files(gone, new, position)
         return True
 
@@ -289,6 +294,20 @@ class DeltaState(CommittedTable):
             .when_not_matched_insert(updates=inserted, predicate=f"NOT s.{_REMOVES}")
             .execute()
         )
+
+
+def _is_asked(where: str) -> bool:
+    """Whether executors may see a table: a store that fails once does not fail for ever."""
+    return where not in _NOT_SEEN or time.monotonic() >= _NOT_SEEN[where][0]
+
+
+def _note_unseen(where: str) -> bool:
+    """Note that they did not see it. Whether that is new."""
+    first_s, most_s = _ASKED_AGAIN_S
+    _, last_s = _NOT_SEEN.get(where, (0.0, 0.0))
+    pause_s = min(2 * last_s, most_s) if last_s else first_s
+    _NOT_SEEN[where] = time.monotonic() + pause_s, pause_s
+    return not last_s
 
 
 def _added(new: Sequence[NewDataFile]) -> list[Any]:

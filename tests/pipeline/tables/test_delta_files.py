@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import deltalake
@@ -54,7 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeltaFiles, "size", 600)
     monkeypatch.setattr(delta_files, "_PART_BYTES", 200)
     monkeypatch.setattr(delta_files, "_BATCH_ROWS", 3)
-    monkeypatch.setattr(delta, "_NOT_SEEN", set())
+    monkeypatch.setattr(delta, "_NOT_SEEN", {})
 
 
 def add(
@@ -540,6 +541,42 @@ def test_executors_that_do_not_see_the_table(
 
 
 REST: Final = ("version", "schema", "indexed", "size_bytes", "options")
+
+
+def test_executors_are_asked_again(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that fails once for them does not leave a table to the driver for ever."""
+    history, executors = History(rng), Executors()
+    add(tmp_path, history.batch(20), history.position)
+    now, asked = 0.0, 0
+    real = DeltaFiles.unseen
+
+    def failing(files: DeltaFiles) -> str:
+        nonlocal asked
+        asked += 1
+        return "out of order"
+
+    def batch(later_s: float) -> bool:
+        """Whether executors were asked in the next one."""
+        nonlocal now
+        now += later_s
+        before = executors.items
+        add(tmp_path, history.batch(20), history.position, executors)
+        assert in_order(rows_of("delta", tmp_path)) == history.table()
+        return executors.items > before
+
+    monkeypatch.setattr(delta, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(DeltaFiles, "unseen", failing)
+    with pytest.warns(UserWarning, match="out of order") as said:
+        found = [batch(later_s) for later_s in (0, 59, 1, 119, 1, 239)]
+    assert found == [True, False, True, False, True, False]
+    assert len(said) == 1
+    monkeypatch.setattr(DeltaFiles, "unseen", real)
+    assert [batch(later_s) for later_s in (1, 0, 0)] == [True] * 3
+    for _ in range(9):
+        delta._note_unseen("there")
+    assert delta._NOT_SEEN["there"] == (now + 3600, 3600)
 
 
 def test_only_files_with_keys_that_changed_are_written_anew(
