@@ -1,4 +1,4 @@
-"""The hot paths of writing: a plain commit record onto a page, or as many as fit; a large record onto whole pages.
+"""The hot paths of writing: a plain commit record onto a page, or as many as fit; a large record onto many pages.
 
 All have twins in C (`_speedups.c`), which are used where they are built; tests hold the twins equal.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
-from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from binlog_storage.ibb.page import CRC_SIZE, PAGE_END, PAGE_SIZE, seal
 from binlog_storage.redo.format import WRITE_HEAD, build_mtr
 
 Buffer = bytes | bytearray | memoryview
@@ -102,12 +102,68 @@ def fill_pages_plainly(
     return b"".join(pages[:-1]), bytearray(pages[-1]), b"".join(redo)
 
 
+def fill_record_plainly(
+    page: bytearray,
+    at: int,
+    head: bytes,
+    data: Buffer,
+    first: int,
+    then: int,
+    kind: int,
+    page_no: int,
+    begin: int,
+    unlogged: bytes,
+) -> tuple[bytes, bytearray, int, bytes]:
+    """Write a record that fills the rest of a page, whole pages behind it, and a part of one more.
+
+    Args:
+        page: the page to begin on. It stays as it is.
+        at: the offset in it to begin at.
+        head, data: the record.
+        first, then: the type bytes of the first chunk and of the others; the last one gets `LAST` besides.
+        kind: the type of the redo records that write the first page and the last one.
+        page_no: the number of the first page.
+        begin: the offset from which on that is logged.
+        unlogged: the redo record of the pages between.
+
+    Returns all pages but the last, sealed, one behind the other; the last page; the offset behind the record in it; and
+    the redo records.
+    """
+    room = PAGE_END - CHUNK_HEADER - at
+    count = (len(head) + len(data) - room - 1) // CHUNK_DATA_MAX
+    if not 0 <= begin <= at or room < max(1, len(head)) or count < 1:
+        raise IndexError("the record does not fill a page behind that place")
+    record = bytes(head) + bytes(data)
+    pages = [seal(page[:at] + _chunk(first, record[:room]) + bytes(CRC_SIZE))]
+    for number in range(count):
+        chunk = _chunk(then, record[room + number * CHUNK_DATA_MAX :][:CHUNK_DATA_MAX])
+        pages.append(seal(bytearray(chunk + bytes(CRC_SIZE))))
+    last = _chunk(then | LAST, record[room + count * CHUNK_DATA_MAX :])
+    redo = (
+        WRITE_HEAD.pack(kind, page_no, begin, PAGE_END - begin),
+        pages[0][begin:PAGE_END],
+        unlogged,
+        WRITE_HEAD.pack(kind, page_no + count + 1, 0, len(last)),
+        last,
+    )
+    return b"".join(pages), bytearray(last.ljust(PAGE_SIZE, b"\0")), len(last), b"".join(redo)
+
+
+def _chunk(type_: int, data: bytes) -> bytes:
+    return bytes((type_, len(data) & 0xFF, len(data) >> 8)) + data
+
+
 FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
 FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytearray, bytes]]
 PlainCommit = Callable[[bytearray, int, bytes, bytes, int, int, int, int], bytes]
+FillRecord = Callable[
+    [bytearray, int, bytes, Buffer, int, int, int, int, int, bytes],
+    tuple[bytes, bytearray, int, bytes],
+]
 fill_page: FillPage = fill_page_plainly
 plain_commit: PlainCommit = plain_commit_plainly
 fill_pages: FillPages = fill_pages_plainly
+fill_record: FillRecord = fill_record_plainly
 try:
     from binlog_storage.ibb import _speedups
 except ImportError:
@@ -116,3 +172,4 @@ else:
     fill_page = _speedups.fill_page
     plain_commit = _speedups.plain_commit
     fill_pages = _speedups.fill_pages
+    fill_record = _speedups.fill_record

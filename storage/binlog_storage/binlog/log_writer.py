@@ -17,7 +17,7 @@ from typing import Protocol
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 
-from binlog_storage.binlog.fill_page import fill_page, fill_pages, plain_commit
+from binlog_storage.binlog.fill_page import fill_page, fill_pages, fill_record, plain_commit
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
@@ -221,7 +221,8 @@ class LogWriter:
             self.state.update(gtid)
             self._since_page_one.update(gtid)
         self.commits += kind == RecordType.COMMIT
-        self._chunks(kind, data, head, logged=logged)
+        if logged or not self._fill_record(kind, data, head):
+            self._chunks(kind, data, head, logged=logged)
         return start
 
     def write_plain(self, payload: bytes, gtid: Gtid, tables: bytes = b"") -> int | None:
@@ -334,6 +335,39 @@ class LogWriter:
                 return
             flags = kind | CONT
             self._make_room(nested=nested)
+
+    def _fill_record(self, kind: RecordType, data: bytes | memoryview, head: bytes) -> bool:
+        """Write a large record at once, as `_chunks` does without logging its whole pages: the hot path of a relay.
+
+        False, and nothing is done, where a state record or a file comes in between, or it has few whole pages.
+        """
+        page_no, at, interval = self._page_no, self._at, self._interval
+        room = PAGE_END - CHUNK_HEADER - at
+        count = (len(head) + len(data) - room - 1) // CHUNK_DATA_MAX
+        last = page_no + count + 1
+        if (
+            count * CHUNK_DATA_MAX < _MANY_PAGES_BYTES
+            or not 0 < len(head) <= room
+            or last >= self._file_pages
+            or (interval and last // interval != page_no // interval)
+        ):
+            return False
+        parity, then = self.file_no & 1, kind | CONT
+        safe = self._pages.synced_pages(self.file_no)
+        unlogged = UNLOGGED.pack(KIND_UNLOGGED | parity, page_no + 1, count, then, then, safe)
+        begin = 0 if self._log_whole_page else at
+        pages, page, end, redo = fill_record(
+            self._page, at, head, data, kind, then, KIND_WRITE | parity, page_no, begin, unlogged
+        )
+        self._mtr.append(redo)
+        self._log_whole_page = False
+        self._before_page_one.clear()
+        self._pages.add(self.file_no, page_no, pages, self._redo.lsn)
+        self._sealed_bytes += (count + 1) * PAGE_END
+        self._page_no, self._at, self._page = last, end, page
+        self._pages.begin_tail(self.file_no, last, page)
+        self.unlogged_end = (self.file_no, last)
+        return True
 
     def _whole_pages(
         self,

@@ -67,6 +67,7 @@ class PageStore:
         self._lock = threading.Lock()
         self.files = FileTable(disk, full or FullDisk())
         self._cache: OrderedDict[PageKey, bytes] = OrderedDict()  # the least recently used first
+        self._cached_end = _NONE  # no page behind this one is in the cache
         self.cache_pages = max(cache_pages, 2 * READ_AHEAD_PAGES)  # its capacity
         self._unflushed: dict[PageKey, bytes] = {}
         self._unflushed_runs: list[FullPages] = []  # entries of several pages, ascending
@@ -228,6 +229,7 @@ class PageStore:
         if len(cache) >= self.cache_pages:
             cache.popitem(last=False)
         cache[key] = page
+        self._cached_end = max(self._cached_end, key)
 
     # --- the writer, under the store's append lock ---
 
@@ -250,8 +252,9 @@ class PageStore:
         key, count = (file_no, page_no), len(data) // PAGE_SIZE
         pages = FullPages(lsn, key, (file_no, page_no + count), data)
         with self._lock:
-            for number in range(page_no, page_no + count):
-                self._cache.pop((file_no, number), None)  # the empty page of a file made ahead
+            if key <= self._cached_end:
+                for number in range(page_no, page_no + count):
+                    self._cache.pop((file_no, number), None)
             if count == 1:
                 self._unflushed[key] = data
             else:
@@ -370,6 +373,7 @@ class PageStore:
         self.files.restart()
         with self._lock:
             self._cache = OrderedDict()  # a new cache: reads under way put their pages into the old
+            self._cached_end = _NONE
             self._unflushed.clear()
             self._unflushed_runs.clear()
             self.fifo.clear()

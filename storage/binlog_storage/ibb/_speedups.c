@@ -1,4 +1,5 @@
-/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`, `fill_page.plain_commit`,
+/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
+ * `fill_page.fill_record`, `fill_page.plain_commit`,
  * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records`, and the objects of `tables/rows.py`, in C.
  * Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py,
  * ibb/test_gtid_state.py, tables/test_take_changes.py, tables/test_take_records.py and tables/test_rows.py hold them equal.
@@ -16,6 +17,7 @@
 #define CHUNK_HEADER 3
 #define LAST_CHUNK_START 16376
 #define PLAIN_COMMIT 0x41 /* COMMIT | LAST */
+#define LAST 0x40
 #define NO_LIST 0
 #define CHUNK_DATA_MAX (PAGE_END - CHUNK_HEADER)
 
@@ -439,6 +441,102 @@ done:
     Py_XDECREF(last);
     Py_XDECREF(redo);
     PyBuffer_Release(&data);
+    return result;
+}
+
+PyDoc_STRVAR(fill_record_doc,
+"fill_record(page, at, head, data, first, then, kind, page_no, begin, unlogged)\n--\n\n"
+"See `fill_page.fill_record_plainly`. IndexError unless `page` is a whole page, and the record goes on behind it.");
+
+static void
+begin_chunk(unsigned char *at, unsigned char type, Py_ssize_t size)
+{
+    at[0] = type;
+    at[1] = (unsigned char)size;
+    at[2] = (unsigned char)(size >> 8);
+}
+
+static void
+seal_page(unsigned char *page, int has_instruction)
+{
+    store_u32(page + PAGE_END,
+              has_instruction ? crc32c_by_instruction(page, PAGE_END) : crc32c_by_tables(page, PAGE_END));
+}
+
+static unsigned char *
+put_write(unsigned char *log, unsigned char kind, uint32_t page_no, Py_ssize_t begin, const unsigned char *page,
+          Py_ssize_t end)
+{
+    log[0] = kind;
+    store_u32(log + 1, page_no);
+    put_number(log + 5, (uint64_t)begin, 2);
+    put_number(log + 7, (uint64_t)(end - begin), 2);
+    memcpy(log + WRITE_HEAD, page + begin, (size_t)(end - begin));
+    return log + WRITE_HEAD + (end - begin);
+}
+
+static PyObject *
+fill_record(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer page, head, data, unlogged;
+    Py_ssize_t at, begin;
+    unsigned char first, then, kind;
+    unsigned int page_no;
+    PyObject *pages = NULL, *last = NULL, *redo = NULL, *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "y*ny*y*bbbIny*:fill_record", &page, &at, &head, &data, &first, &then, &kind, &page_no,
+                          &begin, &unlogged))
+        return NULL;
+    int sound = page.len == PAGE_SIZE && begin >= 0 && begin <= at && at < PAGE_END - CHUNK_HEADER;
+    Py_ssize_t room = PAGE_END - CHUNK_HEADER - at;
+    Py_ssize_t count = sound && head.len <= room ? (head.len + data.len - room - 1) / CHUNK_DATA_MAX : 0;
+    if (count < 1) {
+        PyErr_SetString(PyExc_IndexError, "the record does not fill a page behind that place");
+        goto done;
+    }
+    Py_ssize_t left = head.len + data.len - room - count * CHUNK_DATA_MAX, end = CHUNK_HEADER + left;
+    pages = PyBytes_FromStringAndSize(NULL, (count + 1) * PAGE_SIZE);
+    last = PyByteArray_FromStringAndSize(NULL, PAGE_SIZE);
+    redo = PyBytes_FromStringAndSize(NULL, 2 * WRITE_HEAD + PAGE_END - begin + unlogged.len + end);
+    if (pages == NULL || last == NULL || redo == NULL)
+        goto done;
+    unsigned char *out = (unsigned char *)PyBytes_AsString(pages);
+    unsigned char *last_out = (unsigned char *)PyByteArray_AsString(last);
+    unsigned char *log = (unsigned char *)PyBytes_AsString(redo);
+    const unsigned char *from = data.buf;
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    /* Nobody else knows of these pages yet, so other threads may run. */
+    Py_BEGIN_ALLOW_THREADS
+    memcpy(out, page.buf, (size_t)at);
+    begin_chunk(out + at, first, room);
+    memcpy(out + at + CHUNK_HEADER, head.buf, (size_t)head.len);
+    memcpy(out + at + CHUNK_HEADER + head.len, from, (size_t)(room - head.len));
+    from += room - head.len;
+    seal_page(out, has_instruction);
+    log = put_write(log, kind, page_no, begin, out, PAGE_END);
+    memcpy(log, unlogged.buf, (size_t)unlogged.len);
+    log += unlogged.len;
+    for (Py_ssize_t number = 0; number < count; number++, from += CHUNK_DATA_MAX) {
+        out += PAGE_SIZE;
+        begin_chunk(out, then, CHUNK_DATA_MAX);
+        memcpy(out + CHUNK_HEADER, from, CHUNK_DATA_MAX);
+        seal_page(out, has_instruction);
+    }
+    begin_chunk(last_out, then | LAST, left);
+    memcpy(last_out + CHUNK_HEADER, from, (size_t)left);
+    memset(last_out + end, 0, (size_t)(PAGE_SIZE - end));
+    put_write(log, kind, page_no + (uint32_t)count + 1, 0, last_out, end);
+    Py_END_ALLOW_THREADS
+    result = Py_BuildValue("OOnO", pages, last, end, redo);
+
+done:
+    Py_XDECREF(pages);
+    Py_XDECREF(last);
+    Py_XDECREF(redo);
+    PyBuffer_Release(&page);
+    PyBuffer_Release(&head);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&unlogged);
     return result;
 }
 
@@ -2207,6 +2305,7 @@ static PyMethodDef methods[] = {
     {"entries_encoded", entries_encoded, METH_O, entries_doc},
     {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
+    {"fill_record", fill_record, METH_VARARGS, fill_record_doc},
     {"find_nodes", find_nodes, METH_VARARGS, find_doc},
     {"next_keys", next_keys, METH_VARARGS, next_keys_doc},
     {"plain_commit", plain_commit, METH_VARARGS, plain_commit_doc},

@@ -16,6 +16,19 @@ def fill_pages(
     kind: int,
     page_no: int,
 ) -> tuple[bytes, bytearray, bytes]: ...
+def fill_record(
+    page: bytearray,
+    at: int,
+    head: bytes,
+    data: bytes | bytearray | memoryview,
+    first: int,
+    then: int,
+    kind: int,
+    page_no: int,
+    begin: int,
+    unlogged: bytes,
+    /,
+) -> tuple[bytes, bytearray, int, bytes]: ...
 def next_keys(
     rows: dict[bytes, Any], at: int, last: bytes | None, count: int, /
 ) -> tuple[list[bytes], int] | None: ...

@@ -13,8 +13,10 @@ from binlog_storage.binlog import fill_page as module
 from binlog_storage.binlog.fill_page import (
     fill_page_plainly,
     fill_pages_plainly,
+    fill_record_plainly,
     plain_commit_plainly,
 )
+from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, RecordType
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
@@ -154,6 +156,58 @@ def test_whole_pages_by_c_refuse_what_is_not_there() -> None:
             module.fill_pages(data, at, count, 0x03, 0x83, KIND_WRITE, 1)
 
 
+@needs_c
+@given(
+    at=st.integers(0, PAGE_END - 4),
+    head=st.binary(min_size=1, max_size=50),
+    data=st.binary(min_size=1, max_size=50),
+    size=st.integers(CHUNK_DATA_MAX, 5 * CHUNK_DATA_MAX)
+    | st.integers(1, 5).map(CHUNK_DATA_MAX.__mul__),
+    logged=st.booleans(),
+    unlogged=st.binary(max_size=20),
+)
+def test_a_record_over_many_pages_by_c_equals_that_by_python(
+    at: int, head: bytes, data: bytes, size: int, logged: bool, unlogged: bytes
+) -> None:
+    page = bytearray(random.Random(at).randbytes(PAGE_SIZE))
+    data = (data * size)[:size]
+    made: list[object] = []
+    for way in (module.fill_record, fill_record_plainly):
+        begin = 0 if logged else at
+        try:
+            made.append(way(page, at, head, data, 0x03, 0x83, KIND_WRITE, 70000, begin, unlogged))
+        except IndexError:
+            made.append("it does not fill a page")
+    assert made[0] == made[1]
+    assert page == random.Random(at).randbytes(PAGE_SIZE)
+    if isinstance(made[0], tuple):
+        pages, last, end, _ = made[0]
+        assert all(is_sound(pages[at : at + PAGE_SIZE]) for at in range(0, len(pages), PAGE_SIZE))
+        assert not any(last[end:])
+
+
+@pytest.mark.parametrize(
+    "fill", [fill_record_plainly, pytest.param(module.fill_record, marks=needs_c)]
+)
+def test_a_record_that_fills_no_page_is_refused(fill: module.FillRecord) -> None:
+    page, data = bytearray(PAGE_SIZE), bytes(3 * CHUNK_DATA_MAX)
+    for at, head, some, begin in (
+        (0, b"h", bytes(2 * CHUNK_DATA_MAX - 1), 0),
+        (10, b"h", bytes(2 * CHUNK_DATA_MAX - 11), 0),
+        (PAGE_END - 3, b"h", data, 0),
+        (PAGE_END - 5, b"head", data, 0),
+        (PAGE_END, b"", data, 0),
+        (PAGE_SIZE, b"", data, 0),
+        (5, b"h", data, 6),
+        (-1, b"h", data, -1),
+        (5, b"h", data, -1),
+    ):
+        with pytest.raises(IndexError):
+            fill(page, at, head, some, 0x03, 0x83, KIND_WRITE, 1, begin, b"")
+    pages, last, end, _ = fill(page, 0, b"h", bytes(2 * CHUNK_DATA_MAX), 3, 0x83, 16, 1, 0, b"")
+    assert (len(pages), last[:5], end) == (2 * PAGE_SIZE, bytearray(b"\xc3\x01\0\0\0"), 4)
+
+
 class AllDurable(NoRedo):
     """Pages may go to their files."""
 
@@ -196,6 +250,51 @@ def test_large_records_are_written_the_same(
             made.append(one)
     assert quick.bodies == plain.bodies
     assert made[0].writer.stand == made[1].writer.stand
+    assert made[0].writer.bytes_written == made[1].writer.bytes_written
+    for one in made:
+        one.redo = AllDurable()
+        one.flush()
+    names = made[0].disk.names()
+    assert names == made[1].disk.names()
+    for name in names:
+        assert vectors.file_bytes(made[0].disk, name) == vectors.file_bytes(made[1].disk, name)
+
+
+@pytest.mark.parametrize(
+    "way", [fill_record_plainly, pytest.param(module.fill_record, marks=needs_c)]
+)
+@given(
+    st.lists(st.tuples(RECORD_SIZES, st.booleans(), st.booleans()), max_size=8),
+    st.sampled_from([2, 8, 64]),
+)
+def test_large_records_whose_pages_are_not_logged_are_written_the_same(
+    way: module.FillRecord, records: list[tuple[int, bool, bool]], interval_pages: int
+) -> None:
+    """At once, and as a chunk, whole pages and another chunk: pages, redo, and where the writer stands."""
+    options = StoreOptions(
+        max_binlog_size=50 * PAGE_SIZE, innodb_binlog_state_interval=interval_pages * PAGE_SIZE
+    )
+    quick, plain = KeptRedo(), KeptRedo()
+    made = []
+    for redo, at_once in ((quick, True), (plain, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("binlog_storage.binlog.log_writer.fill_record", way)
+            if not at_once:
+                patch.setattr(LogWriter, "_fill_record", lambda *_: False)
+            one = Writing(options)
+            one.writer._redo = redo
+            one.writer.start_new(0)
+            for number, (size, with_head, checkpoint) in enumerate(records, 1):
+                data, head = bytes([number]) * size, b"head" * with_head
+                one.writer.write(RecordType.OOB_DATA, data, head=head, logged=False)
+                one.writer.end_mtr()
+                assert one.pages.waiting == sum(some.page_count for some in one.pages.fifo)
+                if checkpoint:
+                    one.writer.tail_taken()
+            made.append(one)
+    assert quick.bodies == plain.bodies
+    assert made[0].writer.stand == made[1].writer.stand
+    assert made[0].writer.unlogged_end == made[1].writer.unlogged_end
     assert made[0].writer.bytes_written == made[1].writer.bytes_written
     for one in made:
         one.redo = AllDurable()
