@@ -14,14 +14,11 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from binlog_protocol.errors import ServerError
-from binlog_storage.archive.archive import Archive
-from binlog_storage.archive.archiver import StoreArchiver
-from binlog_storage.archive.manifest import PartFormName
-from binlog_storage.archive.remembered_manifests import ManifestMemory
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.console.running import told
@@ -47,11 +44,7 @@ from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
 from binlog_server.connections.tmp_space import TmpSpace
-from binlog_server.dumps.archive_parts import ArchiveParts
-from binlog_server.dumps.dump import Dump
-from binlog_server.dumps.dump_request import DumpRequest
 from binlog_server.dumps.frame_cache import FrameCache
-from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.dumps.tail import Tail
 from binlog_server.dumps.tail_feed import TailFeed
 from binlog_server.dumps.time_places import TimePlaces
@@ -75,21 +68,34 @@ from binlog_server.sql.user_locks import UserLocks
 from binlog_server.sql_commit.client import CommitClient
 from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
 from binlog_server.sql_commit.xa import XaBranches
-from binlog_server.store.archive_hold import ArchiveHold
-from binlog_server.store.archive_intake import ArchiveIntake
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
-from binlog_server.store.marks import StoreMark
-from binlog_server.store.scrub import Scrub
 from binlog_server.store.store_directory import ARCHIVES_NAME, StoreDirectory
 from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
 
 if TYPE_CHECKING:
+    from binlog_storage.archive.manifest import PartFormName
+
+    from binlog_server.dumps.archive_parts import ArchiveParts
+    from binlog_server.dumps.dump import Dump
+    from binlog_server.dumps.dump_request import DumpRequest
+    from binlog_server.dumps.replica_stream import ReplicaStream
     from binlog_server.metrics.endpoint import MetricsEndpoint
+    from binlog_server.store.archive_hold import ArchiveHold
+    from binlog_server.store.archive_intake import ArchiveIntake
+    from binlog_server.store.marks import StoreMark
+    from binlog_server.store.scrub import Scrub
 
 log = logging.getLogger(__name__)
 
+LATER: Final = (
+    "binlog_server.dumps.dump",
+    "binlog_server.sessions.dump_session",
+    "binlog_server.store.marks",
+    "binlog_server.store.scrub",
+)
+"""Modules that no start needs, and no login: loaded where they are used, and by `load_ahead` before that."""
 SERVER_UUID_KEY = "server_uuid"
 BACKLOG = 1024
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
@@ -220,13 +226,19 @@ class Server:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             failure = "nothing is archived" if self.config.binlog_archive_url else failure
             self.rounds.append(Rounds("archive", hold.round, failure=failure, hanging=hanging))
-        self.scrub = self._new_scrub()
         if not self.config.innodb_read_only:  # it is served as it lies, and nothing is noted there
             failure, hanging = "the scrub does not go on", "the scrub waits for a disk"
-            scrub = Rounds("scrub", self.scrub.step, failure=failure, hanging=hanging)
+            step: Callable[[], None] = lambda: self.scrub.step()  # noqa: E731
+            scrub = Rounds("scrub", step, failure=failure, hanging=hanging)
             self.rounds.append(scrub)
 
-    def _new_scrub(self) -> Scrub:
+    @cached_property
+    def scrub(self) -> Scrub:
+        """See `sql.view.ServerView`."""
+        from binlog_storage.archive.archive import Archive
+
+        from binlog_server.store.scrub import Scrub
+
         url, keys = self.config.binlog_archive_url, self.config.archive_keys()
         return Scrub(
             lambda: self.config,
@@ -241,13 +253,19 @@ class Server:
         where, url = self.config.binlog_archive_directory, self.config.binlog_archive_url
         if not where and not url:
             return None, None
+        from binlog_storage.archive.archiver import StoreArchiver
+        from binlog_storage.archive.remembered_manifests import ManifestMemory
+
+        from binlog_server.dumps.archive_parts import ArchiveParts
+        from binlog_server.store.archive_hold import ArchiveHold
+
         keys, key_id = self.config.archive_keys(url), self.config.binlog_archive_encryption_key_id
         if not self.config.innodb_read_only:  # it is served as it lies
             memory = ManifestMemory(self.directory.path / ARCHIVES_NAME)
             keys = dataclasses.replace(keys, memory=memory)
         if key_id:
             keys.get(key_id, url)  # else it would be told when the first part is written
-        form = cast(PartFormName, self.config.binlog_archive_format.lower())
+        form = cast("PartFormName", self.config.binlog_archive_format.lower())
         archiver = (
             StoreArchiver(self.engine, url, keys=keys, key_id=key_id, form=form) if url else None
         )
@@ -258,7 +276,7 @@ class Server:
     def _pause_of(self, rounds: Rounds) -> float:
         if rounds.what == "archive" and self.config.binlog_archive_url:
             return self.config.binlog_archive_interval
-        if rounds.what == "scrub":
+        if rounds.what == "scrub" and "scrub" in vars(self):
             return self.scrub.pause_s(LEASE_ROUND_S)
         return LEASE_ROUND_S
 
@@ -382,6 +400,8 @@ class Server:
 
     def mark(self) -> StoreMark:
         """The store as it is now, to go back to. It takes time: for a thread."""
+        from binlog_server.store.marks import StoreMark
+
         assert isinstance(self.engine, BackupEngine), "all engines are"
         return StoreMark.make(self.engine, self.backups, self.config)
 
@@ -439,7 +459,8 @@ class Server:
         doing("a change of the store")
         await self._conversion.close()
         self._reload.close()
-        self.scrub.stop()
+        if "scrub" in vars(self):
+            self.scrub.stop()
         if self.archive_hold is not None:
             self.archive_hold.stop()
         for rounds in self._running_rounds:
@@ -584,6 +605,8 @@ class Server:
 
     def new_dump(self, request: DumpRequest, stream: ReplicaStream) -> Dump:
         """A dump of this server's store."""
+        from binlog_server.dumps.dump import Dump
+
         return Dump(
             request,
             stream,
@@ -643,7 +666,13 @@ class Server:
 
 async def load_ahead() -> None:
     """Load what first statements would take long for, in a thread. Servers of tests do that with the first use."""
-    await asyncio.to_thread(build_grammars)
+    await asyncio.to_thread(_load_ahead)
+
+
+def _load_ahead() -> None:
+    build_grammars()
+    for name in LATER:
+        import_module(name)
 
 
 def certificate_of(config: Config) -> TlsServer:

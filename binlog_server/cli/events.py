@@ -15,7 +15,10 @@ from typing import Any, Final, Protocol
 
 from binlog_protocol.dump.dump_position import DumpFilter, Verdict
 from binlog_protocol.errors import ProtocolError, ServerError
-from binlog_protocol.event_text import Choice, DebeziumForm, DebeziumOptions, JsonForm, SqlForm
+from binlog_protocol.event_text.choice import Choice
+from binlog_protocol.event_text.debezium_form import DebeziumForm, DebeziumOptions
+from binlog_protocol.event_text.json_form import JsonForm
+from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.places import Where
 from binlog_storage.classic.directory import bases

@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from binlog_protocol.gtid import U32_MAX, SlavePosition
-from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.places import archive_argument, is_remote
 from binlog_storage.console.arguments import add_json, number_argument, position_argument
 from binlog_storage.console.output import show_json
@@ -47,9 +46,10 @@ from binlog_server.process.service_manager import ServiceManager
 from binlog_server.process.signals import Signals, kill_process
 from binlog_server.settings import config as configuration
 from binlog_server.settings.config import Config, ConfigError
-from binlog_server.store.archive_intake import ArchiveIntake
-from binlog_server.store.marks import StoreMark
 from binlog_server.store.store_directory import StoreDirectory
+
+if TYPE_CHECKING:
+    from binlog_server.store.archive_intake import ArchiveIntake
 
 log = logging.getLogger(__name__)
 
@@ -288,6 +288,8 @@ class _WayBack:
         """End the server, and make its store what it was."""
         server, one = self._server, self._fault
         assert one is not None, "it goes back"
+        from binlog_server.store.marks import StoreMark
+
         assert isinstance(one.mark, StoreMark), "such a fault has one"
         log.warning("fault %s: the store goes back to what it was", one.name)
         with self._signals.in_time():
@@ -446,6 +448,8 @@ class _Serving:
     ) -> Successor | None:
         """Until it is told to end. Returns the process that waits for the store, if that is why."""
         if archive is not None and not is_remote(archive):
+            from binlog_storage.archive.archive import Archive
+
             # One that is not there is told before a new store is made for nothing.
             Archive.open(archive, config.archive_keys(archive))
         self.at("opening the store")
@@ -465,9 +469,7 @@ class _Serving:
         directory.start()  # not before the server has set its holds on files
         self._signals.status = 1
         self._intake = intake = (
-            None
-            if archive is None
-            else ArchiveIntake(directory, archive, start, config.archive_keys(archive))
+            None if archive is None else _intake_of(config, directory, archive, start)
         )
         server.end_process = self._end_by_sql
         server.faults.die = kill_process
@@ -559,6 +561,14 @@ class _Serving:
         except (ConfigError, OSError) as error:
             log.error("the configuration stays as it was: %s", error)
             return self._server.config
+
+
+def _intake_of(
+    config: Config, directory: StoreDirectory, archive: str | Path, start: SlavePosition | None
+) -> ArchiveIntake:
+    from binlog_server.store.archive_intake import ArchiveIntake
+
+    return ArchiveIntake(directory, archive, start, config.archive_keys(archive))
 
 
 async def _leave_threads(signals: Signals) -> None:

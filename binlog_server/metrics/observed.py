@@ -41,7 +41,6 @@ class Observed(Protocol):
     publisher: Publisher
     room: AppendRoom
     rounds: list[Rounds]
-    scrub: Scrub
     semi_sync: SemiSyncMaster
     session_memory: SessionMemory
     syncer: Syncer
@@ -50,6 +49,8 @@ class Observed(Protocol):
     is_listening: bool
     """Whether clients can connect."""
 
+    @property
+    def scrub(self) -> Scrub: ...
     @property
     def uptime_s(self) -> int:
         """Seconds since the server was made."""

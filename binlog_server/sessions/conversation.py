@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from binlog_protocol.connection.commands import (
     BinlogDump,
@@ -67,7 +67,6 @@ from binlog_server.connections.tls import tls_status
 from binlog_server.dumps.coordinates import coordinates_of
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
-from binlog_server.sessions.dump_session import DumpSession
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.idle import IdleTimer
 from binlog_server.sessions.prepared import PreparedStatements
@@ -101,6 +100,9 @@ from binlog_server.sql.view import (
 )
 from binlog_server.sql_commit.logged_text import Reading, first_statement, result_of
 from binlog_server.sql_commit.session_transaction import ROW_UPDATED
+
+if TYPE_CHECKING:
+    from binlog_server.sessions.dump_session import DumpSession
 
 log = logging.getLogger(__name__)
 
@@ -487,6 +489,8 @@ class Conversation:
         if not self._server.dumps_begin.is_set():
             self._begin_dump_later(command)
             return
+        from binlog_server.sessions.dump_session import DumpSession
+
         self._dump = DumpSession.start(
             command,
             self._server,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from binlog_server.accounts.users import Users
 from binlog_server.connections.compression import Compressor
 from binlog_server.connections.session_memory import SessionMemory
-from binlog_server.dumps.dump import Dump
-from binlog_server.dumps.dump_request import DumpRequest
-from binlog_server.dumps.replica_stream import ReplicaStream
 from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.client import CommitClient
 from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
+
+if TYPE_CHECKING:
+    from binlog_server.dumps.dump import Dump
+    from binlog_server.dumps.dump_request import DumpRequest
+    from binlog_server.dumps.replica_stream import ReplicaStream
 
 # No NUL (ends the salt in the greeting), and nothing that some old client libraries choke on.
 _SALT_FIRST, _SALT_LETTERS = 33, 94

@@ -15,7 +15,6 @@ from binlog_protocol.wire.results import Column
 from binlog_storage.errors import PositionPurged, StorageError
 from binlog_storage.log.stored_groups import look_for
 
-from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.coordinates import Coordinates
 from binlog_server.sql.maintenance import Purge
 from binlog_server.sql.moments import not_a_time, seconds_of
@@ -26,6 +25,7 @@ from binlog_server.sql.view import Diagnostics, ResultSet, Row, ServerView, Work
 from binlog_server.store.leases import SLOTS_MAX
 
 if TYPE_CHECKING:
+    from binlog_server.dumps.archive_parts import ArchiveParts
     from binlog_server.sql.sql_session import SqlSession
 
 _ONLY_CONNECTED: Final = (

@@ -14,7 +14,6 @@ from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import Column, Value
 from binlog_storage.engine import BinlogEngine
 
-from binlog_server.dumps.archive_parts import ArchiveParts
 from binlog_server.dumps.time_places import TimePlaces
 from binlog_server.faults.faults import Faults
 from binlog_server.queries.terms import MustWait
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_server.connections.login import FailedLogins
     from binlog_server.connections.tls import TlsServer
     from binlog_server.connections.tmp_space import TmpSpace
+    from binlog_server.dumps.archive_parts import ArchiveParts
     from binlog_server.semi_sync.master import SemiSyncMaster
     from binlog_server.settings.config import Config
     from binlog_server.sql.prepared_sql import PreparedCount
@@ -246,7 +246,6 @@ class ServerView(Protocol):
     semi_sync: SemiSyncMaster
     syncer: Syncer
     prepared_count: PreparedCount
-    scrub: Scrub
     user_locks: UserLocks
     tmp_space: TmpSpace
     backups: Backups
@@ -258,6 +257,8 @@ class ServerView(Protocol):
     """Ends the process in order, once replicas have everything if that is asked for; None where it is not the server's
     own."""
 
+    @property
+    def scrub(self) -> Scrub: ...
     @property
     def tls(self) -> TlsServer | None:
         """The TLS context; None if TLS is not offered."""

@@ -37,14 +37,12 @@ from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.intake.intake import Intake
 from binlog_storage.intake.server_version import note_server_version
-from binlog_storage.intake.source import FileStart, Item
+from binlog_storage.intake.source import FileStart, IntakeSource, Item
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import prepared_server
 from binlog_server.faults.faults import Faults, OrderedFault
 from binlog_server.relay.large_group import IncomingGroup
-from binlog_server.store.given_source import is_ibb, source_of
-from binlog_server.store.marks import StoreMark
 from binlog_server.tables.definitions import Creation, quoted_name, read_table
 from binlog_server.testing import rundir
 from binlog_server.testing.replay import Pace, RunningReplay
@@ -156,6 +154,8 @@ class Served:
         before = self._server
         try:
             self._stop()
+            from binlog_server.store.marks import StoreMark
+
             assert isinstance(one.mark, StoreMark), "such a fault has one"
             one.mark.restore(before.config, differs=one.fault.do == "another_history")
             self._server = self._begun(before.faults, sockets)
@@ -205,7 +205,7 @@ class Served:
 
         Raises `StorageError`, `ServerError`.
         """
-        source = source_of(_readable(paths))
+        source = _source(paths)
         try:
             return self._append(lambda: _of_items(source.items(0)))
         finally:
@@ -268,7 +268,7 @@ class Served:
         """
         server = self.server
         server.publisher.require_whole()
-        source = source_of(_readable(paths))
+        source = _source(paths)
         try:
             with self._loading:
                 Intake(server.engine, source).run()
@@ -290,7 +290,7 @@ class Served:
         self, number: int, paths: Sequence[Path], pace: Mapping[str, float], loop: int, fresh: bool
     ) -> None:
         """Begin the one of this number. Raises `StorageError`, `OSError`, `BadValue`."""
-        source = source_of(_readable(paths))
+        source = _source(paths)
         self._stack.callback(source.close)
         self._replays[number] = RunningReplay(
             lambda: _of_items(source.items(0)),
@@ -432,16 +432,18 @@ def _of_items(items: Iterable[Item]) -> Iterator[GivenGroup]:
             yield GivenGroup(b"".join((item.payload, *(item.rest or ()))), item.gtid)
 
 
-def _readable(paths: Sequence[Path]) -> list[Path]:
-    """Files of an .ibb binlog, whatever they are called, as a directory that has them under their names."""
+def _source(paths: Sequence[Path]) -> IntakeSource:
+    """That of files. Those of an .ibb binlog, whatever they are called, are taken under their names."""
+    from binlog_server.store.given_source import is_ibb, source_of
+
     if not any(path.is_file() and is_ibb(path) for path in paths):
-        return list(paths)
+        return source_of(paths)
     folder = rundir.new_dir("captured")
     for path in paths:
         with path.open("rb") as file:
             number = number_in(file.read(PAGE_SIZE))
         copy_sparse(path, folder / file_name(number))
-    return [folder]
+    return source_of([folder])
 
 
 def _layout(table: str, columns: Mapping[str, str], keys: Sequence[str]) -> RowFormat:

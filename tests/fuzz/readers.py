@@ -13,8 +13,10 @@ from typing import Final
 
 from binlog_protocol.dump.weaker_clients import SlaveCapability
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text import Choice, JsonForm, SqlForm
+from binlog_protocol.event_text.choice import Choice
 from binlog_protocol.event_text.info import event_info, event_type_name
+from binlog_protocol.event_text.json_form import JsonForm
+from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.row_columns import RowCounter, RowDecoder, UnrepresentableValue

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = message_options(arguments)
     except ValueError as error:
         raise BadOption(str(error)) from None
-    from binlog_protocol.event_text import Choice
+    from binlog_protocol.event_text.choice import Choice
 
     from binlog_pipeline.jobs.publish import GroupSender, KafkaSink, read_properties
     from binlog_pipeline.sources.opening import open_source

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError, ServerError
-from binlog_protocol.event_text import Choice, DebeziumForm, DebeziumOptions, Message
-from binlog_protocol.event_text.debezium_form import as_json
+from binlog_protocol.event_text.choice import Choice
+from binlog_protocol.event_text.debezium_form import DebeziumForm, DebeziumOptions, Message, as_json
 from binlog_protocol.events.header import split_pieces
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.console.progress import Progress

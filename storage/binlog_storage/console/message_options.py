@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from binlog_protocol.event_text import ColumnRules, DebeziumOptions, DecimalHandling, Invalid
+from binlog_protocol.event_text.column_rules import ColumnRules
+from binlog_protocol.event_text.debezium_form import DebeziumOptions
+from binlog_protocol.event_text.debezium_values import DecimalHandling, Invalid
 
 
 def add_message_options(

@@ -22,7 +22,8 @@ from binlog_pipeline.errors import SourceError
 from binlog_pipeline.jobs import publish
 from binlog_pipeline.jobs.publish import GroupSender, KafkaSink, Sent
 from binlog_pipeline.sources.directory import DirectorySource
-from binlog_protocol.event_text import Choice, DebeziumOptions, Message
+from binlog_protocol.event_text.choice import Choice
+from binlog_protocol.event_text.debezium_form import DebeziumOptions, Message
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId
 from binlog_protocol.events.rows.rows_event import ChangeKind
 from binlog_protocol.events.xa_prepare import XaPrepareEvent

@@ -12,17 +12,16 @@ from decimal import Decimal
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text import (
-    Choice,
-    ColumnRules,
-    DebeziumForm,
-    DebeziumOptions,
+from binlog_protocol.event_text import debezium_form
+from binlog_protocol.event_text.choice import Choice
+from binlog_protocol.event_text.column_rules import ColumnRules
+from binlog_protocol.event_text.debezium_form import DebeziumForm, DebeziumOptions, Message
+from binlog_protocol.event_text.debezium_values import (
+    UNAVAILABLE,
     DecimalHandling,
     Invalid,
-    Message,
-    debezium_form,
+    debezium_value,
 )
-from binlog_protocol.event_text.debezium_values import UNAVAILABLE, debezium_value
 from binlog_protocol.events.charsets import UndecodedText
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.gtid import GtidEvent, GtidExtraFlags, GtidFlags, XaId

@@ -12,8 +12,11 @@ from decimal import Decimal
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text import Choice, JsonForm, SqlForm, sql_form
+from binlog_protocol.event_text import sql_form
+from binlog_protocol.event_text.choice import Choice
+from binlog_protocol.event_text.json_form import JsonForm
 from binlog_protocol.event_text.literals import JsonValue, json_value, sql_literal
+from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent, GtidFlags, XaId

@@ -8,8 +8,9 @@ from itertools import accumulate
 
 import pytest
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.event_text import Choice, JsonForm
+from binlog_protocol.event_text.choice import Choice
 from binlog_protocol.event_text.info import event_info
+from binlog_protocol.event_text.json_form import JsonForm
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent

@@ -14,8 +14,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from binlog_protocol.event_text import Choice, SqlForm
+from binlog_protocol.event_text.choice import Choice
 from binlog_protocol.event_text.literals import sql_literal
+from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import split_events
 from binlog_protocol.events.rows import ROWS_TYPES, Absent, ChangeKind, Image, RowsEvent, Value
