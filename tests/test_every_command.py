@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.binlog_server.cli.test_json import files_of
+from tests.kit import java
 from tests.kit.commands_page import dry_runs
 from tests.kit.every_command import (
     CALLS,
@@ -36,6 +37,8 @@ from tests.kit.every_command import (
     sources,
     words,
 )
+
+java.set_options()
 
 Main = Callable[[Sequence[str] | None], int]
 FORKS = multiprocessing.get_context("forkserver")
@@ -176,7 +179,15 @@ def test_an_error_with_json_is_the_same_line(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "to").exists()
 
 
-@pytest.mark.parametrize("name", [name for name in NOT_HERE if name not in HAS_ITS_SERVER])
+def starting(name: str) -> Any:
+    """A command as a parameter: one that starts a JVM has the time for that."""
+    is_slow = name == "binlog-spark stream"
+    return pytest.param(name, marks=[pytest.mark.timeout(java.TIMEOUT_S)] * is_slow)
+
+
+@pytest.mark.parametrize(
+    "name", [starting(name) for name in NOT_HERE if name not in HAS_ITS_SERVER]
+)
 def test_an_error_of_a_server_with_json_is_the_same_line(
     name: str, at: Path, tmp_path: Path
 ) -> None:

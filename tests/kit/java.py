@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+TIMEOUT_S: Final = 180
+"""Of a test that starts a JVM: on a busy machine that alone is most of a minute."""
 _OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
@@ -38,6 +40,11 @@ def options() -> str:
             "-Xlog:all=error",
         ]
     return " ".join(chosen)
+
+
+def set_options() -> None:
+    """For the JVMs that this process starts."""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", options())
 
 
 def make() -> None:

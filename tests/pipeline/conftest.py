@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
     from tests.pipeline.stores import MakeLoggedStore
 
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", java.options())
-
-SPARK_TIMEOUT_S = 180
-"""The first test of a worker waits for the session, too; on a busy machine that is most of a minute."""
+java.set_options()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+            item.add_marker(pytest.mark.timeout(java.TIMEOUT_S))
 
 
 @pytest.fixture
