@@ -1,7 +1,8 @@
 """A table kept as a Delta table, by the library deltalake: no JVM, no Spark package.
 
 A batch is one commit of the Delta log (see `committed.py`), MERGE or, behind a TRUNCATE, an overwrite. Before it, where
-the table's columns are others now, one commit takes out those that were dropped, and gives the rest the types of now.
+the table's columns are others now, one commit takes out those that were dropped, and gives the rest the types of now;
+and one adds new columns, if the library's statistics would mislead readers.
 Both are the library's, in this process. Where the table asks its writers for nothing but files (`delta_files.py`), a
 MERGE is done by files (`merging.py`), which this process commits: by workers, if it is worth that; and here, as
 overwrites are, if readers would be misled by the library's statistics.
@@ -118,6 +119,19 @@ class DeltaState(CommittedTable):
         return made
 
     def _take_schema(self, schema: pa.Schema) -> None:
+        self._take_kept_columns(schema)
+        self._take_new_columns(schema)
+
+    def _take_new_columns(self, schema: pa.Schema) -> None:
+        """Add columns, where a MERGE that brings them would be the library's, with statistics that hide rows."""
+        assert self._table is not None
+        there = self._columns().names
+        found = self._delta.Schema.from_arrow(schema).fields
+        new = [column for column in found if column.name not in there]
+        if new and is_misread(schema) and self._takes(schema):
+            self._table.alter.add_columns(new, commit_properties=self._commit(self.position))
+
+    def _take_kept_columns(self, schema: pa.Schema) -> None:
         """Take out columns that are dropped, whose values a new one of the name would have; convert those that changed.
 
         MERGE keeps the types that are there, so it would write what is cut to them.
@@ -213,7 +227,7 @@ class DeltaState(CommittedTable):
         if not (is_needed or is_asked) or not self._takes(found.rows.schema):
             return False
         schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
-        kept = kept_files(self._table, self.keys[0])
+        kept = kept_files(self._table, self.keys[0], is_misread=is_needed)
         if kept is None or _types(schema) != _types(self._columns()):
             return False
         found = replace(found, rows=found.rows.cast(schema))

@@ -15,7 +15,8 @@ deltalake's reader of pyarrow takes a bound that is missing, in a file that has 
 that column (1.6.6). So a file has all bounds; or none, if a value is beyond all that could be said (NaN, infinity).
 
 Its own files have DECIMAL as floating point numbers, which are other ones than the values, and if they have an exponent
-are missing when they are read. So tables with such columns (`is_misread`) have files of ours, by whichever process.
+are missing when they are read. So tables with such columns (`is_misread`) have files of ours, by whichever process;
+and those that others have put there, as OPTIMIZE does, are written anew with the next batch.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ _TYPES: Final = re.compile(
 _NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
 _PATH: Final = re.compile(r"[\w.=-]+(/[\w.=-]+)*", re.ASCII)
 """Relative to the table, and the same in its log as on the disk."""
+_OURS: Final = re.compile(
+    r"part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snappy\.parquet", re.ASCII
+)
+"""Names of files that were written here: in the others' a task has a number, too."""
 _PART_BYTES: Final = 32 << 20
 _BATCH_ROWS: Final = 1 << 16
 _TEXT: Final = 32
@@ -246,8 +251,11 @@ def has_feature(table: DeltaTable, schema: pa.Schema) -> bool:
     return not is_asked or "timestampNtz" in (table.protocol().writer_features or ())
 
 
-def kept_files(table: DeltaTable, key: str) -> list[KeptFile[str]] | None:
-    """The files of a table, with the bounds of this column; None if not all are files of its own."""
+def kept_files(table: DeltaTable, key: str, *, is_misread: bool) -> list[KeptFile[str]] | None:
+    """The files of a table, with the bounds of this column; None if not all are files of its own.
+
+    is_misread: those of others, as OPTIMIZE leaves them, have bounds that hide rows from readers.
+    """
     actions = pa.table(table.get_add_actions())
     paths = actions.column("path").to_pylist()
     if not all(_PATH.fullmatch(path) for path in paths):
@@ -256,7 +264,14 @@ def kept_files(table: DeltaTable, key: str) -> list[KeptFile[str]] | None:
     rows = actions.column("num_records").to_pylist()
     least, most = (_of_column(actions, name, key) for name in ("min", "max"))
     return [
-        KeptFile(path, size, count, _widened(lower, -1), _widened(upper, 1))
+        KeptFile(
+            path,
+            size,
+            count,
+            _widened(lower, -1),
+            _widened(upper, 1),
+            is_misread and not _OURS.fullmatch(path),
+        )
         for path, size, count, lower, upper in zip(paths, sizes, rows, least, most, strict=True)
     ]
 

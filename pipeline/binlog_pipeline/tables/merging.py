@@ -71,6 +71,7 @@ class KeptFile(Generic[_Named]):
     size: bytes.
     rows: how many; None if that is not known.
     lower, upper: of the first column of the key; None if that is not known.
+    is_anew: it is to be written anew, whatever changes.
     """
 
     name: _Named
@@ -78,6 +79,7 @@ class KeptFile(Generic[_Named]):
     rows: int | None
     lower: Any = None
     upper: Any = None
+    is_anew: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -325,7 +327,7 @@ def _planned(
     packs: list[list[KeptFile[Any]]] = [[]]
     rows = 0
     for file in kept:
-        is_whole = is_converted or (file.is_small and is_joined)
+        is_whole = is_converted or file.is_anew or (file.is_small and is_joined)
         begin, end = 0, count
         if values is not None and file.lower is not None and file.upper is not None:
             begin, end = bisect_left(values, file.lower), bisect_right(values, file.upper)
@@ -341,7 +343,8 @@ def _planned(
         rows += file.rows or 0
     for pack in packs:
         adds = pack is packs[-1]
-        found.append(_Piece(tuple(pack), 0, count, is_converted or is_joined, adds))
+        is_whole = is_converted or is_joined or any(file.is_anew for file in pack)
+        found.append(_Piece(tuple(pack), 0, count, is_whole, adds))
     return found
 
 

@@ -272,6 +272,58 @@ def test_a_version_of_which_the_log_has_only_a_checkpoint(tmp_path: Path) -> Non
     assert [row["id"] for row in in_order(rows_of("delta", tmp_path))] == [1, 2]
 
 
+HIDDEN: Final = [D("12345678901234567.8901"), D("-0.0001"), D("99999999999999999999.9999")]
+"""Values that readers do not find in a file with the library's bounds."""
+
+
+@pytest.mark.parametrize("workers", [HERE, Executors()])
+def test_files_that_others_have_put_there_are_written_anew(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """As OPTIMIZE does: its bounds hide rows until the next batch, of whatever key, and no longer."""
+    for number, value in enumerate(HIDDEN, 1):
+        add(tmp_path, one_row(number, WIDE, v=value), at(number))
+    DeltaTable(tmp_path).optimize.compact()
+    with pytest.raises(AssertionError):
+        is_found_by_filters(DeltaTable(tmp_path), "v", HIDDEN, nulls=0)
+    add(tmp_path, one_row(9, WIDE), at(9), workers)
+    table = DeltaTable(tmp_path)
+    is_found_by_filters(table, "v", HIDDEN, nulls=1)
+    files = {*table.file_uris()}
+    assert all(delta_files._OURS.fullmatch(Path(file).name) for file in files)
+    add(tmp_path, one_row(10, WIDE), at(10), workers)
+    assert len(files & {*DeltaTable(tmp_path).file_uris()}) >= len(files) - 1
+    assert [row["v"] for row in in_order(rows_of("delta", tmp_path))] == [*HIDDEN, None, None]
+
+
+@pytest.mark.parametrize("workers", [HERE, Executors()])
+def test_a_new_column_that_the_library_would_not_write_right(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes by a commit of its own, at the position of before: killed behind it, the next run makes the batch."""
+    import pyarrow.dataset as ds
+
+    narrow = pa.struct([("id", pa.int64())])
+    more = pa.struct([*WIDE, ("w", pa.decimal128(20, 0)), ("text", pa.string())])
+    add(tmp_path, one_row(1, narrow), at(1))
+    with monkeypatch.context() as killing:
+        killing.setattr(DeltaTable, "create_write_transaction", kill)
+        with pytest.raises(Killed):
+            add(tmp_path, one_row(2, WIDE, v=HIDDEN[0]), at(2), workers)
+    assert rows_of("delta", tmp_path).to_pylist() == [{"id": 1, "v": None}]
+    assert delta.delta_position(tmp_path) == at(1)
+    for number, value in enumerate(HIDDEN, 2):
+        add(tmp_path, one_row(number, WIDE, v=value), at(number), workers)
+        is_found_by_filters(DeltaTable(tmp_path), "v", HIDDEN[: number - 1], nulls=1)
+    add(tmp_path, one_row(9, more, v=D(1), w=D(2**64 - 1), text="x"), at(9), workers)
+    add(tmp_path, one_row(10, more, w=D(2**63 + 1)), at(10), workers)
+    data = DeltaTable(tmp_path).to_pyarrow_dataset()
+    for value in (D(2**64 - 1), D(2**63 + 1)):
+        assert data.count_rows(filter=ds.field("w") == pa.scalar(value, pa.decimal128(20, 0))) == 1
+    # Files from before the column are said to have no NULL by the library's reader of pyarrow (1.6.6), of any table.
+    assert in_order(rows_of("delta", tmp_path))[-2]["text"] == "x"
+
+
 class Killed(BaseException):
     """As kill -9: no handler of an ordinary error runs."""
 
