@@ -221,7 +221,8 @@ class Ingest:
             return
         if self._large is None:
             self._large = IncomingGroup(self._room, bulk=True)
-        await self._patiently(self._large.spill(part.events))
+        if not self._large.spill_at_once(part.events):
+            await self._patiently(self._large.spill(part.events))
 
     async def _spill_large(self, payload: bytes) -> None:
         """Spill a whole group that is more than one record, or the rest of one that was spilled in part."""

@@ -45,19 +45,29 @@ class IncomingGroup:
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._store, name="binlog-spill", daemon=True).start()
 
+    def spill_at_once(self, events: Events) -> bool:
+        """Take the next events, if that needs no waiting. Returns whether they were taken. Raises `StorageError`."""
+        if self._is_behind or not self._room.engine.has_room_to_spill:
+            return False
+        self._put(events)
+        return True
+
     async def spill(self, events: Events) -> None:
         """Take the next events; waits for room, and for those before if they are many. Raises `StorageError`."""
-        if len(events) > _PARTS_MAX:
-            # The last one may be large: it is not copied.
-            events = [b"".join(events[:-1]), events[-1]]
         if self._is_behind:
             with self._room.waiting():
                 while self._is_behind:
                     await self._step()
         if not self._room.engine.has_room_to_spill:
             await self._room.wait(to_spill=True)
+        self._put(events)
+
+    def _put(self, events: Events) -> None:
         if self._failure is not None:
             raise self._failure
+        if len(events) > _PARTS_MAX:
+            # The last one may be large: it is not copied.
+            events = [b"".join(events[:-1]), events[-1]]
         self.size += sum(map(len, events))
         self._work.put(events)
 

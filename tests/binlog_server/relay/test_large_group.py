@@ -181,6 +181,33 @@ async def test_it_waits_for_a_slow_store() -> None:
     await group.rollback()
 
 
+async def test_what_needs_no_waiting_is_taken_at_once() -> None:
+    group, writer = begun()
+    writer.may_go_on.clear()
+    engine = cast(Engine, group._room.engine)
+    engine.has_room_to_spill = False
+    assert not group.spill_at_once([b"no room"])
+    engine.has_room_to_spill = True
+    taken = 0
+    while group.spill_at_once([bytes(MIB)]):
+        taken += 1
+    assert large_group._QUEUE_BYTES // MIB <= taken <= large_group._QUEUE_BYTES // MIB + 2
+    assert group.size == taken * MIB
+    writer.may_go_on.set()
+    await within(group.spill([b"end"]))
+    await until(lambda: b"".join(writer.told) == bytes(taken * MIB) + b"end")
+
+    def fail() -> None:
+        raise DiskError("cannot write")
+
+    writer.fails = fail
+    group.spill_at_once([b"x"])
+    await until(lambda: group._failure is not None)
+    with pytest.raises(DiskError, match="cannot write"):
+        group.spill_at_once([b"y"])
+    await group.rollback()
+
+
 @pytest.mark.parametrize("when", ["spill", "finish"])
 async def test_an_error_of_the_store_is_told(when: str) -> None:
     payload, _ = groups.group(Gtid(0, 1, 7), 3000)
