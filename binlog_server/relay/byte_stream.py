@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
+from binlog_protocol.wire.gathered import GatheredPayload
+
 from binlog_server.loop.apart import apart
 from binlog_server.loop.earliest_call import EarliestCall
 
@@ -23,6 +25,8 @@ from binlog_server.loop.earliest_call import EarliestCall
 BUFFER_BYTES = 1 << 18
 BUFFER_BYTES_MAX = 1 << 22
 HEADROOM_BYTES = 1 << 20
+# Of what comes behind a large payload, at first: there may be another one, whose bytes are received where they stay.
+BEHIND_BYTES: Final = 1 << 14
 _DROPPED_BYTES: Final = 1 << 14  # of what comes behind a close, at a time
 SHUTDOWN_S: Final = 3.0  # for a peer to answer that TLS ends
 CLOSED: Final = "the server has closed the connection"
@@ -38,6 +42,8 @@ class ByteStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._view, self._other = _buffer(BUFFER_BYTES), _buffer(BUFFER_BYTES)
         self._filled = 0  # behind the headroom
+        self._room = BUFFER_BYTES  # that is filled at most
+        self._payload: GatheredPayload | None = None  # to which what comes belongs
         self._paused = False
         self._ended = self._closed = False
         self._error: Exception | None = None
@@ -45,6 +51,7 @@ class ByteStream(asyncio.BufferedProtocol):
         # One timer for all waits: it looks again when it fires, for bytes come a thousand times as often.
         self._timer = EarliestCall()
         self._due = 0.0  # the end of the wait
+        self._timeout_s = 0.0
         self._transport: asyncio.Transport | None = None  # while the connection is there
 
     @classmethod
@@ -86,24 +93,18 @@ class ByteStream(asyncio.BufferedProtocol):
         Args:
             before: at most `HEADROOM_BYTES`; may lie in what the call before has returned.
         """
-        if not self._filled and not self._ended:
-            loop = asyncio.get_running_loop()
-            self._waiter = loop.create_future()
-            self._due = loop.time() + timeout_s
-            self._timer.by(self._due, self._look)
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+        if not self._filled:
+            await self._wait(timeout_s)
         if not self._filled and self._error is not None:
             raise self._error
         if self._closed:
             return memoryview(bytes(before))
         size, self._filled = self._filled, 0
         view, self._view, self._other = self._view, self._other, self._view
-        wanted = min(4 * size, BUFFER_BYTES_MAX)
-        if HEADROOM_BYTES + size == len(view) and HEADROOM_BYTES + wanted > len(self._view):
-            self._view = _buffer(wanted)
+        if size == self._room:
+            self._room = min(4 * size, BUFFER_BYTES_MAX)
+        if HEADROOM_BYTES + self._room > len(self._view):
+            self._view = _buffer(self._room)
         begin = HEADROOM_BYTES - len(before)
         view[begin:HEADROOM_BYTES] = before
         if self._paused and not self._ended:
@@ -111,6 +112,33 @@ class ByteStream(asyncio.BufferedProtocol):
             with suppress(ConnectionError), self._while_open():
                 self._open.resume_reading()
         return view[begin : HEADROOM_BYTES + size]
+
+    async def read_into(self, payload: GatheredPayload, timeout_s: float) -> bool:
+        """Receive what comes where it belongs, until the payload is whole; nothing may be unread. False at the end.
+
+        Bytes that have come are in the payload, however this ends. Raises as `read`.
+        """
+        self._payload = payload
+        try:
+            await self._wait(timeout_s)
+        finally:
+            self._payload = None
+        if not payload.is_whole and self._error is not None:
+            raise self._error
+        return payload.is_whole
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Wait until what is wanted has come, or nothing more comes. Raises `TimeoutError`."""
+        if self._ended:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        self._timeout_s, self._due = timeout_s, loop.time() + timeout_s
+        self._timer.by(self._due, self._look)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     def write(self, data: bytes) -> None:
         """Never waits. Raises `ConnectionError` if nothing is sent any more."""
@@ -161,17 +189,30 @@ class ByteStream(asyncio.BufferedProtocol):
         """See `asyncio.BufferedProtocol`."""
         if self._closed:  # TLS decrypts what comes on the way to its end
             return memoryview(bytearray(_DROPPED_BYTES))
-        return self._view[HEADROOM_BYTES + self._filled :]
+        if self._payload is not None:
+            return self._payload.rest()
+        return self._view[HEADROOM_BYTES + self._filled : HEADROOM_BYTES + self._room]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
         if self._closed:
             return
+        if self._payload is not None:
+            self._came(self._payload, nbytes)
+            return
         self._filled += nbytes
-        if HEADROOM_BYTES + self._filled == len(self._view) and not self._paused:
+        if self._filled == self._room and not self._paused:
             self._paused = True
             self._open.pause_reading()
         self._wake()
+
+    def _came(self, payload: GatheredPayload, size: int) -> None:
+        payload.came(size)
+        if payload.is_whole:
+            self._payload, self._room = None, BEHIND_BYTES
+            self._wake()
+        elif self._waiter is not None:
+            self._due = self._waiter.get_loop().time() + self._timeout_s
 
     def eof_received(self) -> bool:
         """See `asyncio.BufferedProtocol`. The socket is closed."""

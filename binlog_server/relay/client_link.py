@@ -38,6 +38,8 @@ from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
 
 NO_TLS = TlsOptions(enabled=False)
 LARGE_BYTES = 1 << 18  # uncompressed in a thread, and handed over in such pieces
+# From so many bytes on that are left of one packet they are received where they stay: a copy less.
+DIRECT_BYTES_MIN = 1 << 21
 TAKEN_BYTES_MAX = 1 << 20  # of uncompressed bytes, before anybody looks at them
 
 
@@ -147,6 +149,15 @@ class ClientLink:
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
         if self._packed is None:
+            coming = self.machine.gathering
+            if (
+                coming is not None
+                and coming.left >= DIRECT_BYTES_MIN
+                and not self._stream.has_unread
+            ):
+                if not await self._stream.read_into(coming, self.timeout_s):
+                    raise ConnectionError(CLOSED)
+                return
             with self.machine.untaken as untaken:
                 if len(untaken) <= HEADROOM_BYTES:
                     data = await self._read(untaken)

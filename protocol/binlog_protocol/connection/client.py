@@ -50,7 +50,7 @@ from binlog_protocol.limits import (
     RESULT_BYTES_MAX,
     UPSTREAM_PACKET_BYTES_MAX,
 )
-from binlog_protocol.wire.gathered import Allocate
+from binlog_protocol.wire.gathered import Allocate, GatheredPayload
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader, frame_packet
 from binlog_protocol.wire.results import (
     EOF_MARK,
@@ -208,6 +208,11 @@ class ClientConnection:
     def untaken(self) -> memoryview:
         """The bytes received that are in no event yet. See `lend_data`."""
         return self._reader.untaken
+
+    @property
+    def gathering(self) -> GatheredPayload | None:
+        """See `PacketReader.gathering`."""
+        return None if self.is_closed else self._reader.gathering
 
     def lend_data(self, data: memoryview) -> None:
         """Take bytes without a copy: `data` begins with the bytes of `untaken`, and stays unchanged until more come."""

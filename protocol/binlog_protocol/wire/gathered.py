@@ -15,6 +15,7 @@ GATHERED_BYTES_MIN: Final = 256 * 1024
 
 _GROWTH: Final = 4
 _PLACE_BYTES_MIN: Final = 64 * 1024
+_RECEIVED_BYTES: Final = 512 * 1024  # that `rest` has place for, or for all that is left
 
 Allocate = Callable[[int], bytearray]
 """Gives a bytearray of that length, with anything in it: best is memory that was not touched yet."""
@@ -36,17 +37,38 @@ class GatheredPayload:
         """Whether all of the payload has come."""
         return self.filled == self.length
 
+    @property
+    def left(self) -> int:
+        """Bytes that are still to come."""
+        return self.length - self.filled
+
     def take(self, data: bytes | bytearray | memoryview) -> int:
         """Take what belongs to it from the front of `data`; returns how many bytes that is."""
         filled = self.filled
         end = min(filled + len(data), self.length)
-        if end > len(self.payload):
-            size = self.length
-            while size // _GROWTH >= max(end, _PLACE_BYTES_MIN):
-                size //= _GROWTH
-            place = self._allocate(size)
-            memoryview(place)[:filled] = memoryview(self.payload)[:filled]
-            self.payload = place
+        self._have_place(end)
         memoryview(self.payload)[filled:end] = memoryview(data)[: end - filled]
         self.filled = end
         return end - filled
+
+    def rest(self) -> memoryview:
+        """The place of the next bytes, to receive them there: `came` tells of them. Empty if it is whole.
+
+        The view is to be gone before the payload is given away.
+        """
+        self._have_place(min(self.filled + _RECEIVED_BYTES, self.length))
+        return memoryview(self.payload)[self.filled :]
+
+    def came(self, size: int) -> None:
+        """So many bytes stand in `rest` now."""
+        self.filled += size
+
+    def _have_place(self, end: int) -> None:
+        if end <= len(self.payload):
+            return
+        size = self.length
+        while size // _GROWTH >= max(end, _PLACE_BYTES_MIN):
+            size //= _GROWTH
+        place = self._allocate(size)
+        memoryview(place)[: self.filled] = memoryview(self.payload)[: self.filled]
+        self.payload = place

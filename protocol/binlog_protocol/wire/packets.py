@@ -123,6 +123,12 @@ class PacketReader:
             self._offset = self._gathered.take(data)
         self._look_ahead()
 
+    @property
+    def gathering(self) -> GatheredPayload | None:
+        """The large payload that is coming. Its next bytes may be received where they stay, in the place of `feed`."""
+        gathered = self._gathered
+        return None if gathered is None or gathered.is_whole else gathered
+
     def _require_taken(self) -> None:
         frames_max = self.payload_bytes_max // PACKET_PAYLOAD_MAX + 1
         if self.buffered > self.payload_bytes_max + frames_max * PACKET_HEADER_SIZE:

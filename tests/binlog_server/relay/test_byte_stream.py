@@ -14,9 +14,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from binlog_protocol.wire.gathered import GatheredPayload
 
 from binlog_server.connections.certificate import self_signed
 from binlog_server.relay.byte_stream import (
+    BEHIND_BYTES,
     BUFFER_BYTES,
     BUFFER_BYTES_MAX,
     HEADROOM_BYTES,
@@ -97,6 +99,64 @@ async def test_what_came_before_stands_in_front() -> None:
             found += data[:taken]
             rest = data[taken:]
     assert bytes(found + rest) == sent
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_large_payloads_are_received_where_they_stay(tmp_path: Path, *, tls: bool) -> None:
+    """Nothing of them goes through the buffer but what has come with the bytes in front."""
+    payloads = [random.Random(n).randbytes(size) for n, size in enumerate((9, 3 << 20, 5, 1 << 20))]
+    (tmp_path / "both.pem").write_bytes(b"".join(self_signed()))
+    there = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    there.load_cert_chain(tmp_path / "both.pem")
+    here = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    here.check_hostname, here.verify_mode = False, ssl.CERT_NONE
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for payload in payloads:
+            writer.write(payload)
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=there if tls else None)
+    stream = await ByteStream.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+    if tls:
+        await stream.start_tls(here, "there")
+    waiting = memoryview(b"")
+    for payload in payloads:
+        place = GatheredPayload(len(payload), bytearray)
+        if not waiting:
+            waiting = await stream.read(60)
+        waiting = waiting[place.take(waiting) :]
+        if place.left and not stream.has_unread:
+            assert await stream.read_into(place, 60)
+        while place.left:
+            waiting = await stream.read(60)
+            waiting = waiting[place.take(waiting) :]
+        assert place.payload == payload
+        del place.payload[:1]  # nobody holds a view of it
+        assert len(waiting) <= max(BUFFER_BYTES, BEHIND_BYTES)
+    assert not waiting
+    assert not await stream.read_into(GatheredPayload(7, bytearray), 60)
+    stream.close()
+    server.close()
+
+
+async def test_a_payload_that_comes_slowly_is_waited_for_and_one_that_stops_is_not() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _part in range(8):
+            writer.write(bytes(100_000))
+            await asyncio.sleep(0.1)
+        await stopped.wait()
+        writer.write(bytes(200_000))
+
+    stopped = asyncio.Event()
+    async with connected(serve) as stream:
+        place = GatheredPayload(1_000_000, bytearray)
+        with pytest.raises(TimeoutError):
+            await stream.read_into(place, 0.5)
+        assert place.left == 200_000  # and nothing of it is lost
+        stopped.set()
+        assert await stream.read_into(place, 60)
 
 
 async def test_it_is_asked_again_and_again() -> None:

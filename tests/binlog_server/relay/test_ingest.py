@@ -16,10 +16,12 @@ from binlog_protocol.events.xid import XidEvent
 from binlog_protocol.groups.group_check import check_groups
 from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import Gtid
+from binlog_protocol.wire.gathered import GatheredPayload
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import NoRoom
 from binlog_storage.testing.memory_disk import MemoryDisk
 
+from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.large_group import IncomingGroup
 from binlog_server.relay.status import UpstreamStatus
 from binlog_server.relay.stream import UpstreamStream
@@ -72,12 +74,22 @@ LARGE = {
     "an event larger than a file": [200_000, 10, 200_000],
     "just a piece": [PIECE - 200],
     "an event of several packets": [1 << 24],
+    "events that are received where they stay": [1 << 20, 8 << 20, 600_000, 10, 4 << 20, 1 << 20],
 }
 
 
 @pytest.mark.parametrize("name", LARGE)
-async def test_stored_whole(name: str, engine: IbbEngine, delays: Delays) -> None:
+async def test_stored_whole(
+    name: str, engine: IbbEngine, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = large(Gtid(0, 1, 2), LARGE[name])
+    read_into, received = ByteStream.read_into, []
+
+    async def noted(self: ByteStream, payload: GatheredPayload, timeout_s: float) -> bool:
+        received.append(payload.length)
+        return await read_into(self, payload, timeout_s)
+
+    monkeypatch.setattr(ByteStream, "read_into", noted)
     around = groups("0-1-1"), groups("0-1-3")
     status = UpstreamStatus("it")
     async with (
@@ -90,6 +102,7 @@ async def test_stored_whole(name: str, engine: IbbEngine, delays: Delays) -> Non
     assert len(found) == 3
     assert status.bytes_stored == sum(map(len, found))
     assert found[1] == b"".join(events)
+    assert bool(received) == (max(LARGE[name]) > 4_000_000)
     engine.close()
 
 

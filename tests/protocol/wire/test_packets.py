@@ -250,6 +250,38 @@ def test_large_payloads_are_gathered_where_bytes_are_lent(size: int, way: str) -
     assert all(isinstance(p, bytearray) == (len(p) >= least) for p in found)
 
 
+@pytest.mark.parametrize("size", [1000, 100_000, 300_000, 4_000_000])
+def test_large_payloads_are_received_where_they_stay(size: int) -> None:
+    """As `Lender`, but what belongs to a large payload is put there by who receives it."""
+    least = GATHERED_BYTES_MIN
+    lengths = [3, least, 1, least - 1, 5 * least, 0, PACKET_PAYLOAD_MAX + 5, 9, 2 * least]
+    payloads = [bytes((n + 1,)) * length for n, length in enumerate(lengths)]
+    data, _ = frame_packets(payloads, 0)
+    reader = PacketReader(1 << 25, allocate=bytearray)
+    lender = Lender(reader)
+    found: list[bytes] = []
+    at = direct = 0
+    while at < len(data):
+        coming = reader.gathering
+        if coming is None:
+            lender.lend(data[at : at + min(size, 50_000)])
+            at += min(size, 50_000)
+        else:
+            assert not reader.untaken
+            with coming.rest() as place:
+                came = min(size, len(place), len(data) - at)
+                assert min(coming.left, 500_000) <= len(place) <= coming.left
+                place[:came] = data[at : at + came]
+            coming.came(came)
+            at, direct = at + came, direct + came
+            assert coming.is_whole == (coming.left == 0) == (reader.gathering is None)
+        found += drain(reader)
+    assert found == payloads
+    assert reader.buffered == 0
+    assert direct > 0.9 * len(data)
+    assert all(isinstance(p, bytearray) == (len(p) >= least) for p in found)
+
+
 def test_what_is_large_is_told_before_it_is_taken() -> None:
     """So that a thread can take it."""
     reader = PacketReader(1 << 26, allocate=bytearray)
