@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import IO, Any, Final, NamedTuple, Protocol
@@ -103,14 +105,15 @@ class ObstoreObjects:
         """See `Objects`."""
         with self._said(name):
             try:
-                found = self._obstore.get(self._store, name)
+                found = _heard(lambda: self._obstore.get(self._store, name))
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return None
             return StoredObject(found.meta["size"], _tag(found.meta), self._pieces(found, name))
 
     def _pieces(self, found: Any, name: str) -> Iterator[bytes]:
         with self._said(name):
-            for piece in found.stream():
+            pieces = iter(found.stream())
+            while (piece := _heard(lambda: next(pieces, None))) is not None:
                 yield bytes(piece)
 
     def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
@@ -121,7 +124,9 @@ class ObstoreObjects:
         with self._said(name):
             try:
                 # In one request: only that can have a condition.
-                done = self._obstore.put(store, name, data, mode=mode, use_multipart=False)
+                done = _heard(
+                    lambda: self._obstore.put(store, name, data, mode=mode, use_multipart=False)
+                )
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
                 raise ObjectChanged(f"{self.where}/{name} is another one by now") from error
             return _tag(done)
@@ -129,7 +134,7 @@ class ObstoreObjects:
     def names(self, prefix: str, behind: str) -> list[str]:
         """See `Objects`."""
         with self._said(prefix):
-            pages = self._obstore.list(self._store, offset=behind)
+            pages = _heard(lambda: [*self._obstore.list(self._store, offset=behind)])
             found = (one["path"] for page in pages for one in page)
             # Not every store knows the offset: Azurite tells all names (3.37).
             return sorted(name for name in found if name.startswith(prefix) and name > behind)
@@ -138,7 +143,7 @@ class ObstoreObjects:
         """See `Objects`."""
         with self._said(name):
             try:
-                self._obstore.delete(self._store, name)
+                _heard(lambda: self._obstore.delete(self._store, name))
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return
 
@@ -146,6 +151,23 @@ class ObstoreObjects:
     def _said(self, name: str) -> Iterator[None]:
         with _said_of(f"{self.where}/{name}"):
             yield
+
+
+def _heard(call: Callable[[], Any]) -> Any:
+    """What a call of the library gives, which is deaf to signals: the main thread, which gets them, waits beside it."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    found: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # for the other thread to raise
+            found.set_exception(error)
+
+    # Nobody waits for it at the end of the process, as for those of an executor.
+    threading.Thread(target=work, daemon=True).start()
+    return found.result()
 
 
 def _tag(meta: Any) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +20,7 @@ from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveUnreachable, NotAnArchive
 from binlog_storage.archive.manifest import MANIFEST_NAME
 
+from binlog_server.testing.waiting import until
 from tests.pipeline.archives import grow, log_of, replayed, rows, run, stored
 from tests.storage.archive.s3_server import S3Server, s3_server
 from tests.storage.groups import simple
@@ -120,6 +124,44 @@ def test_a_manifest_that_is_not_answered_for(
 def impatient(patch: pytest.MonkeyPatch, silence: timedelta) -> None:
     patch.setattr(objects, "_SILENCE", silence)
     patch.setattr(objects, "_RETRY", timedelta(milliseconds=1))
+
+
+MAIN = """
+import sys
+from binlog_pipeline.cli import main
+from binlog_storage.console.running import end_by
+sys.exit(end_by(main()))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_command_is_told_to_end_while_nothing_is_answered(
+    method: str, server: S3Server, tmp_path: Path
+) -> None:
+    """It would be heard behind the call: half a minute later, and of a part that is sent five."""
+    grow(tmp_path / "store", simple(40, size=4000))
+    asked: list[str] = []
+
+    def fault(its_method: str, path: str, _: int) -> str:
+        if its_method != method:
+            return ""
+        asked.append(path)
+        return "hang"
+
+    server.fault = fault
+    words = ("archive", str(tmp_path / "store"), URL)
+    with subprocess.Popen(
+        (sys.executable, "-c", MAIN, *words), stderr=subprocess.PIPE, text=True
+    ) as running:
+        until(lambda: asked, "a request")
+        running.terminate()
+        try:
+            _, said = running.communicate(timeout=15)
+        finally:
+            running.kill()
+    assert running.returncode == -signal.SIGTERM
+    assert said == "binlog-spark: interrupted by SIGTERM\n"
 
 
 def test_one_that_sends_elsewhere(server: S3Server, source: DirectorySource) -> None:
