@@ -190,8 +190,6 @@ class FrameStyle(ABC):
 
     def frames(self, groups: list[bytes]) -> EventFrames:
         """Packets of whole groups, without positions."""
-        if not self.registered:
-            groups = [group for group in groups if not is_start_marker(group)]
         if self.checksum:
             return self.packets([self._unplaced(group) for group in groups])
         if self.skip_marked:
@@ -200,7 +198,13 @@ class FrameStyle(ABC):
         if self.semi_sync and self.annotate:
             # Without positions all events count by their length, but for format descriptions.
             step = PositionStep(sum(len(g) for g in groups if not is_start_marker(g)))
-        return event_frames(groups, annotate=self.annotate, semi_sync=self.semi_sync, step=step)
+        return event_frames(
+            groups,
+            annotate=self.annotate,
+            markers=self.registered,
+            semi_sync=self.semi_sync,
+            step=step,
+        )
 
     def packets(self, payloads: list[bytes]) -> EventFrames:
         """Packets of events, unchanged."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from binlog_storage.ibb.chunk import CONT, LAST
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE
+from binlog_storage.ibb.records import PageSource
 
 Key = tuple[int, int]
 
 
-class PlainPages:
+class PlainPages(PageSource):
     """A `PageSource`. Pages that are not given are empty up to `file_pages`; a file exists if it has any page."""
 
     def __init__(self, pages: dict[Key, bytes], file_pages: int = 4) -> None:

@@ -13,6 +13,7 @@
 #define LENGTH_AT 9
 #define LENGTH_END 13
 #define HEADER_SIZE 19
+#define FORMAT_DESCRIPTION 15
 
 /* In front of an event: length of the payload (3), sequence number (1), and the status, which is part of the payload:
  * one byte, or three with semi-sync. */
@@ -92,7 +93,7 @@ fill(const Payload *payloads, Py_ssize_t count, int dropped_type, Status status,
 }
 
 PyDoc_STRVAR(frame_doc,
-"frame(payloads, dropped_type, status)\n--\n\n"
+"frame(payloads, dropped_type, status, markers)\n--\n\n"
 "(packets, all numbered 0, offsets of their sequence numbers as native 64-bit numbers), or None: ask the twin.");
 
 static PyObject *
@@ -100,10 +101,10 @@ frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *given, *kept, *result = NULL, *data = NULL, *offsets = NULL;
     Payload *payloads = NULL;
-    int dropped_type;
+    int dropped_type, markers = 1;
     Status status = {"", 1}; /* the byte 0 */
 
-    if (!PyArg_ParseTuple(args, "Oi|y#:frame", &given, &dropped_type, &status.bytes, &status.size))
+    if (!PyArg_ParseTuple(args, "Oi|y#p:frame", &given, &dropped_type, &status.bytes, &status.size, &markers))
         return NULL;
     if (status.size < 1 || status.size > STATUS_SIZE_MAX) {
         PyErr_SetString(PyExc_ValueError, "no such status");
@@ -124,6 +125,8 @@ frame(PyObject *Py_UNUSED(module), PyObject *args)
         if (PyBytes_AsStringAndSize(PyTuple_GetItem(kept, i), &bytes, &payloads[i].size) < 0)
             goto done;
         payloads[i].data = (const unsigned char *)bytes;
+        if (!markers && payloads[i].size > TYPE_AT && payloads[i].data[TYPE_AT] == FORMAT_DESCRIPTION)
+            payloads[i].size = 0; /* one that is left out has no events */
         total = total < UNLOCK_BYTES ? total + payloads[i].size : total;
     }
 

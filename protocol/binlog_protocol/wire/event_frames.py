@@ -45,6 +45,7 @@ assert struct.calcsize("<4x") == TYPE_OFFSET
 
 _SEQUENCE: Final = bytes(range(256))
 _ANNOTATE_ROWS: Final = int(EventType.ANNOTATE_ROWS)
+_FORMAT_DESCRIPTION: Final = int(EventType.FORMAT_DESCRIPTION)
 # The length of a packet that is continued.
 _FULL: Final = PACKET_PAYLOAD_MAX.to_bytes(_SEQ_OFFSET, "little")
 # No event has this type: nothing is dropped.
@@ -139,20 +140,22 @@ def event_frames(
     payloads: Iterable[bytes],
     *,
     annotate: bool,
+    markers: bool = True,
     semi_sync: bool = False,
     step: PositionStep | None = None,
 ) -> EventFrames:
     """Frame the events of groups in normal form.
 
-    Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`. With
+    Each payload holds whole events. ANNOTATE_ROWS events are left out unless `annotate`, and payloads that begin with
+    a format description unless `markers`. With
     `semi_sync` the last event is to be acknowledged; `step` is what they do to the position of the
     replica, counted here if the caller does not know it.
     Raises `ProtocolError` where the length of an event is impossible.
     """
     dropped_type = _NO_TYPE if annotate else _ANNOTATE_ROWS
     if not semi_sync:
-        return EventFrames(*frame(payloads, dropped_type, _STATUS))
-    data, seq_offsets = frame(payloads, dropped_type, STATUS)
+        return EventFrames(*frame(payloads, dropped_type, _STATUS, markers))
+    data, seq_offsets = frame(payloads, dropped_type, STATUS, markers)
     if not seq_offsets:
         return EventFrames(data, seq_offsets)
     last = seq_offsets[-1] - _SEQ_OFFSET
@@ -179,11 +182,15 @@ def _event_packets(data: bytearray, seq_offsets: array[int]) -> Iterable[int]:
 
 
 def frame_plainly(
-    payloads: Iterable[bytes], dropped_type: int, status: bytes = _STATUS
+    payloads: Iterable[bytes],
+    dropped_type: int,
+    status: bytes = _STATUS,
+    markers: bool = True,
 ) -> tuple[bytearray, array[int]]:
     """The packets, all with sequence number 0, and where those numbers lie.
 
-    Events of `dropped_type` are left out; `status` stands in front of each.
+    Events of `dropped_type` are left out, and payloads that begin with a format description unless `markers`; `status`
+    stands in front of each event.
     Raises `ProtocolError` where the length of an event is impossible.
     """
     unpack = _TYPE_AND_LENGTH.unpack_from
@@ -197,6 +204,8 @@ def frame_plainly(
     offset = _SEQ_OFFSET
     for payload in payloads:
         position, end = 0, len(payload)
+        if not markers and end > TYPE_OFFSET and payload[TYPE_OFFSET] == _FORMAT_DESCRIPTION:
+            continue
         while position < end:
             try:
                 type_, length = unpack(payload, position)
@@ -246,7 +255,7 @@ def _bad_length(payload: bytes, position: int) -> ProtocolError:
 
 # -- the loops, in C where there is C --------------------------------------------------------------
 
-frame: Callable[[Iterable[bytes], int, bytes], tuple[bytearray, array[int]]] = frame_plainly
+frame: Callable[[Iterable[bytes], int, bytes, bool], tuple[bytearray, array[int]]] = frame_plainly
 number: Callable[[bytearray, array[int], int], None] = number_plainly
 
 try:
@@ -256,13 +265,16 @@ except ImportError:
 else:
 
     def frame_by_c(
-        payloads: Iterable[bytes], dropped_type: int, status: bytes = _STATUS
+        payloads: Iterable[bytes],
+        dropped_type: int,
+        status: bytes = _STATUS,
+        markers: bool = True,
     ) -> tuple[bytearray, array[int]]:
         """Frame in C; contract as `frame_plainly`."""
-        payloads = list(payloads)
-        framed = _speedups.frame(payloads, dropped_type, status)
+        kept = tuple(payloads)
+        framed = _speedups.frame(kept, dropped_type, status, markers)
         if framed is None:
-            return frame_plainly(payloads, dropped_type, status)
+            return frame_plainly(kept, dropped_type, status, markers)
         data, offsets = framed
         return data, array(_OFFSET_CODE, offsets)
 

@@ -41,7 +41,7 @@ from binlog_storage.errors import CorruptBinlog, TruncatedRecord
 from binlog_storage.ibb import oob
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.page import PAGE_SIZE, check
-from binlog_storage.ibb.records import RecordReader, parsed
+from binlog_storage.ibb.records import PageSource, RecordReader, parsed
 from binlog_storage.log.batch_reader import read_batch
 from binlog_storage.log.group_reader import payload_and_nodes
 
@@ -54,7 +54,7 @@ _PAGES_MAX: Final = ROW_GROUP_BYTES_MAX // PAGE_SIZE
 _LARGE_HEAD_BYTES: Final = 64
 
 
-class _FramePages:
+class _FramePages(PageSource):
     """See `PageSource`: the pages of one frame."""
 
     def __init__(self, data: memoryview, first: int) -> None:

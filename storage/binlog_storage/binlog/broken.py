@@ -15,7 +15,7 @@ from binlog_storage.ibb import commit
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.ibb.page import PAGE_SIZE, is_sound
-from binlog_storage.ibb.records import RecordReader
+from binlog_storage.ibb.records import PageSource, RecordReader
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _told(gtids: list[Gtid]) -> str:
     return f" (GTID {shown}{more})"
 
 
-class _Pages:
+class _Pages(PageSource):
     """A `PageSource` over bytes, which ends at the first page with a wrong checksum."""
 
     def __init__(self, data: bytes) -> None:

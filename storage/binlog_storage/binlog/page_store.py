@@ -22,7 +22,7 @@ from binlog_storage.disk.durations import Durations
 from binlog_storage.errors import CorruptBinlog, DiskError, PositionPurged
 from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.file_names import file_name
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
+from binlog_storage.ibb.page import PAGE_SIZE, check, seal, sound_run
 from binlog_storage.ibb.records import PageSource
 
 READ_AHEAD_PAGES = 16
@@ -56,7 +56,7 @@ class FullPages(NamedTuple):
         return self.end[1] - self.key[1]
 
 
-class PageStore:
+class PageStore(PageSource):
     """A `PageSource` over a directory, and the FIFO through which the writer's pages reach it.
 
     Thread contract: `page`, `header`, `has_data`, `is_recent` from any thread; the writer's methods under the store's
@@ -95,14 +95,8 @@ class PageStore:
         key = (file_no, page_no)
         with self._lock:
             self.pages_wanted += 1
-            if key == self._tail_key:
-                return bytes(self._tail)
-            page = self._unflushed_page(key)
+            page = self._in_memory(key)
             if page is not None:
-                return page
-            page = self._cache.pop(key, None)
-            if page is not None:
-                self._cache[key] = page  # to the young end
                 return page
             self.pages_missed += 1
             written_end, cache = self.written_end, self._cache
@@ -111,6 +105,31 @@ class PageStore:
             return None
         with self.files.use(file_no) as file:
             return None if file is None else self._read(file, key, written_end, cache, ahead=ahead)
+
+    def run(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+        """See `PageSource`."""
+        found: list[bytes] = []
+        while len(found) < count:
+            with self._lock:
+                for number in range(page_no + len(found), page_no + count):
+                    page = self._in_memory((file_no, number))
+                    if page is None:
+                        break
+                    found.append(page)
+                    self.pages_wanted += 1
+            if len(found) < count:
+                missed = super().run(file_no, page_no + len(found), 1)
+                if not missed:
+                    break
+                found += missed
+        return found
+
+    def _in_memory(self, key: PageKey) -> bytes | None:
+        page = self._cache.pop(key, None)
+        if page is not None:
+            self._cache[key] = page  # to the young end
+            return page
+        return bytes(self._tail) if key == self._tail_key else self._unflushed_page(key)
 
     def _unflushed_page(self, key: PageKey) -> bytes | None:
         page = self._unflushed.get(key)
@@ -196,31 +215,28 @@ class PageStore:
         if written_end[0] == file_no:
             count = max(1, min(count, written_end[1] - first))
         data = file.pread(count * PAGE_SIZE, first * PAGE_SIZE)
-        pages = [data[at : at + PAGE_SIZE] for at in range(0, len(data), PAGE_SIZE)]
-        if not pages:
+        if not data:
             return None
-        if len(pages[0]) < PAGE_SIZE:
+        if len(data) < PAGE_SIZE:
             # Files are whole pages, and a torn one at the end counts as none. In front of another file it is damage:
             # the rest of a record is missing.
             if first and self.has_data(file_no + 1):
                 at = first * PAGE_SIZE
                 raise CorruptBinlog(file_no, at, "the file ends inside a page", data)
             return None
-        check(pages[0], file_no, first)
-        sound: list[bytes] = []
-        for page in pages:
-            # Read-ahead is a guess: a bad page that nobody asked for is no error, it is only not kept. Nor is an empty
-            # page kept: it will be written, or cut off by FLUSH.
-            if len(page) < PAGE_SIZE or page == ZERO_PAGE or not is_sound(page):
-                break
-            sound.append(page)
+        # Read-ahead is a guess: a bad page that nobody asked for is no error, it is only not kept. Nor is an empty page
+        # kept: it will be written, or cut off by FLUSH.
+        pages = sound_run(data)
+        wanted = pages[0] if pages else data[:PAGE_SIZE]
+        if not pages:
+            check(wanted, file_no, first)
         with self._lock:
-            self.pages_read += len(pages)
+            self.pages_read += -(-len(data) // PAGE_SIZE)
             if cache is not self._cache:
-                return pages[0]  # the file was removed meanwhile, and another one has its number
-            for page_no, page in enumerate(sound, first):
+                return wanted  # the file was removed meanwhile, and another one has its number
+            for page_no, page in enumerate(pages, first):
                 self._keep((file_no, page_no), page)
-        return pages[0]
+        return wanted
 
     def _keep(self, key: PageKey, page: bytes) -> None:
         cache = self._cache
@@ -388,7 +404,7 @@ class PageStore:
         self.files.close()
 
 
-class _Probing:
+class _Probing(PageSource):
     """See `PageStore.probing`."""
 
     def __init__(self, store: PageStore) -> None:

@@ -12,10 +12,11 @@ from binlog_storage.disk.disk import is_unwritten
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_zero, seal
+from binlog_storage.ibb.records import PageSource
 from binlog_storage.log.log_file import first_empty, read_header
 
 
-class PlannedPages:
+class PlannedPages(PageSource):
     """A `PageSource` of the planned files. Not thread-safe.
 
     Args:

@@ -1,4 +1,4 @@
-/* The loops of `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
+/* The loops of `page.sound_run`, `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
  * `fill_page.fill_record`, `fill_page.plain_commit`,
  * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records`, and the objects of `tables/rows.py`, in C.
  * Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py,
@@ -18,49 +18,130 @@
 #define LAST_CHUNK_START 16376
 #define PLAIN_COMMIT 0x41 /* COMMIT | LAST */
 #define LAST 0x40
+#define CUT_COMMIT 0x01
+#define REST_OF_COMMIT 0xc1 /* COMMIT | CONT | LAST */
 #define NO_LIST 0
 #define CHUNK_DATA_MAX (PAGE_END - CHUNK_HEADER)
 
 /* A redo record that writes to a page: kind 0, page 1, offset 5, size 7. See binlog_storage/redo/format.py. */
 #define WRITE_HEAD 9
 
+/* Append what was just made; 0 where it was not, or has no room. */
+static int
+appended(PyObject *list, PyObject *made)
+{
+    int done = made != NULL && PyList_Append(list, made) == 0;
+    Py_XDECREF(made);
+    return done;
+}
+
+/* Where a chunk ends that begins at `at`, its first byte being `type`; 0 if it is no part of a plain commit. */
+static Py_ssize_t
+plain_chunk_end(const unsigned char *page, Py_ssize_t at, unsigned char type)
+{
+    Py_ssize_t begin = at + CHUNK_HEADER, end = begin + (page[at + 1] | page[at + 2] << 8);
+    return page[at] == type && end <= PAGE_END && end > begin && page[begin] == NO_LIST ? end : 0;
+}
+
+/* The plain commits that lie whole in a page from `at` on; the place behind them, -1 for an exception. */
+static Py_ssize_t
+take_of_page(const unsigned char *page, Py_ssize_t at, Py_ssize_t stop, PyObject *groups)
+{
+    Py_ssize_t end;
+    if (stop > LAST_CHUNK_START + 1)
+        stop = LAST_CHUNK_START + 1;
+    while (at < stop && (end = plain_chunk_end(page, at, PLAIN_COMMIT)) > 0) {
+        Py_ssize_t payload = at + CHUNK_HEADER + 1;
+        if (!appended(groups, PyBytes_FromStringAndSize((const char *)page + payload, end - payload)))
+            return -1;
+        at = end;
+    }
+    return at;
+}
+
+/* A plain commit that is cut by the end of its page, with its rest: appended. Where it ends in the next page, 0 if it is
+ * something else, -1 for an exception. */
+static Py_ssize_t
+join_of_pages(const unsigned char *page, Py_ssize_t at, const unsigned char *next, PyObject *groups)
+{
+    Py_ssize_t end = plain_chunk_end(page, at, CUT_COMMIT), rest = next[1] | next[2] << 8;
+    if (end <= LAST_CHUNK_START || next[0] != REST_OF_COMMIT || CHUNK_HEADER + rest > PAGE_END)
+        return 0;
+    Py_ssize_t payload = at + CHUNK_HEADER + 1, here = end - payload;
+    PyObject *joined = PyBytes_FromStringAndSize(NULL, here + rest);
+    if (joined != NULL) {
+        char *to = PyBytes_AsString(joined);
+        memcpy(to, page + payload, (size_t)here);
+        memcpy(to + here, next + CHUNK_HEADER, (size_t)rest);
+    }
+    return appended(groups, joined) ? CHUNK_HEADER + rest : -1;
+}
+
+static int
+run_added(PyObject *runs, Py_ssize_t index, Py_ssize_t offset)
+{
+    return runs == Py_None || appended(runs, Py_BuildValue("nn", index, offset));
+}
+
 PyDoc_STRVAR(take_doc,
-"take_plain_commits(page, at, stop, groups)\n--\n\n"
-"See `batch_reader.take_plain_commits`. IndexError unless `page` is a whole page, and `at` lies in or behind it.");
+"take_plain_commits(pages, at, stop, base, groups, runs)\n--\n\n"
+"See `batch_reader.take_plain_commits_plainly`. IndexError unless `pages` are whole pages, at least one, and `at` lies\n"
+"in or behind the first.");
 
 static PyObject *
 take_plain_commits(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *page_given, *groups;
-    Py_ssize_t at, stop, size;
-    char *bytes;
+    PyObject *given, *groups, *runs, *result = NULL;
+    Py_ssize_t at, stop, base;
 
-    if (!PyArg_ParseTuple(args, "OnnO:take_plain_commits", &page_given, &at, &stop, &groups))
+    if (!PyArg_ParseTuple(args, "OnnnOO:take_plain_commits", &given, &at, &stop, &base, &groups, &runs))
         return NULL;
-    if (PyBytes_AsStringAndSize(page_given, &bytes, &size) < 0)
+    /* A tuple of its own: the pages must stay while groups are made. */
+    PyObject *pages = PySequence_Tuple(given);
+    if (pages == NULL)
         return NULL;
-    if (size != PAGE_SIZE || at < 0) {
-        PyErr_SetString(PyExc_IndexError, "no whole page, or no place in it");
-        return NULL;
+    Py_ssize_t count = PyTuple_Size(pages), index = 0;
+    int sound = count > 0 && at >= 0;
+    for (Py_ssize_t i = 0; sound && i < count; i++) {
+        PyObject *page = PyTuple_GetItem(pages, i);
+        sound = PyBytes_Check(page) && PyBytes_Size(page) == PAGE_SIZE;
     }
-    const unsigned char *page = (const unsigned char *)bytes;
-    if (stop > LAST_CHUNK_START + 1)
-        stop = LAST_CHUNK_START + 1;
-    while (at < stop && page[at] == PLAIN_COMMIT) {
-        Py_ssize_t begin = at + CHUNK_HEADER;
-        Py_ssize_t end = begin + (page[at + 1] | page[at + 2] << 8);
-        if (end > PAGE_END || end == begin || page[begin] != NO_LIST)
+    if (!sound || !PyList_Check(groups)) {
+        PyErr_SetString(PyExc_IndexError, "no whole pages, or no place in them");
+        goto done;
+    }
+    while (index < count) {
+        const unsigned char *page = (const unsigned char *)PyBytes_AsString(PyTuple_GetItem(pages, index));
+        Py_ssize_t known = PyList_Size(groups), begin = at;
+        at = take_of_page(page, at, stop - index * PAGE_SIZE, groups);
+        if (at < 0 ||
+            (PyList_Size(groups) > known && !run_added(runs, known, base + index * PAGE_SIZE + begin)))
+            goto done;
+        if (at > LAST_CHUNK_START) {
+            at = 0;
+            if (++index * PAGE_SIZE >= stop)
+                break;
+            continue;
+        }
+        if (index + 1 == count || index * PAGE_SIZE + at >= stop)
             break;
-        PyObject *group = PyBytes_FromStringAndSize(bytes + begin + 1, end - begin - 1);
-        if (group == NULL)
-            return NULL;
-        int failed = PyList_Append(groups, group);
-        Py_DECREF(group);
-        if (failed < 0)
-            return NULL;
-        at = end;
+        known = PyList_Size(groups);
+        const unsigned char *next = (const unsigned char *)PyBytes_AsString(PyTuple_GetItem(pages, index + 1));
+        Py_ssize_t behind = join_of_pages(page, at, next, groups);
+        if (behind == 0)
+            break;
+        if (behind < 0)
+            goto done;
+        at = behind;
+        index++;
+        Py_ssize_t size = PyBytes_Size(PyList_GetItem(groups, known));
+        if (!run_added(runs, known, base + index * PAGE_SIZE + at - CHUNK_HEADER - 1 - size))
+            goto done;
     }
-    return PyLong_FromSsize_t(at);
+    result = Py_BuildValue("nn", index, at);
+done:
+    Py_DECREF(pages);
+    return result;
 }
 
 PyDoc_STRVAR(fill_doc,
@@ -237,6 +318,40 @@ crc32c_by_instruction(const unsigned char *at, size_t size)
 #define crc32c_by_instruction crc32c_by_tables
 #define make_lane_tables() ((void)0)
 #endif
+
+PyDoc_STRVAR(sound_doc,
+"sound_run(data)\n--\n\n"
+"See `page.sound_run`.");
+
+static PyObject *
+sound_run(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    char *data;
+    Py_ssize_t size, count = 0;
+
+    if (PyBytes_AsStringAndSize(given, &data, &size) < 0)
+        return NULL;
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    Py_ssize_t pages = size / PAGE_SIZE;
+    /* A page of zeros has no CRC of zero, so it ends the run like any other that is not sound. */
+    Py_BEGIN_ALLOW_THREADS
+    const unsigned char *page = (const unsigned char *)data;
+    while (count < pages) {
+        uint32_t crc = has_instruction ? crc32c_by_instruction(page, PAGE_END) : crc32c_by_tables(page, PAGE_END);
+        if (crc != load_u32(page + PAGE_END))
+            break;
+        count++;
+        page += PAGE_SIZE;
+    }
+    Py_END_ALLOW_THREADS
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        PyObject *one = PyBytes_FromStringAndSize(data + i * PAGE_SIZE, PAGE_SIZE);
+        if (one == NULL || PyList_SetItem(found, i, one) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
 
 PyDoc_STRVAR(crc_doc,
 "crc32c(data, by_instruction)\n--\n\n"
@@ -2309,6 +2424,7 @@ static PyMethodDef methods[] = {
     {"find_nodes", find_nodes, METH_VARARGS, find_doc},
     {"next_keys", next_keys, METH_VARARGS, next_keys_doc},
     {"plain_commit", plain_commit, METH_VARARGS, plain_commit_doc},
+    {"sound_run", sound_run, METH_O, sound_doc},
     {"take_changes", take_changes, METH_VARARGS, changes_doc},
     {"take_nodes", take_nodes, METH_VARARGS, nodes_doc},
     {"take_plain_commits", take_plain_commits, METH_VARARGS, take_doc},

@@ -44,6 +44,7 @@ def plain_commit(
     /,
 ) -> bytes: ...
 def find_nodes(body: bytes, at: int, /) -> tuple[int, bytes]: ...
+def sound_run(data: bytes) -> list[bytes]: ...
 def take_writes(
     window: bytes,
     at: int,
@@ -78,7 +79,14 @@ def take_rows(
     tables: dict[int, Any] | None,
     table_type: type[Any],
 ) -> tuple[int, int]: ...
-def take_plain_commits(page: bytes, at: int, stop: int, groups: list[bytes]) -> int: ...
+def take_plain_commits(
+    pages: list[bytes],
+    at: int,
+    stop: int,
+    base: int,
+    groups: list[bytes],
+    runs: list[tuple[int, int]] | None,
+) -> tuple[int, int]: ...
 def unpack_nodes(body: bytes, places: bytes, first: int, end: int, below: Any, /) -> Any: ...
 
 class Node:

@@ -7,12 +7,13 @@ of (`TruncatedRecord`), and bytes that no writer makes (`CorruptBinlog`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from binlog_protocol.errors import ProtocolError
 
-from binlog_storage.errors import CorruptBinlog, TruncatedRecord
+from binlog_storage.errors import CorruptBinlog, StorageError, TruncatedRecord
 from binlog_storage.ibb.chunk import (
     CHUNK_HEADER,
     CONT,
@@ -49,6 +50,20 @@ class PageSource(Protocol):
 
     def has_data(self, file_no: int) -> bool:
         """Whether file `file_no` exists and its header was written."""
+
+    def run(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+        """Pages from this one on, at most `count`: up to the first that is not there, or cannot be had.
+
+        Whoever needs that one asks for it by `page`, and hears what is wrong.
+        """
+        found: list[bytes] = []
+        with contextlib.suppress(StorageError):
+            while len(found) < count:
+                page = self.page(file_no, page_no + len(found))
+                if page is None:
+                    break
+                found.append(page)
+        return found
 
 
 class RecordReader:

@@ -1,8 +1,8 @@
 """Batches of groups for dumps: the hot path of reading.
 
-Nearly all groups of a busy server are plain commit records that lie whole on one page. `take_plain_commits` picks
-those off a page without a call per group, `join_plain_commit` the one that goes on in the next page; `RecordReader`,
-which knows everything, reads what is left. A test holds the ways equal.
+Nearly all groups of a busy server are plain commit records that lie on one page, or on two. `take_plain_commits` picks
+those off the pages of a window without a call for each group or page; `RecordReader`, which knows everything, reads
+what is left. A test holds the ways equal.
 
 `take_plain_commits` exists in C, too (`_speedups.c`), and is used where it was built.
 """
@@ -169,11 +169,50 @@ def _require_left_whole(pages: PageSource, left: int, end: Position) -> int:
     return end.file_no
 
 
-def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
-    """Append the payloads of the plain commits that begin at offset `at` of a page, one behind the other.
+def take_plain_commits_plainly(
+    pages: list[bytes],
+    at: int,
+    stop: int,
+    base: int,
+    groups: list[bytes],
+    runs: list[tuple[int, int]] | None,
+) -> tuple[int, int]:
+    """Append the payloads of the plain commits that begin at offset `at` of the first page, one behind the other.
 
-    Returns the offset of the first chunk that is something else, or is not whole, or begins at `stop` or later.
+    Returns the number of a page, and the offset in it, of the first chunk that is something else, or does not end in
+    these pages, or begins at `stop` or later; at the end of a page that is the beginning of the next.
+
+    Args:
+        pages: consecutive ones, at least one.
+        stop: counted from the beginning of the first page.
+        base: the offset of the first page in its file.
+        runs: how they lie is appended: `LaidBatch.runs`.
     """
+    for index, page in enumerate(pages):
+        first, begin = len(groups), at
+        at = _take_of_page(page, at, stop - index * PAGE_SIZE, groups)
+        if runs is not None and len(groups) > first:
+            runs.append((first, base + index * PAGE_SIZE + begin))
+        if at > LAST_CHUNK_START:
+            at = 0
+            if (index + 1) * PAGE_SIZE >= stop:
+                return index + 1, 0
+            continue
+        is_last = index + 1 == len(pages)
+        if is_last or index * PAGE_SIZE + at >= stop or page[at] != _CUT_COMMIT:
+            return index, at
+        joined = _join_plain_commit(page, at, pages[index + 1])
+        if joined is None:
+            return index, at
+        payload, at = joined
+        if runs is not None:
+            runs.append(_run_of_one(len(groups), payload, base + (index + 1) * PAGE_SIZE + at))
+        groups.append(payload)
+    return len(pages), 0
+
+
+def _take_of_page(page: bytes, at: int, stop: int, groups: list[bytes]) -> int:
+    """Those that lie whole in one page; the offset behind them."""
     stop = min(stop, LAST_CHUNK_START + 1)
     append = groups.append
     while at < stop and page[at] == _PLAIN_COMMIT:
@@ -186,16 +225,7 @@ def take_plain_commits_plainly(page: bytes, at: int, stop: int, groups: list[byt
     return at
 
 
-take_plain_commits: Callable[[bytes, int, int, list[bytes]], int] = take_plain_commits_plainly
-try:
-    from binlog_storage.ibb import _speedups
-except ImportError:
-    pass
-else:
-    take_plain_commits = _speedups.take_plain_commits
-
-
-def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, int] | None:
+def _join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, int] | None:
     """The payload of a commit that is cut by the end of its page, and where it ends in the `following` one.
 
     None if what begins at offset `at` is something else, or does not end there.
@@ -208,6 +238,17 @@ def join_plain_commit(page: bytes, at: int, following: bytes) -> tuple[bytes, in
     if page[begin] != _NO_LIST or following[0] != _REST_OF_COMMIT or rest_end > PAGE_END:
         return None
     return page[begin + 1 : end] + following[CHUNK_HEADER:rest_end], rest_end
+
+
+take_plain_commits: Callable[
+    [list[bytes], int, int, int, list[bytes], list[tuple[int, int]] | None], tuple[int, int]
+] = take_plain_commits_plainly
+try:
+    from binlog_storage.ibb import _speedups
+except ImportError:
+    pass
+else:
+    take_plain_commits = _speedups.take_plain_commits
 
 
 def skip_plain_commits(pages: PageSource, place: Position, limit: Position) -> Position:
@@ -228,39 +269,23 @@ def _plain_commits(
     """
     file_no, offset = place
     stop = (offset // WINDOW_BYTES + 1) * WINDOW_BYTES
+    end = stop + PAGE_SIZE  # the last one may go on behind the window
     if limit.file_no == file_no:
-        stop = min(stop, limit.offset)
+        stop, end = min(stop, limit.offset), min(end, limit.offset)
     page_no, at = divmod(offset, PAGE_SIZE)
-    page = _sound_page(pages, file_no, page_no)
-    while page is not None:
-        known, begin = len(groups), at
-        at = take_plain_commits(page, at, stop - page_no * PAGE_SIZE, groups)
-        if runs is not None and len(groups) > known:
-            runs.append((known, page_no * PAGE_SIZE + begin))
-        if at > LAST_CHUNK_START:
-            page_no, at = page_no + 1, 0
-            page = _sound_page(pages, file_no, page_no) if page_no * PAGE_SIZE < stop else None
-            continue
-        if page_no * PAGE_SIZE + at >= stop or page[at] != _CUT_COMMIT:
+    # One page first: at the tail there is no other, and where something else comes next the others are not wanted.
+    for alone in (True, False):
+        base = page_no * PAGE_SIZE
+        if base + at >= stop:
             break
-        following = _sound_page(pages, file_no, page_no + 1)
-        joined = None if following is None else join_plain_commit(page, at, following)
-        if joined is None:
+        found = pages.run(file_no, page_no, 1 if alone else -(-end // PAGE_SIZE) - page_no)
+        if not found:
             break
-        payload, at = joined
-        page_no, page = page_no + 1, following
-        if runs is not None:
-            runs.append(_run_of_one(len(groups), payload, page_no * PAGE_SIZE + at))
-        groups.append(payload)
+        index, at = take_plain_commits(found, at, stop - base, base, groups, runs)
+        page_no += index
+        if index == 0 and found[0][at] != _CUT_COMMIT:
+            break
     return Position(file_no, page_no * PAGE_SIZE + at)
-
-
-def _sound_page(pages: PageSource, file_no: int, page_no: int) -> bytes | None:
-    """A page with a good checksum, else None: `RecordReader` meets the page next, and says what is wrong."""
-    try:
-        return pages.page(file_no, page_no)
-    except StorageError:
-        return None
 
 
 def _run_of_one(number: int, payload: bytes, end: int) -> tuple[int, int]:

@@ -81,21 +81,21 @@ class LogPages(OutsidePages):
         later = (n for n in reversed(file_numbers(self._disk.names())) if n > file_no)
         return any(self.page(number, 0) not in (None, ZERO_PAGE) for number in later)
 
-    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
+    def _fetch(self, file_no: int, page_no: int) -> bytes:
         """Raises `PositionPurged` for a file that has gone meanwhile."""
         count = self._count(file_no, page_no)
-        pages = self._read(file_no, page_no, count)
+        data = self._read(file_no, page_no, count)
         was_told = page_no > 0 and self._was_told(file_no, page_no)
         is_used = was_told or (not page_no and self._was_entered(file_no))
-        if is_used and (not pages or pages[0] == ZERO_PAGE):
+        if is_used and (not data or data.startswith(ZERO_PAGE)):
             # Opened while it was empty, a file may have been made anew since: in another length, by a later start.
             self._files.forget(file_no)
-            pages = self._read(file_no, page_no, count)
-        if was_told and (not pages or pages[0] == ZERO_PAGE):
+            data = self._read(file_no, page_no, count)
+        if was_told and (not data or data.startswith(ZERO_PAGE)):
             raise CorruptBinlog(
                 file_no, page_no * PAGE_SIZE, "the data end here, but more was published"
             )
-        return pages
+        return data
 
     def _was_entered(self, file_no: int) -> bool:
         """Whether groups of the file, or of a later one, were published."""
@@ -119,8 +119,8 @@ class LogPages(OutsidePages):
             self._runs.popitem(last=False)
         return count
 
-    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
-        """Pages of a file; none behind the last file. Raises `PositionPurged` for a file that has gone by a purge."""
+    def _read(self, file_no: int, page_no: int, count: int) -> bytes:
+        """Pages of a file; nothing behind the last one. Raises `PositionPurged` for a file that has gone by a purge."""
         try:
             return super()._read(file_no, page_no, count)
         except FileMissing:
@@ -129,4 +129,4 @@ class LogPages(OutsidePages):
                 raise PositionPurged(f"{file_name(file_no)} was purged meanwhile") from None
             if self._was_entered(file_no) or (numbers and file_no < numbers[-1]):
                 raise no_data(file_no, missing=True) from None
-            return []
+            return b""

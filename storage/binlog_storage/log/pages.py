@@ -17,7 +17,8 @@ from binlog_storage.disk.read_only_disk import OpenFiles, ReadableDisk
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.ibb.file_header import FileHeader, no_data
 from binlog_storage.ibb.file_names import file_name, file_numbers
-from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check, is_sound, is_zero
+from binlog_storage.ibb.page import PAGE_SIZE, check, is_sound, is_zero, sound_run
+from binlog_storage.ibb.records import PageSource
 
 _READ_AHEAD_PAGES: Final = 16
 _CACHE_PAGES: Final = 512
@@ -25,7 +26,7 @@ _TRIES: Final = 10
 _RETRY_S: Final = 0.01
 
 
-class OutsidePages(ABC):
+class OutsidePages(PageSource, ABC):
     """A `PageSource` of what another process may be writing. One owner; `close` it."""
 
     def __init__(self, disk: ReadableDisk) -> None:
@@ -48,8 +49,8 @@ class OutsidePages(ABC):
         """The header of a file; None if it is not there, or was made ahead. Raises `CorruptBinlog`."""
 
     @abstractmethod
-    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
-        """The page and some behind it, unchecked; none behind the end of the file."""
+    def _fetch(self, file_no: int, page_no: int) -> bytes:
+        """The page and some behind it, unchecked; nothing behind the end of the file."""
 
     @abstractmethod
     def _is_written(self, file_no: int, page_no: int) -> bool:
@@ -66,30 +67,36 @@ class OutsidePages(ABC):
         if page is not None:
             self._cache.move_to_end(key)
             return page
-        pages = self._fetch(file_no, page_no)
-        if not pages:
+        data = self._fetch(file_no, page_no)
+        if not data:
             return None
-        patient = key not in self._damaged and self._is_written(file_no, page_no)
-        for _ in range(_TRIES if patient else 0):
-            if is_sound(pages[0]):
-                break
-            time.sleep(_RETRY_S)
-            pages = self._read(file_no, page_no, 1) or pages
-        if not is_sound(pages[0]):
-            self._damaged.add(key)  # what stays wrong is damage
-        check(pages[0], file_no, page_no)
+        # Behind the page itself, zero pages and what does not check may be being written: asked again when needed.
+        pages = sound_run(data) or [self._settled(file_no, page_no, data[:PAGE_SIZE])]
         for number, page in enumerate(pages, page_no):
-            # Zero pages and what does not check may be pages that are being written: asked again when needed.
-            if number > page_no and (page == ZERO_PAGE or not is_sound(page)):
-                break
             self._cache[file_no, number] = page
             if len(self._cache) > _CACHE_PAGES:
                 self._cache.popitem(last=False)
         return pages[0]
 
-    def _read(self, file_no: int, page_no: int, count: int) -> list[bytes]:
+    def _settled(self, file_no: int, page_no: int, page: bytes) -> bytes:
+        """A page that is empty, or was met half written, or is damaged. Raises `CorruptBinlog`."""
+        key = (file_no, page_no)
+        patient = key not in self._damaged and self._is_written(file_no, page_no)
+        for _ in range(_TRIES if patient else 0):
+            if is_sound(page):
+                break
+            time.sleep(_RETRY_S)
+            page = self._read(file_no, page_no, 1) or page
+        if not is_sound(page):
+            self._damaged.add(key)  # what stays wrong is damage
+        check(page, file_no, page_no)
+        return page
+
+    def _read(self, file_no: int, page_no: int, count: int) -> bytes:
+        """Whole pages."""
         data = self._files.get(file_no).pread(count * PAGE_SIZE, page_no * PAGE_SIZE)
-        return [data[at : at + PAGE_SIZE] for at in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)]
+        whole = len(data) - len(data) % PAGE_SIZE
+        return data if whole == len(data) else data[:whole]
 
 
 class OfflinePages(OutsidePages):
@@ -133,9 +140,9 @@ class OfflinePages(OutsidePages):
             self._headers[file_no] = FileHeader.parse(page, file_no)
         return self._headers[file_no]
 
-    def _fetch(self, file_no: int, page_no: int) -> list[bytes]:
+    def _fetch(self, file_no: int, page_no: int) -> bytes:
         if file_no not in self._sizes or file_no in self._empty:
-            return []
+            return b""
         return self._read(file_no, page_no, _READ_AHEAD_PAGES - page_no % _READ_AHEAD_PAGES)
 
     def _is_written(self, file_no: int, page_no: int) -> bool:

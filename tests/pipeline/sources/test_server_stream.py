@@ -45,7 +45,7 @@ def test_available_now_from_a_server(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(80)
+        query.awaitTermination(240)
         assert not query.isActive
         assert query.exception() is None
         return sum(1 for progress in query.recentProgress if progress["numInputRows"])

@@ -156,20 +156,20 @@ def test_a_stream_goes_on_behind_each_change_of_the_schema(streaming: Streaming)
         assert streaming.rows == rows
         streaming.log(f"ALTER TABLE d.t {alter}", f"INSERT INTO d.t VALUES {values}")
         with pytest.raises(StreamingQueryException, match=r"SchemaChanged.*restart the query"):
-            query.awaitTermination(60)
+            query.awaitTermination(240)
         assert streaming.rows == rows
         rows.append(row)
     for _ in range(2):
-        streaming.started(availableNow=True).awaitTermination(60)
+        streaming.started(availableNow=True).awaitTermination(240)
         assert streaming.rows == rows
     # The columns look the same behind it, so only the statement that the batch begins with says it.
     query = streaming.started(processingTime="0 seconds")
     query.processAllAvailable()
     streaming.log("ALTER TABLE d.t DROP b, ADD b INT", "INSERT INTO d.t VALUES (5, 50)")
     with pytest.raises(StreamingQueryException, match=r"column b of d\.t may not be"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)
     assert streaming.rows == rows
     rows.append({"id": 5, "b": 50})
     for _ in range(2):
-        streaming.started(availableNow=True).awaitTermination(60)
+        streaming.started(availableNow=True).awaitTermination(240)
         assert streaming.rows == rows

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 HAS_C = module.frame is not frame_plainly
 ANNOTATE = int(EventType.ANNOTATE_ROWS)
 
-Frame = Callable[[Iterable[bytes], int, bytes], tuple[bytearray, "array[int]"]]
+Frame = Callable[[Iterable[bytes], int, bytes, bool], tuple[bytearray, "array[int]"]]
 Number = Callable[[bytearray, "array[int]", int], None]
 Loops = tuple[Frame, Number]
 
@@ -48,14 +48,14 @@ by_loops = pytest.mark.parametrize("loops", LOOPS)
 
 EVENTS = st.builds(
     lambda type_, body: build_event(type_, body, server_id=1),
-    st.sampled_from([2, 16, 19, 23, 160, 162]),
+    st.sampled_from([2, 15, 16, 19, 23, 160, 162]),
     st.one_of(st.binary(max_size=60), st.integers(990, 1020).map(bytes)),
 )
 
 
 def frames_by(loops: Loops, payloads: Iterable[bytes], seq: int, *, annotate: bool) -> bytes:
     frame, number = loops
-    data, offsets = frame(payloads, -1 if annotate else ANNOTATE, b"\0")
+    data, offsets = frame(payloads, -1 if annotate else ANNOTATE, b"\0", True)
     number(data, offsets, seq)
     return bytes(data)
 
@@ -108,10 +108,17 @@ def test_any_numbering_in_any_order(
     )
 
 
-def outcome(frame: Frame, payloads: list[bytes], dropped_type: int, status: bytes = b"\0") -> Any:
+def outcome(
+    frame: Frame,
+    payloads: list[bytes],
+    dropped_type: int,
+    status: bytes = b"\0",
+    *,
+    markers: bool = True,
+) -> Any:
     """What it returns, or the error that it raises."""
     try:
-        return frame(payloads, dropped_type, status)
+        return frame(payloads, dropped_type, status, markers)
     except ProtocolError as error:
         return str(error)
 
@@ -133,13 +140,29 @@ PAYLOADS = st.one_of(
     st.lists(PAYLOADS, max_size=5),
     st.sampled_from([-1, ANNOTATE]),
     st.sampled_from([b"\0", semi_sync.STATUS]),
+    st.booleans(),
 )
 def test_c_equals_python_for_any_bytes(
-    payloads: list[bytes], dropped_type: int, status: bytes
+    payloads: list[bytes], dropped_type: int, status: bytes, markers: bool
 ) -> None:
-    assert outcome(module.frame, payloads, dropped_type, status) == outcome(
-        frame_plainly, payloads, dropped_type, status
+    assert outcome(module.frame, payloads, dropped_type, status, markers=markers) == outcome(
+        frame_plainly, payloads, dropped_type, status, markers=markers
     )
+
+
+@by_loops
+def test_start_markers_are_left_out(loops: Loops) -> None:
+    """The whole payload that begins with a format description; not one that has it behind another event."""
+    event = build_event(16, bytes(8), server_id=1)
+    marker = build_event(15, bytes(80), server_id=1)
+    payloads = [marker, event, marker + event, b"", event + marker, marker[:5]]
+    assert outcome(loops[0], payloads, -1, markers=False) == outcome(
+        loops[0], [event, event + marker], -1
+    )
+    kept = outcome(loops[0], payloads[:-1], -1)
+    assert len(kept[1]) == 6
+    with pytest.raises(ProtocolError):
+        loops[0](payloads, -1, b"\0", True)
 
 
 @pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
@@ -217,7 +240,7 @@ def test_long_events(loops: Loops, length: int) -> None:
     long = build_event(23, bytes(length - 19), server_id=1)
     short = build_event(16, bytes(8), server_id=1)
     payload = short + long + short
-    data, offsets = loops[0]([payload], ANNOTATE, b"\0")
+    data, offsets = loops[0]([payload], ANNOTATE, b"\0", True)
     assert data[3] == 0
     assert len(offsets) == 3 + (length + 1) // PACKET_PAYLOAD_MAX
     for seq in (0, 254):
@@ -232,7 +255,7 @@ def test_impossible_lengths(loops: Loops, length: int) -> None:
     event = build_event(16, bytes(8), server_id=1)
     broken = event[:9] + length.to_bytes(4, "little") + event[13:]
     with pytest.raises(ProtocolError, match="offset 27"):
-        loops[0]([event + broken], -1, b"\0")
+        loops[0]([event + broken], -1, b"\0", True)
 
 
 @by_loops
@@ -240,7 +263,7 @@ def test_impossible_lengths(loops: Loops, length: int) -> None:
 def test_cut_payload(loops: Loops, cut: int) -> None:
     event = build_event(16, bytes(8), server_id=1)
     with pytest.raises(ProtocolError):
-        loops[0]([event + event[:cut]], -1, b"\0")
+        loops[0]([event + event[:cut]], -1, b"\0", True)
 
 
 def test_nothing() -> None:

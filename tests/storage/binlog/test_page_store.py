@@ -75,6 +75,39 @@ def test_readers_find_each_page_at_each_step(store: PageStore) -> None:
     assert not store._unflushed_runs
 
 
+def test_runs_are_the_pages_that_there_are(disk: MemoryDisk, store: PageStore) -> None:
+    """In the FIFO, in the cache, in the file, the tail; a run ends in front of a page that is damaged or not there."""
+    add_all(store)
+    store.write(store.ready(100, 1))
+    file = disk.open(file_name(0))
+    file.pwrite(page(40) + page(41)[:-1] + b"?" + page(42), 40 * PAGE_SIZE)
+    file.close()
+
+    def numbers(first: int, count: int, file_no: int = 0) -> list[int]:
+        pages = store.run(file_no, first, count)
+        assert pages == [store.page(file_no, first + n) for n in range(len(pages))]
+        return [int.from_bytes(data[:8], "little") for data in pages]
+
+    for _ in range(2):  # by the file first, then by the cache
+        assert numbers(9, 7) == [*range(9, 16)]
+        assert numbers(12, 2) == [12, 13]
+        assert numbers(14, 8) == [14, 15, 0, 0, 0, 0, 0, 0]  # empty pages, among them the tail
+        assert numbers(40, 5) == [40]
+        assert numbers(41, 1) == []
+        assert numbers(FILE_PAGES - 1, 9) == [0]
+        assert numbers(FILE_PAGES, 9) == []
+        assert numbers(1, 9, file_no=7) == []
+        assert numbers(9, 0) == []
+
+
+def test_a_run_counts_what_was_wanted_and_missed(store: PageStore) -> None:
+    add_all(store)
+    assert len(store.run(0, 9, 7)) == 7
+    assert (store.pages_wanted, store.pages_missed) == (7, 0)
+    assert len(store.run(0, 30, 2)) == 2
+    assert (store.pages_wanted, store.pages_missed) == (9, 2)  # empty pages are not kept
+
+
 def test_how_far_the_file_is_written(disk: MemoryDisk) -> None:
     """From the first tail on. Of a new file its header comes first, and is not in it yet."""
     store = PageStore(disk, 64)

@@ -8,7 +8,16 @@ import crcmod.predefined
 import google_crc32c
 import pytest
 from binlog_storage.errors import CorruptBinlog
-from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_sound, seal
+from binlog_storage.ibb import page as module
+from binlog_storage.ibb.page import (
+    PAGE_END,
+    PAGE_SIZE,
+    ZERO_PAGE,
+    check,
+    is_sound,
+    seal,
+    sound_run_plainly,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +70,31 @@ def test_one_flipped_bit(bit: int) -> None:
     error = info.value
     assert (error.file_no, error.page_no, error.offset) == (3, 4, 4 * PAGE_SIZE)
     assert error.evidence == bytes(page[:16])
+
+
+SOUND = seal(bytearray(b"\x41\x05\x00\x00dddd" + bytes(PAGE_SIZE - 8)))
+EMPTY = seal(bytearray(PAGE_SIZE))
+WRONG = SOUND[:-1] + b"?"
+RUNS = [
+    (b"", 0),
+    (SOUND[:-1], 0),
+    (SOUND, 1),
+    (SOUND + EMPTY + SOUND[:100], 2),
+    (SOUND + ZERO_PAGE + SOUND, 1),
+    (ZERO_PAGE + SOUND, 0),
+    (SOUND * 3 + WRONG + SOUND, 3),
+    (WRONG, 0),
+    (SOUND * 17, 17),
+]
+
+
+@pytest.mark.parametrize("run", [module.sound_run, sound_run_plainly])
+@pytest.mark.parametrize(("data", "count"), RUNS)
+def test_a_run_of_sound_pages(run: Callable[[bytes], list[bytes]], data: bytes, count: int) -> None:
+    assert run(data) == [data[n * PAGE_SIZE : (n + 1) * PAGE_SIZE] for n in range(count)]
+
+
+def test_a_run_is_of_bytes() -> None:
+    for given_data in (bytearray(SOUND), None):
+        with pytest.raises(TypeError):
+            module.sound_run(given_data)  # type: ignore[arg-type]

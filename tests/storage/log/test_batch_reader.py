@@ -30,7 +30,9 @@ needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not buil
 START = Position(0, PAGE_SIZE)
 PAGES = 40  # of each file, two windows and a half
 
-Take = Callable[[bytes, int, int, list[bytes]], int]
+Take = Callable[
+    [list[bytes], int, int, int, list[bytes], list[tuple[int, int]] | None], tuple[int, int]
+]
 
 
 class Writer:
@@ -250,32 +252,120 @@ CHUNKS = st.one_of(
 )
 
 
-def taken(take: Take, page: bytes, at: int, stop: int) -> tuple[int, list[bytes]]:
-    groups = [b"before"]
-    return take(page, at, stop, groups), groups
+PAGE = st.builds(
+    lambda body, shift: (bytes(shift) + body)[:PAGE_SIZE].ljust(PAGE_SIZE, b"\0"),
+    st.lists(CHUNKS, max_size=20).map(b"".join),
+    st.one_of(st.just(0), st.integers(16300, PAGE_END)),
+)
+
+
+def taken(
+    take: Take, pages: list[bytes], at: int, stop: int
+) -> tuple[tuple[int, int], list[bytes], list[tuple[int, int]]]:
+    groups, runs = [b"before"], [(0, 7)]
+    place = take(pages, at, stop, 3 * PAGE_SIZE, groups, runs)
+    without: list[bytes] = [b"before"]
+    assert take(pages, at, stop, 3 * PAGE_SIZE, without, None) == place
+    assert without == groups
+    return place, groups, runs
 
 
 @needs_c
 @given(
-    st.lists(CHUNKS, max_size=20).map(b"".join),
+    st.lists(PAGE, min_size=1, max_size=3),
     st.one_of(st.just(0), st.integers(0, PAGE_SIZE)),
-    st.integers(-5, PAGE_SIZE + 5),
-    st.one_of(st.just(0), st.integers(16300, PAGE_END)),
+    st.integers(-5, 3 * PAGE_SIZE + 5),
 )
-def test_c_equals_python(body: bytes, at: int, stop: int, shift: int) -> None:
-    page = (bytes(shift) + body)[:PAGE_SIZE].ljust(PAGE_SIZE, b"\0")
-    for begin in (at, min(shift, PAGE_END)):
-        c = taken(batch_reader.take_plain_commits, page, begin, stop)
-        assert c == taken(take_plain_commits_plainly, page, begin, stop)
+def test_c_equals_python(pages: list[bytes], at: int, stop: int) -> None:
+    begins = (at, next((n for n, byte in enumerate(pages[0]) if byte), 0))
+    for begin in begins:
+        c = taken(batch_reader.take_plain_commits, pages, begin, stop)
+        assert c == taken(take_plain_commits_plainly, pages, begin, stop)
+
+
+@needs_c
+@pytest.mark.parametrize("seed", range(40))
+def test_c_equals_python_for_many_pages(seed: int) -> None:
+    """Commits that go over the ends of pages, sound ones and with a byte changed somewhere."""
+    random = Random(seed)
+    writer = Writer()
+    sizes = random.choice([(1, 60), (300, 900), (5000, 16370)])
+    for _ in range(300_000 // sizes[1]):
+        writer.record(RecordType.COMMIT, b"\0" + random.randbytes(random.randint(*sizes)))
+    end = writer.end
+    pages = [page.ljust(PAGE_SIZE, b"\0") for _, page in sorted(writer.pages.items())]
+    for changed in range(20):
+        if changed:
+            number, at = random.randrange(len(pages)), random.choice([0, 1, 2, 3, 16370, 16379])
+            page = bytearray(pages[number])
+            page[random.choice([at, random.randrange(PAGE_SIZE)])] ^= 1 << random.randrange(8)
+            pages[number] = bytes(page)
+        whole = end.offset - PAGE_SIZE
+        stop = random.choice([whole, random.randrange(whole)]) if changed else whole
+        c = taken(batch_reader.take_plain_commits, pages, 0, stop)
+        assert c == taken(take_plain_commits_plainly, pages, 0, stop)
+        assert changed or (c[0] == divmod(whole, PAGE_SIZE) and len(c[1]) > 9)
 
 
 @needs_c
 def test_c_refuses_what_is_no_page() -> None:
     take = batch_reader.take_plain_commits
-    for page, at in ((b"", 0), (bytes(PAGE_SIZE - 1), 0), (bytes(PAGE_SIZE), -1)):
+    page = chunk(RecordType.COMMIT, b"\0x").ljust(PAGE_SIZE)
+    bad: tuple[tuple[list[bytes], int], ...] = (
+        ([], 0),
+        ([b""], 0),
+        ([page, page[1:]], 0),
+        ([page], -1),
+        ([bytearray(page)], 0),  # type: ignore[list-item]
+    )
+    for pages, at in bad:
         with pytest.raises(IndexError):
-            take(page, at, PAGE_SIZE, [])
-    with pytest.raises(TypeError):
-        take(bytearray(PAGE_SIZE), 0, PAGE_SIZE, [])  # type: ignore[arg-type]
+            take(pages, at, PAGE_SIZE, 0, [], None)
+    with pytest.raises(IndexError):
+        take([page], 0, 10, 0, (), None)  # type: ignore[arg-type]
     with pytest.raises(SystemError):
-        take(chunk(RecordType.COMMIT, b"\0x").ljust(PAGE_SIZE), 0, 10, ())  # type: ignore[arg-type]
+        take([page], 0, 10, 0, [], ())  # type: ignore[arg-type]
+
+
+class Asked(PlainPages):
+    """Says which pages were asked for."""
+
+    def __init__(self, pages: dict[tuple[int, int], bytes]) -> None:
+        super().__init__(pages, PAGES)
+        self.asked: list[int] = []
+
+    def page(self, file_no: int, page_no: int) -> bytes | None:
+        self.asked.append(page_no)
+        return super().page(file_no, page_no)
+
+
+@pytest.mark.parametrize("fill", [0, PAGE_SIZE // 2])
+def test_no_page_behind_the_limit_is_asked_for(fill: int) -> None:
+    """It may be half written, and a reader from outside would wait for it."""
+    writer = Writer()
+    while writer.end.offset < 6 * PAGE_SIZE + fill:
+        writer.record(RecordType.COMMIT, b"\0" + build_event(2, bytes(500), server_id=1))
+    limit = writer.end
+    while writer.end.offset < 9 * PAGE_SIZE:
+        writer.record(RecordType.COMMIT, b"\0" + build_event(2, bytes(500), server_id=1))
+    pages = Asked(writer.pages)
+    batch = read_batch(pages, START, limit)
+    assert batch.end == limit
+    assert sorted(set(pages.asked)) == list(range(1, limit.page_no + 1))
+    pages.asked.clear()
+    assert read_batch(pages, limit, limit).end == limit
+    assert pages.asked == []
+
+
+def test_a_limit_inside_a_cut_group() -> None:
+    """As of a part of a file that is read by itself: what begins in front of the limit is read to its end."""
+    writer = Writer()
+    while writer.end.offset < 4 * PAGE_SIZE:
+        writer.record(RecordType.COMMIT, b"\0" + build_event(2, bytes(700), server_id=1))
+    writer.record(RecordType.COMMIT, b"\0" + build_event(2, bytes(700), server_id=1))
+    pages = PlainPages(writer.pages, PAGES)
+    for page_no in (2, 3, 4):
+        limit = Position(0, page_no * PAGE_SIZE)
+        batch = read_batch(pages, START, limit)
+        assert limit < batch.end < Position(0, limit.offset + 719)
+        assert batch.groups == one_after_the_other(pages, START, limit)
