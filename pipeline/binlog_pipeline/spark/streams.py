@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.types import StructType
 
 from binlog_pipeline.errors import BadOption
+from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_NEEDED: Final = ("_gtid", "_order_key")
+_NEEDED: Final = ("_gtid", ORDER)
 
 
 def state(
@@ -49,8 +50,9 @@ def state(
         sink: parquet, delta, iceberg, or changes, which only gathers the rows.
         trigger: as of `DataStreamWriter.trigger`, such as {"availableNow": True}.
 
-    A batch is folded by the driver, which must have memory for its rows: `maxBytesPerTrigger` says how much that is.
-    The files of Delta and Iceberg tables are read and written by executors; the driver commits what they have written.
+    A batch is folded by the driver, in parts, so that its memory does not grow with the batch, whatever size a
+    transaction has; but with the sink `changes`, which keeps each transaction in one file. The files of Delta and
+    Iceberg tables are read and written by executors; the driver commits what they have written.
     Raises `BadOption`.
     """
     kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink)
@@ -108,19 +110,18 @@ class StreamTarget:
         return writer.start()
 
     def _keep(self, batch: DataFrame, _number: int) -> None:
-        rows: pa.Table = batch.toArrow()
-        if not len(rows):
-            return
-        rows = rows.sort_by("_order_key")
         workers = SparkWorkers(batch.sparkSession)
-        in_turns(lambda: self._add(rows, workers))
+        with batch_rows(batch) as rows:
+            if rows is not None:
+                in_turns(lambda: self._add(rows(), workers))
 
-    def _add(self, rows: pa.Table, workers: Workers) -> None:
+    def _add(self, rows: Iterator[pa.RecordBatch], workers: Workers) -> None:
         with self.opened(workers) as kept:
-            start = kept.position
-            for part, position in chunks(rows.to_batches(), start, split_groups=kept.takes_parts):
+            start = end = kept.position
+            for part, position in chunks(rows, start, split_groups=kept.takes_parts):
                 kept.add(part, position)
-            kept.flush(position_behind(rows, start))
+                end = position_behind(part, end)
+            kept.flush(end)
             if kept.doubt and kept.doubt != self._told:  # the stream may go on for months
                 tell(f"{self._path} may not be right: {kept.doubt}")
             self._told = kept.doubt

@@ -10,15 +10,16 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
 
-from binlog_pipeline.errors import BadOption
+from binlog_pipeline.errors import BadOption, TargetChanged
 from binlog_pipeline.tables.effects import Effects, effects
 from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
 from binlog_pipeline.tables.fold import fold, last_effects
+from binlog_pipeline.tables.merging import Uncommitted
 from binlog_pipeline.tables.rewriting import Rewriting, new_keys
 from binlog_pipeline.tables.watermark import behind
 
@@ -39,7 +40,7 @@ class CommittedTable(TableOfFacts, ABC):
         begin: the GTID position behind which changes come.
     """
 
-    takes_parts: Final = False
+    takes_parts: Final = True
     format: ClassVar[str]
     """The name of the table format, for messages."""
 
@@ -51,6 +52,10 @@ class CommittedTable(TableOfFacts, ABC):
         self.position = begin
         self._facts = Facts()
         self._has_columns = True
+        self._change: Uncommitted[Any, Any] | None = (
+            None  # of a group whose last part is still to come
+        )
+        self._held: list[pa.Table] = []  # its parts, if it may not be merged in parts
 
     @property
     @abstractmethod
@@ -84,6 +89,18 @@ class CommittedTable(TableOfFacts, ABC):
     @abstractmethod
     def _merge(self, found: Effects, position: SlavePosition) -> None:
         """One commit: one effect a key, on a table that is there and has taken the columns."""
+
+    @abstractmethod
+    def _open(self, schema: pa.Schema) -> Uncommitted[Any, Any] | None:
+        """The files of the table, which is there and has the columns; None if they cannot be changed in parts."""
+
+    @abstractmethod
+    def _merge_part(self, change: Uncommitted[Any, Any], found: Effects) -> bool:
+        """Merge these effects, one a key, into files that no commit names; False if that cannot be."""
+
+    @abstractmethod
+    def _commit_part(self, change: Uncommitted[Any, Any], position: SlavePosition) -> None:
+        """One commit of all that was merged into these files."""
 
     @abstractmethod
     def _say(self, position: SlavePosition) -> None:
@@ -164,16 +181,33 @@ class CommittedTable(TableOfFacts, ABC):
         self.position = position
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
-        """Changes of the table up to the position, in one commit. Raises `PipelineError`, the library's errors."""
-        assert position is not None
+        """Changes of the table up to the position, in one commit. Raises `PipelineError`, the library's errors.
+
+        The parts of a group are merged as they come, into files that the commit behind the last one names. Where that
+        cannot be, they are held until then.
+        """
         changes = behind(changes, self.position)
-        if not len(changes):
+        if position is None:
+            if len(changes) and (self._held or not self._takes_part(changes)):
+                self._held.append(changes)
             return
+        if self._held:
+            changes = pa.concat_tables([*self._held, changes])
+            self._held = []
+        if self._change is not None:
+            if len(changes) and not self._takes_part(changes):
+                raise TargetChanged(f"{self.where} was changed by somebody else meanwhile")
+            self._commit_part(self._change, position)
+            self._change = None
+        elif len(changes):
+            self._add_whole(changes, position)
+        else:
+            return
+        self.position = position
+
+    def _add_whole(self, changes: pa.Table, position: SlavePosition) -> None:
         there = self.columns.names
-        found = effects(changes, self.keys, self._facts, there)
-        if found.unknown:
-            raise refusal(self._shown_name, found.unknown, self.position, self._facts)
-        self.require_types(self._shown_name, found.rows.schema)
+        found = self._found(changes, there)
         is_anew = self.is_new or found.empties or not self._has_columns
         if not is_anew:
             self._take_schema(found.rows.schema)
@@ -183,7 +217,33 @@ class CommittedTable(TableOfFacts, ABC):
             self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
         else:
             self._merge(last_effects(found, self.keys), position)
-        self.position = position
+
+    def _takes_part(self, changes: pa.Table) -> bool:
+        """Merge a part of a group, if it can be; there is no commit but one for what the table had to be before."""
+        found = self._found(changes, self.columns.names)
+        if self._change is None:
+            if not self.is_new and self._has_columns:
+                self._take_schema(found.rows.schema)
+            elif self.has_rows:  # of another table, until the commit of this group
+                return False
+            else:
+                self._overwrite(found.rows.slice(0, 0), self.position)
+            change = self._open(found.rows.schema)
+            if change is None:
+                return False
+        else:
+            change = self._change
+        if not self._merge_part(change, last_effects(found, self.keys)):
+            return False
+        self._change, self._facts, self._has_columns = change, found.facts, True
+        return True
+
+    def _found(self, changes: pa.Table, there: Sequence[str]) -> Effects:
+        found = effects(changes, self.keys, self._facts, there)
+        if found.unknown:
+            raise refusal(self._shown_name, found.unknown, self.position, self._facts)
+        self.require_types(self._shown_name, found.rows.schema)
+        return found
 
     def flush(self, position: SlavePosition) -> None:
         """Say that nothing more has changed up to the position: the log in front of it may be purged.

@@ -34,12 +34,13 @@ from binlog_pipeline.tables.delta_files import (
     asks_for_nothing,
     has_feature,
     is_misread,
+    kept_file,
     kept_files,
     now_ms,
     ordered_type,
 )
 from binlog_pipeline.tables.effects import Effects
-from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen, rolled
+from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen, Uncommitted, rolled
 from binlog_pipeline.targets import delta_path
 from binlog_pipeline.tasks import HERE, Workers
 from binlog_pipeline.telling import tell
@@ -216,35 +217,57 @@ class DeltaState(CommittedTable):
         self._commit_files([], [], position)
 
     def _merge(self, found: Effects, position: SlavePosition) -> None:
-        if not self._merge_by_files(found, position):
-            self._merge_here(found, position)
-
-    def _merge_by_files(self, found: Effects, position: SlavePosition) -> bool:
-        """By the workers, or here if the library's files would be misread. Whether that was done."""
-        assert self._table is not None
         is_needed = is_misread(found.rows.schema)
-        is_asked = self._workers is not HERE and _is_asked(self.where)
-        if not (is_needed or is_asked) or not self._takes(found.rows.schema):
-            return False
-        schema = pa.schema(self._delta.Schema.from_arrow(found.rows.schema).to_arrow())
-        kept = kept_files(self._table, self.keys[0], is_misread=is_needed)
-        if kept is None or _types(schema) != _types(self._columns()):
-            return False
-        found = replace(found, rows=found.rows.cast(schema))
+        if is_needed or self._asks_workers:
+            change = self._open(found.rows.schema)
+            if change is not None and self._merge_files(change, found, is_needed=is_needed):
+                self._commit_part(change, position)
+                return
+        self._merge_here(found, position)
+
+    @property
+    def _asks_workers(self) -> bool:
+        return self._workers is not HERE and _is_asked(self.where)
+
+    def _open(self, schema: pa.Schema) -> Uncommitted[str, NewDataFile] | None:
+        assert self._table is not None
+        if not self._takes(schema):
+            return None
+        key = self.keys[0]
+        kept = kept_files(self._table, key, is_misread=is_misread(schema))
+        if kept is None or _types(self._kept_as(schema)) != _types(self._columns()):
+            return None
+        return Uncommitted(kept, lambda file: kept_file(file, key))
+
+    def _kept_as(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema(self._delta.Schema.from_arrow(schema).to_arrow())
+
+    def _merge_part(self, change: Uncommitted[str, NewDataFile], found: Effects) -> bool:
+        return self._merge_files(change, found, is_needed=True)
+
+    def _merge_files(
+        self, change: Uncommitted[str, NewDataFile], found: Effects, *, is_needed: bool
+    ) -> bool:
+        """By the workers; or here, if that is needed though it is not worth sending. Whether that was done."""
+        assert self._table is not None
+        files = DeltaFiles.of(self._table, self.where, self._columns())
+        if found.empties:
+            change.empty(files)
+        schema = self._kept_as(found.rows.schema)
+        found = replace(found, rows=found.rows.cast(schema), empties=False)
         key_type = ordered_type(schema, self.keys[0])
-        merge = Merge.of(kept, found, self.keys, self._shown_name, key_type)
-        is_sent = is_asked and merge.is_worth_sending
+        merge = Merge.of(change.kept, found, self.keys, self._shown_name, key_type)
+        is_sent = self._asks_workers and merge.is_worth_sending
         if not is_sent and not is_needed:
             return False
-        files = DeltaFiles.of(self._table, self.where, self._columns())
         try:
-            gone, new = merge.done(files, self._workers if is_sent else HERE)
+            change.take(merge, files, self._workers if is_sent else HERE)
         except NotSeen as error:
             if not is_sent:  # the log of this version is gone behind a checkpoint
                 return False
             if _note_unseen(self.where):
                 tell(f"{error}: the files of {self._shown_name} are read and written by the driver")
-            return self._merge_by_files(found, position)
+            return self._merge_files(change, found, is_needed=is_needed)
         except PipelineError as error:
             if self._delta.DeltaTable(self.where).version() != self._table.version():
                 # What they read may have been put into other files.
@@ -254,8 +277,10 @@ class DeltaState(CommittedTable):
             raise
         if is_sent:
             _NOT_SEEN.pop(self.where, None)
-        self._commit_files(gone, new, position)
         return True
+
+    def _commit_part(self, change: Uncommitted[str, NewDataFile], position: SlavePosition) -> None:
+        self._commit_files(change.gone, change.new, position)
 
     def _commit_files(
         self, gone: Sequence[KeptFile[str]], new: Sequence[NewDataFile], position: SlavePosition

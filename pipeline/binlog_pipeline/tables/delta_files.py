@@ -28,6 +28,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pathlib import Path
@@ -176,6 +177,11 @@ class DeltaFiles:
         store = self._store()
         return [self._written(store, rows) for rows in parts]
 
+    def remove(self, file: str) -> None:
+        """See `DataFiles`."""
+        with suppress(OSError):
+            self._store().delete_file(file)
+
     def _written(self, store: FileSystem, rows: pa.Table) -> NewDataFile:
         import pyarrow.parquet as pq
 
@@ -274,6 +280,13 @@ def kept_files(table: DeltaTable, key: str, *, is_misread: bool) -> list[KeptFil
         )
         for path, size, count, lower, upper in zip(paths, sizes, rows, least, most, strict=True)
     ]
+
+
+def kept_file(file: NewDataFile, key: str) -> KeptFile[str]:
+    """What a file that was written is in the table, with the bounds of this column."""
+    said = json.loads(file.statistics, parse_float=Decimal)
+    lower, upper = (said.get(name, {}).get(key) for name in ("minValues", "maxValues"))
+    return KeptFile(file.path, file.size, said["numRecords"], lower, upper)
 
 
 def ordered_type(schema: pa.Schema, key: str) -> pa.DataType | None:

@@ -33,7 +33,7 @@ from binlog_pipeline.tables.iceberg_files import (
     read_files,
 )
 from binlog_pipeline.tables.iceberg_types import arrow_schema, as_kept, iceberg_schema, iceberg_type
-from binlog_pipeline.tables.merging import SIZE_BYTES, Merge, written
+from binlog_pipeline.tables.merging import SIZE_BYTES, KeptFile, Merge, Uncommitted, written
 from binlog_pipeline.targets import Target, iceberg_names
 from binlog_pipeline.tasks import HERE, Workers
 
@@ -126,7 +126,6 @@ class IcebergState(CommittedTable):
         self._commit(change, position, gone, new)
 
     def _merge(self, found: Effects, position: SlavePosition) -> None:
-        assert self._table is not None
         schema = as_kept(found.rows.schema)
         then = self._columns()
         is_converted = any(
@@ -134,19 +133,61 @@ class IcebergState(CommittedTable):
             for column in schema
             if column.name in then.names
         )
-        key, there = self.keys[0], self._table.schema()
+        change = self._files()
+        begun = self._merge_files(change, found, is_converted=is_converted)
+        self._commit(begun, position, [one.name.file for one in change.gone], change.new)
+
+    def _files(self) -> Uncommitted[FileScanTask, DataFile]:
+        assert self._table is not None
+        from pyiceberg.table import FileScanTask
+
+        key, there, spec = self.keys[0], self._table.schema(), self._table.spec().spec_id
+
+        def found(file: DataFile) -> KeptFile[FileScanTask]:
+            file.spec_id = spec  # as one that was read from a snapshot has it
+            return next(kept_files(there, [FileScanTask(file)], key))
+
+        return Uncommitted(kept_files(there, self._tasks(), key), found)
+
+    def _merge_files(
+        self,
+        change: Uncommitted[FileScanTask, DataFile],
+        found: Effects,
+        *,
+        is_converted: bool = False,
+    ) -> Transaction:
+        """Merge these effects into files that no commit names; a commit that was begun, with the columns of now."""
+        assert self._table is not None
+        schema = as_kept(found.rows.schema)
+        begun = self._begin(schema)
+        files = TableFiles.of(self._table, begun)
+        if found.empties:
+            change.empty(files)
         merge = Merge.of(
-            kept_files(there, self._tasks(), key),
-            replace(found, rows=found.rows.cast(schema)),
+            change.kept,
+            replace(found, rows=found.rows.cast(schema), empties=False),
             self.keys,
             self._shown_name,
-            ordered_type(there, key),
+            ordered_type(self._table.schema(), self.keys[0]),
             is_converted=is_converted,
         )
-        change = self._begin(schema)
-        workers = self._workers if merge.is_worth_sending else HERE
-        gone, new = merge.done(TableFiles.of(self._table, change), workers)
-        self._commit(change, position, [one.name.file for one in gone], new)
+        change.take(merge, files, self._workers if merge.is_worth_sending else HERE)
+        return begun
+
+    def _open(self, schema: pa.Schema) -> Uncommitted[FileScanTask, DataFile] | None:
+        kept, then = as_kept(schema), self._columns()
+        is_same = {one.name: one.type for one in kept} == {one.name: one.type for one in then}
+        return self._files() if is_same else None
+
+    def _merge_part(self, change: Uncommitted[FileScanTask, DataFile], found: Effects) -> bool:
+        self._merge_files(change, found)
+        return True
+
+    def _commit_part(
+        self, change: Uncommitted[FileScanTask, DataFile], position: SlavePosition
+    ) -> None:
+        begun = self._begin(self._columns())
+        self._commit(begun, position, [one.name.file for one in change.gone], change.new)
 
     def _say(self, position: SlavePosition) -> None:
         assert self._table is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -83,6 +84,11 @@ class TableFiles:
             for number, rows in enumerate(parts)
         )
         return [*write_file(self.io, self.now, tasks)]
+
+    def remove(self, file: FileScanTask) -> None:
+        """See `DataFiles`."""
+        with suppress(OSError):
+            self.io.delete(file.file.file_path)
 
 
 def kept_files(schema: Schema, tasks: Sequence[FileScanTask], key: str) -> Iterator[KeptFile[Any]]:

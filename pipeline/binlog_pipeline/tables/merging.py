@@ -4,12 +4,13 @@ It is done by tasks (`tasks.py`), so by any workers: this process, or executors 
 out the rows whose keys have changed, and writes what is left. One of them writes the rows of now, together, for a row
 that has changed may soon change again. What comes back is descriptions of files; and where the log has only parts of
 rows, the rest of these. No file counts until a commit names it: a task that runs twice leaves one that nobody names.
+So a group that comes in parts is merged part by part; the commit behind the last one names the files (`Uncommitted`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -61,6 +62,9 @@ class DataFiles(Protocol[_Named_in, _Written]):
 
     def write(self, parts: Iterable[pa.Table]) -> list[_Written]:
         """A file for each part."""
+
+    def remove(self, file: _Named_in) -> None:
+        """A file that no commit names. One that is gone, or stays, is no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,58 @@ class Merge(Generic[_Named]):
                 if done.touched is not None:
                     touched.append(done.touched)
         return gone, new
+
+
+class Uncommitted(Generic[_Named, _Written]):
+    """The files of a table as they are behind merges that no commit names yet: those of a group that comes in parts.
+
+    Args:
+        kept: all files of the table.
+        found: what stands for a file that was written.
+    """
+
+    def __init__(
+        self,
+        kept: Iterable[KeptFile[_Named]],
+        found: Callable[[_Written], KeptFile[_Named]],
+    ) -> None:
+        self.kept: list[KeptFile[_Named]] = [*kept]
+        self.gone: list[KeptFile[_Named]] = []
+        self._found: Final = found
+        self._written: dict[int, _Written] = {}  # by the identity of what stands for it
+
+    @property
+    def new(self) -> list[_Written]:
+        """The files that the commit adds."""
+        return [*self._written.values()]
+
+    def take(
+        self, merge: Merge[_Named], files: DataFiles[_Named, _Written], workers: Workers
+    ) -> None:
+        """A merge that was planned with the files as they are here. Raises as `Merge.done`."""
+        self._replace(files, *merge.done(files, workers))
+
+    def empty(self, files: DataFiles[_Named, _Written]) -> None:
+        """Leave no row."""
+        self._replace(files, self.kept, [])
+
+    def _replace(
+        self,
+        files: DataFiles[_Named, _Written],
+        gone: Sequence[KeptFile[_Named]],
+        new: Sequence[_Written],
+    ) -> None:
+        numbers = {id(one) for one in gone}
+        self.kept = [one for one in self.kept if id(one) not in numbers]
+        for one in gone:
+            if self._written.pop(id(one), None) is None:
+                self.gone.append(one)
+            else:  # no commit will name it
+                files.remove(one.name)
+        for file in new:
+            one = self._found(file)
+            self.kept.append(one)
+            self._written[id(one)] = file
 
 
 @dataclass(frozen=True, slots=True)

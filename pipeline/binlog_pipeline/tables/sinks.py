@@ -52,7 +52,10 @@ class TableSink(Protocol):
         """The reason for which rows may be wrong or missing; empty for none."""
 
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
-        """Changes, earlier ones in earlier calls; `position` is behind them, None in the middle of a group."""
+        """Changes, earlier ones in earlier calls; `position` is behind them, None in the middle of a group.
+
+        Where it was None there is another call.
+        """
 
     def flush(self, position: SlavePosition) -> None:
         """Publish the changes that were added: they are all up to the position."""

@@ -4,16 +4,25 @@ python following.py STORE TABLE TARGET CHECKPOINT SINK forever|once
 """
 
 import sys
+from functools import partial
 
 import binlog_pipeline
 import pytest
+from binlog_pipeline.spark import batch_rows, streams
 from binlog_pipeline.tables import merging
+from binlog_pipeline.tables.chunks import chunks
 
 
 def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: str) -> None:
+    patched = pytest.MonkeyPatch()
     # Executors write tables of a few rows, too.
-    pytest.MonkeyPatch().setattr(merging, "_WORTH_SENDING", 0)
-    spark = binlog_pipeline.session("local[2]", spark__driver__memory="1g")
+    patched.setattr(merging, "_WORTH_SENDING", 0)
+    # The driver takes 200 KiB of a job at most: larger batches come in pieces, larger transactions in parts.
+    patched.setattr(batch_rows, "_SMALL", 20_000)
+    patched.setattr(batch_rows, "_PIECE", 100_000)
+    patched.setattr(streams, "chunks", partial(chunks, rows=1500))
+    limits = {"spark__driver__memory": "1g", "spark__driver__maxResultSize": "200k"}
+    spark = binlog_pipeline.session("local[2]", **limits)
     spark.sparkContext.setLogLevel("ERROR")
     changes = (
         spark.readStream.format("binlog")

@@ -40,6 +40,9 @@ def main(sink: str, target: str, seed: str, batches: str) -> None:
         with open_sink(
             sink, target, "shop.orders", ["id"], SlavePosition(), workers=workers
         ) as kept:
+            if number % 2:  # in parts, as a large transaction
+                kept.add(batch.slice(0, len(batch) // 2), None)
+                batch = batch.slice(len(batch) // 2)
             kept.add(batch, history.position)
         print(number, flush=True)
     spark.stop()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from functools import partial
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from binlog_pipeline.spark import batch_rows, streams
 from binlog_pipeline.spark.streams import state
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables import delta, merging
+from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.delta_files import DeltaFiles
 from binlog_pipeline.tables.iceberg_files import TableFiles
 from binlog_pipeline.tables.sinks import open_sink
@@ -172,3 +175,69 @@ def test_a_stream_whose_executors_write(
         have = [tuple(row.values()) for row in in_order(rows_of(sink, target))]
         want = [tuple(row.values()) for row in upstream.q("SELECT id, a FROM d.t ORDER BY id")]
         assert have == want
+
+
+def spied(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a function of a module returns from now on."""
+    real, found = getattr(module, name), []
+
+    def call(*arguments: Any) -> Any:
+        found.append(real(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(module, name, call)
+    return found
+
+
+@pytest.mark.any_version
+@pytest.mark.parametrize(
+    ("sink", "is_mixed"), [("delta", True), ("iceberg", False), ("parquet", False)]
+)
+def test_a_batch_that_comes_in_pieces(
+    sink: str,
+    is_mixed: bool,
+    spark: SparkSession,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    catalog: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From more than one partition, in transactions of more rows than a part; in another order than in the log, too."""
+    monkeypatch.setattr(batch_rows, "_SMALL", 1000)
+    monkeypatch.setattr(batch_rows, "_PIECE", 40_000)
+    monkeypatch.setattr(streams, "chunks", partial(chunks, rows=150))
+    was_in_order = spied(batch_rows, "_is_in_order", monkeypatch)
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(200), b TIMESTAMP(6) NULL)",
+        "INSERT INTO d.t SELECT seq, REPEAT('x', 200), FROM_UNIXTIME(seq) FROM d.seq_1_to_500",
+        "UPDATE d.t SET id = id + 1000, a = REPEAT('y', 200) WHERE id % 3 = 0",
+        "DELETE FROM d.t WHERE id % 7 = 0",
+        "INSERT INTO d.t SELECT seq, REPEAT('z', 200), NULL FROM d.seq_2001_to_2300",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    options = {"view": "changes", "table": "d.t", "ops": "c,u,d,t,x", "partitionBytes": "64k"}
+    changes = spark.readStream.format("binlog").options(**options).load(str(store))
+    if is_mixed:
+        changes = changes.repartition(3, "after.id")
+    target = str(place(sink, tmp_path / "t"))
+    query = state(
+        changes,
+        target,
+        checkpoint=str(tmp_path / "checkpoint"),
+        table="d.t",
+        keys=["id"],
+        sink=sink,
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    assert (False in was_in_order) == is_mixed
+    assert was_in_order
+    have = [tuple(row.values()) for row in in_order(rows_of(sink, target))]
+    want = [
+        (id_, a, None if b is None else b.replace(tzinfo=UTC))
+        for id_, a, b in map(dict.values, upstream.q("SELECT id, a, b FROM d.t ORDER BY id"))
+    ]
+    assert have == want
