@@ -4,7 +4,7 @@ The rows are those of the benchmark `rows`. `spark_vs_local` is how much longer 
 takes on local[2] than by two processes without Spark; the session is started before. `live_p95_ms` is from INSERTs that
 arrive open-loop at a mariadbd to `foreachBatch`. `worker_mib_4gib` is the most memory of a process that reads a
 transaction of 4 GiB as rows. `scaling`, `cost_worst_percent` and `plan_files_s` are of processor time
-(`pipeline_growth.py`).
+(`pipeline_growth.py`). `state_rows_s` is of changes folded into a large Delta table by executors (`state_merge.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.ibb.page import PAGE_SIZE
 from binlog_storage.log.log_pages import LogPages
 
-from benchmarks import pipeline_growth, row_decoding
+from benchmarks import pipeline_growth, row_decoding, state_merge
 from benchmarks.arrivals import percentile
 from benchmarks.big_stores import groups_of, one_transaction, repeated
 from benchmarks.child import ROOT, Child
@@ -75,6 +75,9 @@ def run(options: argparse.Namespace) -> Result:
         repeated(growing, groups, int(largest_part * GIB))
         cost = pipeline_growth.cost(growing, path, options.cost_gib, options.repetitions)
         planned = pipeline_growth.planned_s(path, options.plan_files)
+        folded = state_merge.state_rows(
+            path, options.state_rows, options.state_changes, options.repetitions
+        )
         live = _live(stack, install, path, options)
         largest = max((group for group in bulk if _NARROW in group), key=len)
         big = path / "big"
@@ -89,10 +92,13 @@ def run(options: argparse.Namespace) -> Result:
             "scaling": scaling["ratio"],
             "cost_worst_percent": cost["worst"],
             "plan_files_s": round(planned, 3),
+            "state_rows_s": folded["all"]["rows_s"]["workers"],
+            "state_vs_spark": folded["all"]["vs_spark"],
             "worker_mib_4gib": memory["mib"],
             "export": exports,
             "scaling_by": scaling,
             "cost": cost,
+            "state": folded,
             "live": live,
             "worker": memory,
             "store_bytes": options.store_bytes,
@@ -234,6 +240,7 @@ def table(result: Result) -> str:
         "two processes by one": result["scaling"],
         "cost of a byte, worst percent": result["cost_worst_percent"],
         "plan_files_s": result["plan_files_s"],
+        "changes/s into a Delta table": result["state_rows_s"],
     }
     return "\n".join(f"{name:36} {value}" for name, value in shown.items())
 
@@ -251,6 +258,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plan-files", type=int, default=2000, help="small files of a store; default 2000"
+    )
+    parser.add_argument(
+        "--state-rows", type=int, default=10_000_000, help="of the Delta table; default 10 million"
+    )
+    parser.add_argument(
+        "--state-changes", type=int, default=250_000, help="folded at a time; default 250,000"
     )
     parser.add_argument("--transaction-bytes", type=int, default=4 * GIB, help="default 4 GiB")
     parser.add_argument("--live-rate", type=float, default=2000.0, help="INSERTs a second")
@@ -270,7 +283,7 @@ def _sizes(text: str) -> tuple[float, ...]:
 BENCHMARK: Final = Benchmark(
     name="spark",
     summary="the pipeline: *_vs_mariadb_binlog, *_vs_pmr, spark_vs_local, page_crc_gib_s, live_p95_ms, "
-    "worker_mib_4gib, scaling, cost_worst_percent, plan_files_s",
+    "worker_mib_4gib, scaling, cost_worst_percent, plan_files_s, state_rows_s, state_vs_spark",
     add_arguments=add_arguments,
     run=run,
     table=table,

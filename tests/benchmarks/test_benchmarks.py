@@ -217,12 +217,13 @@ def test_rollback() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.replica
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_spark() -> None:
     small = ["--rows=40000", "--transactions=5000", "--repetitions=1", "--store-bytes=30000000"]
     live = ["--live-rate=200", "--live-warm-seconds=5", "--live-seconds=3"]
     large = ["--transaction-bytes=100000000", "--cost-gib=0.02,0.04", "--plan-files=20"]
-    done = benchmarks("spark", "--json", "--without-pmr", *small, *live, *large)
+    state = ["--state-rows=200000", "--state-changes=5000"]
+    done = benchmarks("spark", "--json", "--without-pmr", *small, *live, *large, *state)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     keys = ("bulk_vs_mariadb_binlog", "oltp_vs_mariadb_binlog", "spark_vs_local", "page_crc_gib_s")
@@ -230,6 +231,9 @@ def test_spark() -> None:
     assert found["worker"]["rows"] > 1_000_000
     assert found["scaling"] > 0
     assert found["plan_files_s"] > 0
+    assert found["state_rows_s"] > 0
+    assert found["state_vs_spark"] > 0
+    assert {*found["state"]["recent"]["rows_s"]} == {"workers", "here", "spark"}
     assert [*found["cost"]["seconds"]] == ["0.02", "0.04"]
 
 
