@@ -5,7 +5,7 @@ and with NON_BLOCK, so that the stream ends at the end of the binlog, and throws
 the server closes. All connections are in one process with one poll loop: on a small machine the
 server is what is to be measured, so run it as a process of its own (`run`):
 
-    python -m benchmarks.drain --port P [--user U] [--password PW] [--clients N] [--count | --bare]
+    python -m benchmarks.drain --port P [--user U] [--password PW] [--clients N] [--tls] [--count | --bare]
 
 prints one JSON object, a `Drained`. The clock runs from the dump commands, which go out together, to
 the last byte of the slowest client.
@@ -17,6 +17,7 @@ import argparse
 import json
 import selectors
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -35,6 +36,7 @@ from binlog_server.testing.sql_server import Followed
 READ_BYTES: Final = 1 << 20
 SERVER_ID: Final = 90_000  # of the first client; the others count on
 TIMEOUT_S: Final = 600.0  # without a byte on any connection
+_TURN: Final = 32  # records of TLS, 16 KiB each, before the next client is looked at
 
 # The packet that ends a dump: payload of 5 bytes, any sequence number, EOF.
 _EOF_PACKET_BYTES: Final = 9
@@ -45,7 +47,8 @@ assert len(END_PACKET) == _EOF_PACKET_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The result of a drain. `bytes` are those of all clients, packet headers included; counts are per client."""
+    """The result of a drain. `bytes` are those of all clients, packet headers included, inside of TLS; counts are per
+    client."""
 
     clients: int
     bytes: int
@@ -56,7 +59,7 @@ class Drained:
     groups: int = 0
 
 
-def run(source: Followed, clients: int, *, count: bool = False) -> Drained:
+def run(source: Followed, clients: int, *, count: bool = False, tls: bool = False) -> Drained:
     """Drain `source` from another process. With `count`, one client looks at the packets as well.
 
     Raises `DrainError` unless every client got the same number of bytes and the end of the stream.
@@ -68,6 +71,7 @@ def run(source: Followed, clients: int, *, count: bool = False) -> Drained:
         *("--user", account.user, "--password", account.password),
         *("--clients", str(clients)),
         *(["--count"] if count else []),
+        *(["--tls"] if tls else []),
     )
 
 
@@ -180,18 +184,19 @@ def _receive(sockets: Sequence[socket.socket], streams: Sequence[_Stream]) -> fl
                 raise DrainError(f"nothing came for {TIMEOUT_S:.0f} s")
             for key, _ in ready:
                 sock, stream = _parts(key)
-                try:
-                    size = sock.recv_into(view)
-                except BlockingIOError:
-                    continue
-                if not size:
-                    selector.unregister(sock)
-                    sock.close()
-                    continue
-                if waiting_for_first and not stream.bytes:
-                    waiting_for_first -= 1
-                    first_byte = time.perf_counter()
-                stream.take(view[:size])
+                for _ in range(_TURN if isinstance(sock, ssl.SSLSocket) else 1):
+                    try:
+                        size = sock.recv_into(view)
+                    except (BlockingIOError, ssl.SSLWantReadError):
+                        break
+                    if not size:
+                        selector.unregister(sock)
+                        sock.close()
+                        break
+                    if waiting_for_first and not stream.bytes:
+                        waiting_for_first -= 1
+                        first_byte = time.perf_counter()
+                    stream.take(view[:size])
     return first_byte
 
 
@@ -209,12 +214,15 @@ def main() -> int:
     parser.add_argument("--password", default="")
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--count", action="store_true", help="count events and groups (slower)")
+    parser.add_argument("--tls", action="store_true", help="by TLS")
     parser.add_argument("--bare", action="store_true", help="of a benchmarks.loopback")
     given = parser.parse_args()
     address = (given.host, given.port)
     try:
         logins = [
-            _Bare(address) if given.bare else RawReplica(address, given.user, given.password)
+            _Bare(address)
+            if given.bare
+            else RawReplica(address, given.user, given.password, tls=given.tls)
             for _ in range(given.clients)
         ]
         drained = drain(logins, count=given.count)

@@ -11,12 +11,15 @@ from typing import Final
 import pymysql
 
 from benchmarks.registry import BenchmarkError
+from binlog_server.connections.certificate import self_signed
 from binlog_server.testing.install import Install, homes
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit.server import BinlogServer
 
 POLL_S: Final = 0.1  # long, since each look takes time from what is measured
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+TICK_S: Final = 1 / _TICKS_PER_S
+"""The least processor time of a process that can be told."""
 _UTIME: Final = 11  # fields of /proc/PID/stat behind the command name, from 0
 _STIME: Final = 12
 
@@ -32,6 +35,14 @@ def mariadb_install(version: str) -> Install:
         if install is not None and install.version == version:
             return install
     raise MissingMariaDB(f"no mariadbd {version} here; `make setup` installs it")
+
+
+def tls_flags(directory: Path) -> tuple[str, ...]:
+    """Options with which a mariadbd takes TLS; its key and certificate are made in `directory`."""
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    for path, data in zip((key, certificate), self_signed(), strict=True):
+        path.write_bytes(data)
+    return ("--ssl", f"--ssl-cert={certificate}", f"--ssl-key={key}")
 
 
 def wait_relayed(server: BinlogServer, upstream: MariaDB, timeout: float) -> None:

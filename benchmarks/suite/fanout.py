@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -26,7 +28,7 @@ from benchmarks.drain import Drained
 from benchmarks.masters import ENGINES, MAX_BINLOG_SIZE, storage_engine
 from benchmarks.raw_replica import DrainError
 from benchmarks.registry import Benchmark, Result, add_numbers, progress
-from benchmarks.servers import Usage, mariadb_install, wait_relayed
+from benchmarks.servers import TICK_S, Usage, mariadb_install, tls_flags, wait_relayed
 from binlog_server.testing import rundir
 from binlog_server.testing.local import LocalMariaDB
 from binlog_server.testing.sql_server import Followed
@@ -49,6 +51,7 @@ class Subject:
     pid: int
     groups: int
     """The groups that the server must send to each client."""
+    tls: bool
     events: int = 0
     client_bytes: int = 0
     runs: dict[int, list[Drained]] = field(default_factory=dict)
@@ -57,7 +60,7 @@ class Subject:
 
     def count(self) -> None:
         """The first pass: warm up, and learn what a client must get. Raises `DrainError`."""
-        counted = drain.run(self.source, 1, count=True)
+        counted = drain.run(self.source, 1, count=True, tls=self.tls)
         if counted.groups != self.groups:
             raise DrainError(f"{self.source} sends {counted.groups} groups, not {self.groups}")
         others = counted.events - self.groups * history.EVENTS_PER_GROUP
@@ -73,7 +76,7 @@ class Subject:
         """One drain. Raises `DrainError` unless every client got what the first one did."""
         for _ in range(TRIES):
             before = Usage.of(self.pid)
-            drained = drain.run(self.source, clients)
+            drained = drain.run(self.source, clients, tls=self.tls)
             cpu_s = Usage.of(self.pid).cpu_s - before.cpu_s
             if drained.bytes == clients * self.client_bytes:
                 break
@@ -101,6 +104,9 @@ class Subject:
 
     def events_s(self, clients: int) -> float:
         return clients * self.events / self.seconds(clients)
+
+    def groups_per_cpu_s(self, clients: int) -> float:
+        return clients * self.groups / max(median(self.cpu_s[clients]), TICK_S)
 
     def report(self) -> dict[str, Any]:
         """Results beside the main numbers."""
@@ -156,7 +162,10 @@ def run(options: argparse.Namespace) -> Result:
     install = mariadb_install(options.mariadb)
     with contextlib.ExitStack() as stack:
         stack.callback(rundir.remove_own)
-        mariadb = LocalMariaDB(install, "mariadbd", server_id=1, flags=history.FLAGS)
+        flags: tuple[str, ...] = history.FLAGS
+        if options.tls:
+            flags += tls_flags(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        mariadb = LocalMariaDB(install, "mariadbd", server_id=1, flags=flags)
         stack.callback(mariadb.discard)
         mariadb.start().create_account()
         progress(f"mariadbd {install.full_version} makes {groups} groups")
@@ -181,8 +190,8 @@ def run(options: argparse.Namespace) -> Result:
             f"ours is process {relay.pid}, mariadbd {mariadb.pid}"
         )
 
-        ours = Subject(relay, relay.pid, groups)
-        theirs = Subject(mariadb, mariadb.pid, groups)
+        ours = Subject(relay, relay.pid, groups, options.tls)
+        theirs = Subject(mariadb, mariadb.pid, groups, options.tls)
         for subject in (ours, theirs):
             subject.count()
         bare = Bare(stack, ours.client_bytes)
@@ -198,6 +207,9 @@ def run(options: argparse.Namespace) -> Result:
             "ours_mb_s": _by_clients(ours.runs, ours.mb_s, 1),
             "mariadbd_mb_s": _by_clients(theirs.runs, theirs.mb_s, 1),
             "ratio": _by_clients(ours.runs, lambda n: theirs.seconds(n) / ours.seconds(n), 3),
+            "ratio_by_cpu": _by_clients(
+                ours.runs, lambda n: ours.groups_per_cpu_s(n) / theirs.groups_per_cpu_s(n), 3
+            ),
             "of_loopback": _by_clients(ours.runs, lambda n: ours.mb_s(n) / bare.mb_s(n), 3),
             "loopback_mb_s": _by_clients(ours.runs, bare.mb_s, 1),
             "ours_events_s": _by_clients(ours.runs, ours.events_s, 0),
@@ -211,6 +223,7 @@ def run(options: argparse.Namespace) -> Result:
                 "relay_groups_s": round(groups / relay_s),
                 "relay_cpu_s": round(relay_cpu_s, 2),
             },
+            "tls": options.tls,
             "rounds": rounds,
             "cpus": os.cpu_count(),
         }
@@ -260,6 +273,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser, "--clients", CLIENTS, "those counts")
     parser.add_argument(
         "--rounds", type=positive, default=ROUNDS, help="of which the median counts"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="clients by TLS; the bare server stays plain"
     )
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="of our store")
     parser.add_argument("--mariadb", default="10.11", metavar="VERSION", help="default 10.11")

@@ -23,9 +23,8 @@ from benchmarks.arrivals import Timed
 from benchmarks.child import Child
 from benchmarks.machine import facts, work_directory
 from benchmarks.registry import Benchmark, BenchmarkError, Result, add_numbers, progress
-from benchmarks.servers import Usage, mariadb_install, wait_relayed
+from benchmarks.servers import Usage, mariadb_install, tls_flags, wait_relayed
 from benchmarks.suite.latency import percentile_ms
-from binlog_server.connections.certificate import self_signed
 from binlog_server.testing import rundir
 from binlog_server.testing.install import Install
 from binlog_server.testing.local import LocalMariaDB
@@ -115,11 +114,7 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def _follower(install: Install, upstream: LocalMariaDB, directory: Path) -> LocalMariaDB:
-    key, certificate = directory / "key.pem", directory / "certificate.pem"
-    for path, data in zip((key, certificate), self_signed(), strict=True):
-        path.write_bytes(data)
-    tls = ("--ssl", f"--ssl-cert={certificate}", f"--ssl-key={key}")
-    flags = (*_FLAGS, "--log-slave-updates", *tls)
+    flags = (*_FLAGS, "--log-slave-updates", *tls_flags(directory))
     mariadbd = LocalMariaDB(install, "middle", server_id=3, flags=flags)
     mariadbd.start().create_account()
     account = upstream.account

@@ -113,7 +113,7 @@ class Channel:
         self.traffic.sent += len(data)
         self.transport.write(data)
 
-    def write_now(self, data: bytearray) -> None:
+    def write_now(self, data: bytes | bytearray) -> None:
         """As `write`. What the socket takes at once goes there at once: no copy, and nothing is left for the loop."""
         if self.is_closing:
             return  # the number of its socket may be another's soon

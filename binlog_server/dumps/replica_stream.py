@@ -171,7 +171,7 @@ class ReplicaStream:
             self._bytes_here = 0
         self._bytes_here += len(data)
         if self._throttle is None and not self._waiting:
-            self._channel.write(data)
+            self._channel.write_now(data)
         else:
             if self._waiting is None:
                 self._waiting = deque()

@@ -64,11 +64,14 @@ def test_wrong_option(clients: str) -> None:
 
 
 @pytest.mark.replica
-def test_fanout() -> None:
-    done = benchmarks("fanout", "--json", f"--groups={GROUPS}", "--rounds=1", "--clients=1,3")
+@pytest.mark.parametrize("tls", [(), ("--tls",)])
+def test_fanout(tls: tuple[str, ...]) -> None:
+    done = benchmarks("fanout", "--json", f"--groups={GROUPS}", "--rounds=1", "--clients=1,3", *tls)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
-    for key in ("ours_mb_s", "mariadbd_mb_s", "ratio", "of_loopback", "ours_events_s"):
+    assert result["tls"] is bool(tls)
+    keys = ("ours_mb_s", "mariadbd_mb_s", "ratio", "ratio_by_cpu", "of_loopback", "ours_events_s")
+    for key in keys:
         assert list(result[key]) == ["1", "3"], key
         assert all(value > 0 for value in result[key].values()), key
     assert result["history"]["groups"] == GROUPS

@@ -53,10 +53,12 @@ def test_a_stream_with_too_many_events_is_said_to_be_what_stops_a_benchmark(
     def sends(more: int) -> drain.Drained:
         return drain.Drained(1, 1000, 1.0, 0.1, 0.1, events=5 * 7 + more, groups=7)
 
-    monkeypatch.setattr(drain, "run", lambda source, clients, count: sends(fanout.OTHER_EVENTS_MAX))
-    subject = fanout.Subject(_OurServer(), 0, 7)
+    monkeypatch.setattr(
+        drain, "run", lambda source, clients, count, tls: sends(fanout.OTHER_EVENTS_MAX)
+    )
+    subject = fanout.Subject(_OurServer(), 0, 7, tls=False)
     subject.count()
-    monkeypatch.setattr(drain, "run", lambda source, clients, count: sends(109))
+    monkeypatch.setattr(drain, "run", lambda source, clients, count, tls: sends(109))
 
     def run(_: object) -> Result:
         subject.count()
