@@ -483,9 +483,13 @@ def _to_enum(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.Ch
 
 def _to_set(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
     """Texts or lists of labels as those of a SET."""
+    # Servers look for the byte of a comma, in front of which such a character set has another one.
+    is_split_wrong = _has_bytes(new) and is_wide(charset_of(old.collation or 0))
 
     def made(value: Any, new: NewColumn) -> Any:
         members = value if isinstance(value, list) else _members(value)
+        if is_split_wrong and len(members) > 1:
+            raise new.refuse("several labels as bytes of a character set that is not ASCII's")
         return _as_set([_in_labels(one, old, new) for one in members], new)
 
     return _each(made)(values, old, new)

@@ -129,6 +129,7 @@ REFUSED: list[tuple[str, dict[str, list[Any]], str]] = [
     ("CONVERT TO CHARACTER SET latin1", {"a TEXT": ["\u0416"]}, "no character of latin1"),
     ("CONVERT TO CHARACTER SET latin1", {"a ENUM('\u00e4')": ["\u00e4"]}, "labels converted"),
     ("ADD b SET('x','y') DEFAULT 'x,z'", {"a INT": [1]}, "no label"),
+    ("CONVERT TO CHARACTER SET binary", {"a SET('x','y') CHARACTER SET ucs2": ["x", "x,y"]}, "several labels as bytes"),
     ("ADD b SET('x','y') DEFAULT 3", {"a INT": [1]}, "DEFAULT 3"),
     ("MODIFY a VARCHAR(9) CHARACTER SET utf8mb4", {"a VARBINARY(9)": [b"\xff\x00\x81"]}, "no text of utf8mb4"),
 ]  # fmt: skip
