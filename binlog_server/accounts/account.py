@@ -9,6 +9,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.connection.auth import (
     NATIVE_PASSWORD,
     native_password_hash,
@@ -30,8 +31,8 @@ from binlog_server.accounts.replica_policy import ReplicaPolicy
 
 ANY_HOST = "%"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", ""})
-_NAME = re.compile(r"[^\x00-\x1f'\"`@]{1,128}")
-_HOST = re.compile(r"[0-9A-Za-z_.:%/\-]{1,255}")
+_NAME = compiled_later(r"[^\x00-\x1f'\"`@]{1,128}")
+_HOST = compiled_later(r"[0-9A-Za-z_.:%/\-]{1,255}")
 
 
 class Require(Enum):

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from enum import Enum
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
 from binlog_storage.console.arguments import did_you_mean
@@ -19,7 +20,7 @@ RATE_MIN = 1024  # slower is no replication: stop the replica instead
 LAG_BYTES_MIN = 1 << 20  # what is on its way is no lag
 _BYTES_MAX = 1 << 50
 _SECONDS_MAX = 31_536_000
-_QUIET: Final = re.compile(r"[\w.+~ -]{1,50}", re.ASCII)  # no quotes: it stands in SHOW GRANTS
+_QUIET: Final = compiled_later(r"[\w.+~ -]{1,50}", re.ASCII)  # no quotes: it stands in SHOW GRANTS
 
 
 class StreamStyle(Enum):

@@ -15,12 +15,12 @@ Passwords are kept as the hashes of their plugin, never as they are. Keys of the
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_storage.disk.state import StoreFacts
 
@@ -33,7 +33,7 @@ _OLD_PREFIX = "user/"
 _OLD_GRANTS_PREFIX = "grants/"
 LOGIN_KEY = "login_key"
 _KEPT_OF_NOBODY = UserAccount("nobody", credential=Credential(text="*" + "0" * 40)).to_json()
-_HASH_TEXT = re.compile(r"\*[0-9A-Fa-f]{40}")
+_HASH_TEXT = compiled_later(r"\*[0-9A-Fa-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)

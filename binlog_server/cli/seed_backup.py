@@ -13,10 +13,10 @@ Without GTID the latter has CHANGE MASTER TO MASTER_LOG_FILE='...', MASTER_LOG_P
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.given_files import read_given
 from binlog_storage.disk.local_path import no_directory
@@ -25,7 +25,7 @@ from binlog_server.cli.seed_position import GTIDS, Found, NoPosition
 
 _PREFIXES: Final = ("mariadb_backup", "xtrabackup")
 # With the end of the line: in a cut file the last number may be cut, too.
-_BINLOG_INFO: Final = re.compile(rf"([^\t\n]+)\t([0-9]+)(?:\t({GTIDS})?)?\n")
+_BINLOG_INFO: Final = compiled_later(rf"([^\t\n]+)\t([0-9]+)(?:\t({GTIDS})?)?\n")
 _INFO_BYTES_MAX: Final = 1 << 20
 
 

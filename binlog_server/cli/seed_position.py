@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.errors import StorageError
 
 GTIDS: Final = r"[0-9][-0-9, ]*"
-SET_POSITION: Final = re.compile(
+SET_POSITION: Final = compiled_later(
     rf"(?:-- )?SET GLOBAL gtid_slave_pos ?= ?'({GTIDS})?';?\s*", re.IGNORECASE
 )
-FILE_POSITION: Final = re.compile(
+FILE_POSITION: Final = compiled_later(
     r"(?:-- )?CHANGE MASTER .*?MASTER_LOG_FILE='([^']*)', ?MASTER_LOG_POS=([0-9]+);?\s*",
     re.IGNORECASE,
 )

@@ -60,7 +60,7 @@ SWITCH_INTERVAL_S = 0.0001
 READY_S = 60.0  # that a new process gets until it could take our place
 SEE_OFF_S = 0.05  # between two looks at replicas that are sent the end
 THREADS_S = 1.0  # that threads get to return at the end
-SETTLE_S = 1.0  # until the first clients of a start, who have waited for it, are in
+SETTLE_S = 0.3  # until the first clients of a start, who have waited for it, are in
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.disk.local_path import path_argument
 
@@ -15,7 +16,7 @@ from binlog_server.settings.config import ConfigError
 from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 
-_SERVER: Final = re.compile(r"(?:mariadb|mysql)://", re.I)
+_SERVER: Final = compiled_later(r"(?:mariadb|mysql)://", re.I)
 
 
 def add_login_options(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from binlog_protocol import errors
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import ErrorKind
 
 
@@ -528,7 +529,7 @@ _MEND: Final = (
     "Mend the statement. On a replica compare `SHOW CREATE TABLE` and `sql_mode` with those of the master, and set it "
     "up again where tables differ: to skip the group keeps the difference."
 )
-_NUMBER: Final = re.compile(r"(?:^|error|errno|code)[ :(]*(\d{2,4})\b", re.IGNORECASE)
+_NUMBER: Final = compiled_later(r"(?:^|error|errno|code)[ :(]*(\d{2,4})\b", re.IGNORECASE)
 _LITERAL_MIN: Final = 8
 
 

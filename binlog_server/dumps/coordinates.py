@@ -7,10 +7,10 @@ that go with that style (`binlog_protocol.dump.classic_positions`). Others see t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dump.classic_positions import POSITIONS_PER_BYTE, position_of
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.engine import BinlogFile, EngineReader
@@ -20,7 +20,7 @@ from binlog_storage.ibb.file_names import file_name, file_number
 
 from binlog_server.accounts.replica_policy import StreamStyle
 
-_CLASSIC_NAME: Final = re.compile(r"binlog\.([0-9]{6,19})")
+_CLASSIC_NAME: Final = compiled_later(r"binlog\.([0-9]{6,19})")
 
 
 def classic_name(file_no: int) -> str:

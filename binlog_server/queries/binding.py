@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any, Final, Protocol, runtime_checkable
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     AmbiguousColumn,
@@ -1905,7 +1906,7 @@ def _number(text: str) -> Term:
     return constant(kind, whole_number)
 
 
-_PLAIN_NUMBER: Final = re.compile(
+_PLAIN_NUMBER: Final = compiled_later(
     r"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE
 )
 

@@ -19,6 +19,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.sql_type import SqlType
@@ -53,7 +54,9 @@ _KEY_FLAGS: Final = {
 _FLAG_BLOB, _FLAG_ENUM, _FLAG_SET, _FLAG_INCREMENT = 16, 256, 2048, 512
 _FLAG_TIMESTAMP, _FLAG_ON_UPDATE = 1024, 8192
 _UTF8_BYTES: Final = 3
-_COLUMN_TYPE: Final = re.compile(r"([a-z]+[46]?)(?:\((.*)\))?( unsigned)?( zerofill)?", re.DOTALL)
+_COLUMN_TYPE: Final = compiled_later(
+    r"([a-z]+[46]?)(?:\((.*)\))?( unsigned)?( zerofill)?", re.DOTALL
+)
 _INTEGERS: Final = {
     "tinyint": (ColumnType.TINY, 3),
     "smallint": (ColumnType.SHORT, 5),

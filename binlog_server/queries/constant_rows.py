@@ -20,11 +20,12 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 
 _BLANK: Final = r"[ \t\n\v\f\r]"
 _NAME: Final = r"(?:[\w$]++|`[^`]++`)"
-_HEAD: Final = re.compile(
+_HEAD: Final = compiled_later(
     rf"""
     {_BLANK}*+ (?:INSERT|REPLACE) {_BLANK}+
     (?: (?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE) {_BLANK}+ )*
@@ -35,8 +36,8 @@ _HEAD: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_OPENING: Final = re.compile(rf"{_BLANK}*+\(")
-_CONSTANT: Final = re.compile(
+_OPENING: Final = compiled_later(rf"{_BLANK}*+\(")
+_CONSTANT: Final = compiled_later(
     rf"""
     {_BLANK}*+
     (?: (?P<introducer>_binary {_BLANK}*+)? (?P<text> '(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+" )
@@ -48,7 +49,7 @@ _CONSTANT: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-_COMMA: Final = re.compile(rf"{_BLANK}*+,{_BLANK}*+(?=\()")
+_COMMA: Final = compiled_later(rf"{_BLANK}*+,{_BLANK}*+(?=\()")
 
 
 class Constant(NamedTuple):

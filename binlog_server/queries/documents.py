@@ -12,6 +12,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet
 
@@ -19,11 +20,11 @@ CHARS_MAX: Final = 128 * 1024
 """Characters of a text, at most: the library reads it in one go, while no other thread runs."""
 DEPTH_MAX: Final = 31
 """Arrays and objects within each other, as in MariaDB."""
-_BLANKS: Final = re.compile(r"[ \t\n\r]*")
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
-_PIECES: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[,:]|[ \t\r\n]+', re.DOTALL)
+_BLANKS: Final = compiled_later(r"[ \t\n\r]*")
+_BRACKETS: Final = compiled_later(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_PIECES: Final = compiled_later(r'"(?:[^"\\]++|\\.)*+"|[,:]|[ \t\r\n]+', re.DOTALL)
 _PATH_CHARS_MAX: Final = 1024
-_STEP: Final = re.compile(
+_STEP: Final = compiled_later(
     r"""\s*(?:(?P<any>\*\*)
     |\.\s*(?:(?P<every>\*)|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<key>[^\s.\[\]"*]+))
     |\[\s*(?:(?P<all>\*)|(?P<last>last)?\s*(?P<index>-?\s*[0-9]{1,9})?)\s*\])""",

@@ -6,12 +6,13 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 
 from binlog_server.queries import values
 from binlog_server.queries.terms import Budget
 
-_LIKE_PART: Final = re.compile(r"\\(.)|(%)|(_)|[^\\%_]+|\\", re.DOTALL)
+_LIKE_PART: Final = compiled_later(r"\\(.)|(%)|(_)|[^\\%_]+|\\", re.DOTALL)
 # Of patterns that are split once for many rows: of the short ones several, of the others the last.
 _SHORT_CHARS_MAX: Final = 4096
 _KEPT_CHARS_MAX: Final = 64 * 1024

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
 from sqlglot import exp
@@ -45,7 +46,7 @@ _STEPS_A_TOKEN: Final = 8  # of what programs ask it is never more than three
 _STEPS_MIN: Final = 5000
 _NODE_BYTES: Final = 1024  # of memory, with what hangs on it
 _TOKEN_BYTES: Final = 640  # with its part of the tree
-_TOKEN: Final = re.compile(
+_TOKEN: Final = compiled_later(
     r"""'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+"|`[^`]*+`|\w++|[^\s\w]""", re.DOTALL
 )
 _NEAR_CHARS: Final = 80
@@ -53,7 +54,7 @@ BARE_NAMES: Final = frozenset(
     {"CURRENT_ROLE", "CURRENT_USER", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "LOCALTIMESTAMP"}
 )
 """Functions that stand without parentheses, where there is no column of that name."""
-_WORD: Final = re.compile(r"[\w$]+")
+_WORD: Final = compiled_later(r"[\w$]+")
 _OPENING: Final = frozenset(
     {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
 )
@@ -498,9 +499,9 @@ def _with_whole_numbers(text: str) -> str:
     return _ODD_NUMBER.sub(lambda found: found[0] + (" " if found["number"] else ""), text)
 
 
-_MAY_BE_ODD: Final = re.compile(r"[eE][0-9]+[-+]")
+_MAY_BE_ODD: Final = compiled_later(r"[eE][0-9]+[-+]")
 # In a string or a name nothing is changed.
-_ODD_NUMBER: Final = re.compile(
+_ODD_NUMBER: Final = compiled_later(
     r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`"""
     r"""|(?<![\w.])(?P<number>(?:\d++\.?\d*+|\.\d++)[eE]\d++(?=[-+]))""",
     re.DOTALL,

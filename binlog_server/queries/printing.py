@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import (
     FunctionNotAllowed,
     NotSupportedYet,
@@ -79,8 +80,8 @@ _CALLED_BARE: Final[dict[Any, str]] = {
 _BARE_IN_DEFAULTS: Final = ("UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER")
 _UNCHANGED: Final = ("LAST_INSERT_ID", "SLEEP", "FOUND_ROWS", "ROW_COUNT")
 _SHIFTS: Final = {"DATE_ADD": "+", "DATE_SUB": "-"}
-_QUERY: Final = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_QUERY: Final = compiled_later(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_NUMBER: Final = compiled_later(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _TEXT: Final = str.maketrans(
     {"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
 )

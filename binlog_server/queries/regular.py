@@ -15,6 +15,7 @@ from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, RegexFailed, ServerError, StatementTimeout
 
@@ -65,23 +66,23 @@ _CLASSES: Final = frozenset(
     }
 )
 _OTHER_CLASSES: Final = {"digit": r"\p{Nd}", "^digit": r"\P{Nd}", "alnum": r"\p{L}\p{N}"}
-_CODED: Final = re.compile(
+_CODED: Final = compiled_later(
     r"x\{(?P<hex>[0-9a-fA-F]+)\}|x(?!\{)(?P<two>[0-9a-fA-F]{0,2})|o\{(?P<oct>[0-7]+)\}"
     r"|(?P<zero>0[0-7]{0,2})|c(?P<control>[ -~])"
 )
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = compiled_later(
     r"g\{?(?P<number>-?[0-9]+)\}?|g\{(?P<n1>\w+)\}|k(?:\{(?P<n2>\w+)\}|<(?P<n3>\w+)>|'(?P<n4>\w+)')"
 )
-_NAMED: Final = re.compile(r"\?(?:P?<(?P<one>\w*)>|'(?P<two>\w*)')")
-_CONDITION: Final = re.compile(r"\?\((?:([0-9]+)|<(\w+)>|'(\w+)')\)")
-_OPTIONS: Final = re.compile(r"\?(?P<on>[imsx]*)(?:-(?P<off>[imsx]*))?(?P<end>[:)])")
-_COUNTED: Final = re.compile(
+_NAMED: Final = compiled_later(r"\?(?:P?<(?P<one>\w*)>|'(?P<two>\w*)')")
+_CONDITION: Final = compiled_later(r"\?\((?:([0-9]+)|<(\w+)>|'(\w+)')\)")
+_OPTIONS: Final = compiled_later(r"\?(?P<on>[imsx]*)(?:-(?P<off>[imsx]*))?(?P<end>[:)])")
+_COUNTED: Final = compiled_later(
     r"\{[ \t]*(?=,?[ \t]*[0-9])([0-9]*)[ \t]*(?:(,)[ \t]*([0-9]*)[ \t]*)?\}"
 )
-_NUMBER: Final = re.compile("[1-9][0-9]{0,3}")
-_OCTAL: Final = re.compile("[0-7]{1,3}")
-_POSIX: Final = re.compile(r"\[([:.=])(\^?)(\w*)\1\]")
-_PROPERTY: Final = re.compile(r"[pP](?:\{\^?\w+\}|[A-Z])", re.ASCII)
+_NUMBER: Final = compiled_later("[1-9][0-9]{0,3}")
+_OCTAL: Final = compiled_later("[0-7]{1,3}")
+_POSIX: Final = compiled_later(r"\[([:.=])(\^?)(\w*)\1\]")
+_PROPERTY: Final = compiled_later(r"[pP](?:\{\^?\w+\}|[A-Z])", re.ASCII)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final, Self
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import (
     IllegalMix,
     IllegalMixOfMany,
@@ -91,24 +92,24 @@ class Native(str):
 
 # Exact: no DECIMAL of MariaDB has more digits, and none of ours becomes longer on the way.
 EXACT: Final = Context(prec=200)
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,40}")
-_NUMBER: Final = re.compile(r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)")
-_NUMBER_ALONE: Final = re.compile(_NUMBER.pattern + r"\s*")
-_INTEGER_ALONE: Final = re.compile(r"[-+]?[0-9]+\s*")
+_INTEGER: Final = compiled_later(r"[-+]?[0-9]{1,40}")
+_NUMBER: Final = compiled_later(r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)")
+_NUMBER_ALONE: Final = compiled_later(_NUMBER.pattern + r"\s*")
+_INTEGER_ALONE: Final = compiled_later(r"[-+]?[0-9]+\s*")
 _NUMBER_CHARS_MAX: Final = 400
 _MOMENT_CHARS_MAX: Final = 256
 _DOUBLE_MAX: Final = sys.float_info.max  # no value of MariaDB is infinite
 _FIXED_DIGITS_MAX: Final = 15  # a DOUBLE with its point further off is printed with an exponent
-_DATETIME: Final = re.compile(
+_DATETIME: Final = compiled_later(
     r"(\d{1,4})[-/.:](\d{1,2})[-/.:](\d{1,2})"
     r"(?:(?:T|\s+)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
     re.ASCII,
 )
-_DIGITS: Final = re.compile(r"(\d{6}|\d{8}|\d{12}|\d{14})(?:\.(\d*))?(?!\d)", re.ASCII)
-_TIME: Final = re.compile(
+_DIGITS: Final = compiled_later(r"(\d{6}|\d{8}|\d{12}|\d{14})(?:\.(\d*))?(?!\d)", re.ASCII)
+_TIME: Final = compiled_later(
     r"(-)?(?:(\d{1,2})\s+)?(\d{1,4}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII
 )
-_TIME_DIGITS: Final = re.compile(r"(-)?(\d{1,7})(?:\.(\d*))?(?!\d)", re.ASCII)
+_TIME_DIGITS: Final = compiled_later(r"(-)?(\d{1,7})(?:\.(\d*))?(?!\d)", re.ASCII)
 _TIME_MAX: Final = timedelta(hours=838, minutes=59, seconds=59)
 TIME_END: Final = timedelta(hours=839)
 """What no TIME has any longer."""
@@ -513,8 +514,8 @@ def native_hex(value: Native) -> str:
     return value.replace("-", "").upper() if "-" in value else value.order.hex().upper()
 
 
-_UUID_TEXT: Final = re.compile(r"[0-9a-f](?:-*[0-9a-f]){31}", re.ASCII | re.IGNORECASE)
-_DOTTED: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
+_UUID_TEXT: Final = compiled_later(r"[0-9a-f](?:-*[0-9a-f]){31}", re.ASCII | re.IGNORECASE)
+_DOTTED: Final = compiled_later(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _HIGH_BIT: Final = 0x80
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.connection.commands import (
     BinlogDump,
     CommandCode,
@@ -39,7 +40,7 @@ from binlog_server.faults.faults import COMMANDS, GOES_BACK, FaultOrder, Ordered
 from binlog_server.sessions.host import Host
 from binlog_server.sessions.session import ClientSession
 
-_ABOUT_FAULTS: Final = re.compile(
+_ABOUT_FAULTS: Final = compiled_later(
     rb"\s*(CREATE(\s+OR\s+REPLACE)?|DROP(\s+ALL)?|SHOW)\s+BINLOG\s+FAULTS?\b", re.IGNORECASE
 )
 """Statements that suffer nothing: who has ordered `COM_QUERY`, for ever and for all, can end it."""

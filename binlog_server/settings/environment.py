@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_storage.disk.given_files import read_given_text
 
 from binlog_server.settings.option_kinds import Decimals, Number, OptionKind, Switch
@@ -25,12 +26,12 @@ CONFIG: Final = f"{PREFIX}CONFIG"
 _OF_A_FILE: Final = "_file"
 _FILE_BYTES_MAX: Final = 1 << 20
 _TABLES: Final = ("upstream", "users")
-_URL: Final = re.compile(r"[a-z]+://")
+_URL: Final = compiled_later(r"[a-z]+://")
 _SWITCH: Final = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 # Of other uses: C or Python, the hand-over to a new process, the file.
 _NO_OPTIONS: Final = frozenset(("PURE", "SPEEDUPS", "HAND_OVER", "CONFIG"))
 # Kubernetes and Docker's links tell each container of a service of the name binlog-server by such variables.
-_OF_A_SERVICE: Final = re.compile(
+_OF_A_SERVICE: Final = compiled_later(
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?|NAME|ENV_\w+)"
 )
 

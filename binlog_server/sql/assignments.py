@@ -10,6 +10,7 @@ from decimal import Decimal
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CollationMismatch,
@@ -82,7 +83,7 @@ _IN_TRANSACTION = {
 }
 _ISOLATION = frozenset({"tx_isolation", "transaction_isolation"})
 _READ_ONLY = frozenset({"tx_read_only", "transaction_read_only"})
-_OF_DRIVERS: Final = re.compile(
+_OF_DRIVERS: Final = compiled_later(
     r"SET (?:NAMES (?P<charset>(?!DEFAULT$)[a-z][a-z0-9]*)|AUTOCOMMIT ?= ?(?P<switch>[01]))",
     re.IGNORECASE | re.ASCII,
 )

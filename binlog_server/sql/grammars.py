@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import STRING_OR_REST
@@ -27,7 +28,7 @@ CODE_CHARS_MAX: Final = 4 * 1024
 # A longer statement is parsed in a thread, so that the loop does not wait; this much takes 3 ms at worst.
 LOOP_CHARS_MAX: Final = 128
 
-_STRING: Final = re.compile(STRING_OR_REST, re.DOTALL)
+_STRING: Final = compiled_later(STRING_OR_REST, re.DOTALL)
 
 
 def rule_of(statement: type[Statement]) -> str:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DifferentColumns,
@@ -368,7 +369,7 @@ def _no_table(schema: str | None, name: str) -> GivenTable:
 
 
 _SET_PROCESSOR_S: Final = 0.5
-_SCOPE: Final = re.compile(r"\s*(GLOBAL|SESSION|LOCAL)\b", re.IGNORECASE)
+_SCOPE: Final = compiled_later(r"\s*(GLOBAL|SESSION|LOCAL)\b", re.IGNORECASE)
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
@@ -415,14 +416,14 @@ def set_by_values(
     return SetComputed(text, parsed, refusal) if _SET.match(text) else None
 
 
-_SET: Final = re.compile(
+_SET: Final = compiled_later(
     r"\s*SET\b(?!\s+(?:STATEMENT|TRANSACTION|PASSWORD|ROLE|DEFAULT)\b)", re.IGNORECASE
 )
-_SELECT: Final = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
-_EXPLAIN: Final = re.compile(
+_SELECT: Final = compiled_later(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
+_EXPLAIN: Final = compiled_later(
     r"\s*(?:EXPLAIN|DESCRIBE|DESC)\s+(?=[\s(]*(?:SELECT|WITH)\b)", re.IGNORECASE
 )
-_DO: Final = re.compile(r"\s*DO\b", re.IGNORECASE)
+_DO: Final = compiled_later(r"\s*DO\b", re.IGNORECASE)
 
 
 def inquired(text: str, refusal: SqlSyntaxError) -> Inquiry | None:

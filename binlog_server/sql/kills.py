@@ -6,6 +6,7 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import KillDenied, QueryInterrupted, UnknownQueryId
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
 
 _KILL: Final = ("SUPER", "CONNECTION ADMIN")
-_NUMBER = re.compile(r"\s*([0-9]{1,20})", re.ASCII)
+_NUMBER = compiled_later(r"\s*([0-9]{1,20})", re.ASCII)
 _U64_MASK = 2**64 - 1
 
 

@@ -22,6 +22,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.tokens import STRING_OR_REST
 from lark import Lark, Token, Transformer, v_args
@@ -32,7 +33,7 @@ from lark.lexer import PatternRE, PatternStr, TerminalDef
 from binlog_server.sql.statement import Rules, Statement
 from binlog_server.sql.tokens import NEAR_CHARS
 
-_STRING: Final = re.compile(STRING_OR_REST, re.DOTALL)
+_STRING: Final = compiled_later(STRING_OR_REST, re.DOTALL)
 _KEY_WORD: Final = 1
 _MODE: Final = 0o644  # of what is kept: it is run, so nobody else may write it
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import calendar
-import re
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import IncorrectMoment, ServerError, SqlSyntaxError, TimeOverflow
 
@@ -24,10 +24,10 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 9999
 _FIRST_SECOND = calendar.timegm((1, 1, 1, 0, 0, 0))  # the earliest time that a shift may give
 _LAST_SECOND = calendar.timegm((_LAST_YEAR, 12, 31, 23, 59, 59))
 
-_TIME_TEXT = re.compile(
+_TIME_TEXT = compiled_later(
     r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]*)?)?)?\s*"
 )
-_TIME_DIGITS = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2}))?")
+_TIME_DIGITS = compiled_later(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2}))?")
 
 Span = tuple[int, int]  # months and seconds
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
@@ -64,7 +65,7 @@ BEYOND: Final[tuple[type[Statement], ...]] = (
 # Characters of such a statement without those inside of strings: reading it takes up to 300 bytes of memory for each.
 QUESTION_CHARS_MAX: Final = 16 * 1024
 # Statements that monitoring and each login repeat, and that hold no password: their parse is cached.
-_REPEATED: Final = re.compile(r"\s*(?:SHOW|SELECT|SET)\b", re.IGNORECASE)
+_REPEATED: Final = compiled_later(r"\s*(?:SHOW|SELECT|SET)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX: Final = 512
 
 

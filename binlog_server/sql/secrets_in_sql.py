@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from binlog_protocol.sql.tokens import GAP, STRING_OR_REST
 
@@ -24,12 +25,12 @@ _WORDS: Final = (
     r"pas|word|pwd|iden|tified|auth|secre|cred"
     rf"|(?:create|replace|alter|exists){_GAP}user|grant(?!s\b)"
 )
-_BEFORE_A_SECRET: Final = re.compile(rf"{_WORDS}|change{_GAP}master", re.IGNORECASE | re.DOTALL)
+_BEFORE_A_SECRET: Final = compiled_later(rf"{_WORDS}|change{_GAP}master", re.IGNORECASE | re.DOTALL)
 # In an error for the sender, CHANGE MASTER is shown up to its password: the error may be about its host or port.
-_BEFORE_A_SECRET_OF_ONES_OWN: Final = re.compile(_WORDS, re.IGNORECASE | re.DOTALL)
+_BEFORE_A_SECRET_OF_ONES_OWN: Final = compiled_later(_WORDS, re.IGNORECASE | re.DOTALL)
 # Without such a word, a statement that may still be about accounts is shown without its strings.
-_ABOUT_ACCOUNTS: Final = re.compile(r"user|grant|master", re.IGNORECASE)
-_QUOTED: Final = re.compile(STRING_OR_REST, re.DOTALL)
+_ABOUT_ACCOUNTS: Final = compiled_later(r"user|grant|master", re.IGNORECASE)
+_QUOTED: Final = compiled_later(STRING_OR_REST, re.DOTALL)
 
 
 def shown_text(sql: str) -> str:

@@ -23,6 +23,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     NotSupportedYet,
@@ -243,8 +244,8 @@ _RETURNING: Final = (
     r"|(?P<returning>(?<![0-9A-Za-z_$.@\x80-\xff])(?i:RETURNING)(?![0-9A-Za-z_$\x80-\xff]))"
 )
 _OVERLAP_BYTES: Final = {False: 1, True: len(b"RETURNING") + 1}  # of two steps, by seeks_returning
-_BEGIN: Final = re.compile(BEGIN.encode())
-_NOT_EXECUTED: Final = re.compile(NOT_EXECUTED.encode())
+_BEGIN: Final = compiled_later(BEGIN.encode())
+_NOT_EXECUTED: Final = compiled_later(NOT_EXECUTED.encode())
 _COMMENT_MARKS: Final = {
     True: re.compile(rb"/\*|\*/"),
     False: re.compile(rb"\*/"),

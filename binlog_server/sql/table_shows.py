@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     NoDatabaseSelected,
@@ -590,7 +591,7 @@ def shown(
     return None
 
 
-_WHERE: Final = re.compile(
+_WHERE: Final = compiled_later(
     r"(\s*SHOW\s+(?:(?:GLOBAL|SESSION|LOCAL)\s+)?(?:VARIABLES|STATUS|DATABASES|SCHEMAS)\s+)WHERE\b",
     re.IGNORECASE,
 )

@@ -17,13 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import UnknownTimeZone
 
 from binlog_server.queries.values import datetime_text
 
 # Zone names have no point; the other files in the same folders have one.
-_PART: Final = re.compile(r"[a-z][a-z0-9_+-]*", re.IGNORECASE | re.ASCII)
+_PART: Final = compiled_later(r"[a-z][a-z0-9_+-]*", re.IGNORECASE | re.ASCII)
 _PARTS_MAX: Final = 4
 _MAGIC: Final = b"TZif"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import (
     GtidListTooLong,
     UnknownCharacterSet,
@@ -29,9 +30,9 @@ from binlog_server.sql.time_zones import is_time_zone
 
 TIME_ZONE_BYTES_MAX = 64
 _SQL_MODE_CHARS_MAX = 1024  # all modes together have 600
-_OFFSET = re.compile(r"[-+](\d{1,9}):(\d{1,9})", re.ASCII)
+_OFFSET = compiled_later(r"[-+](\d{1,9}):(\d{1,9})", re.ASCII)
 _OFFSET_MINUTES_MAX = {"+": 13 * 60, "-": 12 * 60 + 59}
-_REDIRECT: Final = re.compile(
+_REDIRECT: Final = compiled_later(
     r"(?:mysql|mariadb)://(?:\[[^\]]+\]|[^/:\[\]]+)(?::\d{1,5})?", re.ASCII
 )
 _ENGINES: Final = (

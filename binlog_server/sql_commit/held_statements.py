@@ -18,6 +18,7 @@ from dataclasses import field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotReopenTable,
@@ -134,9 +135,9 @@ _LISTED_TOKENS: Final = 4000  # of a list of tables: some milliseconds
 _LISTING: Final = frozenset(("DROP", "RENAME", "ANALYZE", "OPTIMIZE", "REPAIR"))
 _DDL_CHARS_MAX: Final = 1 << 20  # each word of it takes some 400 bytes while it is read
 _SEARCHED_BYTES: Final = 4 << 20  # some milliseconds
-_SELECT: Final = re.compile(rb"\s*SELECT\b", re.IGNORECASE)
+_SELECT: Final = compiled_later(rb"\s*SELECT\b", re.IGNORECASE)
 _LOCKING_BYTES: Final = 100
-_LOCKING: Final = re.compile(
+_LOCKING: Final = compiled_later(
     rb"\b(?:FOR\s+UPDATE|LOCK\s+IN\s+SHARE\s+MODE)(?:\s+(?:NOWAIT|SKIP\s+LOCKED|WAIT\s+\d+))?[\s;]*$",
     re.IGNORECASE,
 )

@@ -29,6 +29,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final, TypeVar
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     NotSupportedYet,
@@ -63,9 +64,9 @@ _WORD: Final = frozenset(
 ) | frozenset(range(0x80, 0x100))
 
 # What stands in front of the count of a LIMIT.
-_COUNT: Final = re.compile(rb"\b(?:LIMIT|OFFSET|LIMIT\s+(?:\?|[0-9]+)\s*,)\s*\Z", re.IGNORECASE)
+_COUNT: Final = compiled_later(rb"\b(?:LIMIT|OFFSET|LIMIT\s+(?:\?|[0-9]+)\s*,)\s*\Z", re.IGNORECASE)
 _COUNT_BYTES: Final = 64  # in which it is sought
-_INTEGER: Final = re.compile(r"\s*([-+]?[0-9]{1,18})")
+_INTEGER: Final = compiled_later(r"\s*([-+]?[0-9]{1,18})")
 
 T = TypeVar("T")
 Text = bytes | bytearray

@@ -23,6 +23,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DatabaseAccessDenied,
@@ -178,7 +179,7 @@ _UNLOGGED: Final = (
 
 _QUICK_GROUPS_MAX: Final = 64
 _INSERT_IDS: Final = ("last_insert_id", "identity")  # variables that LAST_INSERT_ID() gives
-_STRINGS: Final = re.compile(STRING_OR_REST, re.DOTALL)
+_STRINGS: Final = compiled_later(STRING_OR_REST, re.DOTALL)
 
 T = TypeVar("T")
 _Commit = Callable[[], Gtid]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import InvalidXaArguments, SqlSyntaxError
 from binlog_protocol.sql.token_reader import NotUnderstood, TokenReader
 from binlog_protocol.sql.tokens import TokenKind, tokens
@@ -18,9 +18,9 @@ _OPTIONS: Final = {
     "END": ("SUSPEND FOR MIGRATE", "SUSPEND"),
     "COMMIT": ("ONE PHASE",),
 }
-_HEX: Final = re.compile(r"0x([0-9A-Fa-f]+)")
-_DIGITS: Final = re.compile(r"[0-9]{1,10}")
-_HEX_BYTES: Final = re.compile(r"'((?:[0-9A-Fa-f]{2})*)'")
+_HEX: Final = compiled_later(r"0x([0-9A-Fa-f]+)")
+_DIGITS: Final = compiled_later(r"[0-9]{1,10}")
+_HEX_BYTES: Final = compiled_later(r"'((?:[0-9A-Fa-f]{2})*)'")
 _FORMAT_DEFAULT: Final = 1
 _FORMAT_MAX: Final = 2**31 - 1
 _TEXT_MAX: Final = 4096

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotDropAllColumns,
@@ -655,7 +656,7 @@ def _renamed(text: str, column: str, new: str) -> str:
     return _NAME.sub(lambda f: quoted_name(new) if f[0] == quoted_name(column) else f[0], text)
 
 
-_NAME: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
+_NAME: Final = compiled_later(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
 
 
 def _converted(column: StoredColumn, collation: int) -> StoredColumn:

@@ -34,6 +34,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotCastInAssignment,
@@ -81,34 +82,34 @@ _NATIVE_OF: Final[dict[str, Callable[[str], Any]]] = {
     "inet6": ipaddress.IPv6Address,
 }
 _NO_NATIVE: Final = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
-_NUMBER: Final = re.compile(
+_NUMBER: Final = compiled_later(
     r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)\s*", re.ASCII
 )
-_MOMENT: Final = re.compile(
+_MOMENT: Final = compiled_later(
     r"\s*\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,2}(?:(?:T|\s+)\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?)?\s*"
     r"|\s*(?:\d{14}|\d{12}|\d{8}|\d{6})(?:\.\d*)?\s*",
     re.ASCII,
 )
-_CLOCK: Final = re.compile(
+_CLOCK: Final = compiled_later(
     r"\s*-?(?:\d{1,2}\s+)?\d{1,4}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?\s*|\s*-?\d{1,7}(?:\.\d*)?\s*",
     re.ASCII,
 )
 _TEXT: Final = types.text(0)
-_NOW: Final = re.compile(r"current_timestamp\((\d?)\)")
-_DEFAULT_BYTES: Final = re.compile(r"([bx])'([0-9a-fA-F]*)'")
+_NOW: Final = compiled_later(r"current_timestamp\((\d?)\)")
+_DEFAULT_BYTES: Final = compiled_later(r"([bx])'([0-9a-fA-F]*)'")
 _SHOWN_CHARS: Final = 64
 _ENTRY_BYTES_MAX: Final = 64
 _SHOWN_BYTES: Final = 6
-_BAD: Final = re.compile("[\udc80-\udcff]")
-_BAD_IN_UTF8MB3: Final = re.compile("[\udc80-\udcff\U00010000-\U0010ffff]")
+_BAD: Final = compiled_later("[\udc80-\udcff]")
+_BAD_IN_UTF8MB3: Final = compiled_later("[\udc80-\udcff\U00010000-\U0010ffff]")
 _MORE: Final = "..."
-_UNSHOWN: Final = re.compile(r"[^ -~]")
+_UNSHOWN: Final = compiled_later(r"[^ -~]")
 _NUMBER_OF_DAY_MIN: Final = 101  # the first day of 2000
 _NO_DATE: Final = "0000-00-00"
 _EPOCH_END: Final = 1 << 32  # of a TIMESTAMP
 _UTC: Final = datetime.UTC
 _CLOCK_MAX: Final = datetime.timedelta(hours=838, minutes=59, seconds=59)
-_LAST_SECOND: Final = re.compile(r"838:59:59|8385959|34 22:59:59", re.ASCII)
+_LAST_SECOND: Final = compiled_later(r"838:59:59|8385959|34 22:59:59", re.ASCII)
 _FLOAT_MAX: Final = float.fromhex("0x1.fffffep+127")
 _DOUBLE_MAX: Final = float.fromhex("0x1.fffffffffffffp+1023")
 _YEARS: Final = range(1901, 2156)
@@ -785,7 +786,7 @@ def _moment_with_clock(text: str) -> values.Moment | None:
 
 
 _DATE_DIGITS: Final = 8
-_TIME_OF_DAY: Final = re.compile(r"\d(?:T|\s+)\d", re.ASCII)
+_TIME_OF_DAY: Final = compiled_later(r"\d(?:T|\s+)\d", re.ASCII)
 
 
 def _beyond(text: str) -> datetime.timedelta | None:

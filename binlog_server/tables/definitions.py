@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Final, NamedTuple, TypeVar
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CollationMismatch,
@@ -130,7 +131,7 @@ _NO_ATTRIBUTES: Final = {
     "REFERENCES": "REFERENCES: FOREIGN KEY, as no row is looked up in another table",
 }
 _NEAR_CHARS: Final = 80
-_LITERAL_NUMBER: Final = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_LITERAL_NUMBER: Final = compiled_later(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _T = TypeVar("_T")
 
 Normal = Callable[[StoredColumn, str], str]

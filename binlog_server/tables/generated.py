@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import (
     ColumnWithoutDefault,
     FunctionNotAllowed,
@@ -208,8 +209,8 @@ def functions_in(text: str) -> set[str]:
     return {found[1].upper() for found in _CALL.finditer(text) if found[1]}
 
 
-_COLUMN: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
-_CALL: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|`(?:[^`]|``)+`|(\w+)\(", re.DOTALL)
+_COLUMN: Final = compiled_later(r"'(?:[^'\\]|\\.)*+'|`((?:[^`]|``)+)`", re.DOTALL)
+_CALL: Final = compiled_later(r"'(?:[^'\\]|\\.)*+'|`(?:[^`]|``)+`|(\w+)\(", re.DOTALL)
 CHANGING: Final = frozenset(
     {
         *(

@@ -12,10 +12,11 @@ last refusal, when all of them have refused, and none could be followed for MAST
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
+
+from binlog_protocol.compiled_later import compiled_later
 
 PORT: Final = 3306
 TRIES: Final = 3
@@ -25,7 +26,7 @@ _PORT_MAX: Final = 65535
 _DOUBLINGS_MAX: Final = (
     32  # of the shortest pause: more than any MASTER_CONNECT_RETRY; a float has no more than 1,023
 )
-_ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?")
+_ADDRESS: Final = compiled_later(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?")
 
 
 class Address(NamedTuple):

@@ -20,12 +20,12 @@ Called with the values for its text, in their order, it makes the `ServerError`:
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 
-_VALUE: Final = re.compile(r"{(\w+)}")
+_VALUE: Final = compiled_later(r"{(\w+)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ GTID of a domain comes last among those of the domain, and a reader takes it so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain, GtidListTooLong
 from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
@@ -24,8 +24,8 @@ U32_MAX: Final = 0xFFFFFFFF
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 _GTID: Final = r"\s*+[0-9]{1,10}-[0-9]{1,10}-[0-9]{1,20}\s*+"
-_GTID_LIST: Final = re.compile(rf"{_GTID}(?:,{_GTID})*+")
-_GTID_TEXT: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
+_GTID_LIST: Final = compiled_later(rf"{_GTID}(?:,{_GTID})*+")
+_GTID_TEXT: Final = compiled_later(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
 
 
 class Gtid(NamedTuple):

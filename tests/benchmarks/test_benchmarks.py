@@ -206,6 +206,19 @@ def test_recovery() -> None:
 
 
 @pytest.mark.slow
+def test_start(tmp_path: Path) -> None:
+    (tmp_path / "before").symlink_to(Path(__file__).parents[2])
+    done = benchmarks("start", "--json", "--starts=1", f"--before={tmp_path / 'before'}")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    for found in (result, result["before"]):
+        for key in ("new_s", "existing_s", "master_s"):
+            assert found[key] > 0.05, key
+        assert found["master_sql_s"] > found["master_s"]
+        assert found["master_modules"] > 300
+
+
+@pytest.mark.slow
 def test_rollback() -> None:
     done = benchmarks(
         "rollback", "--json", "--rounds=1", "--rows=40000", f"--log-file-size={2 << 20}"

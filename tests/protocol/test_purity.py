@@ -42,6 +42,7 @@ PURE = {
 # Of the one package that nothing of the server imports.
 COLUMNS = {"numpy", "pyarrow"}
 # Reads a table that is a file of the package.
+MAKES_METHODS = "dataclass.py"  # of text, as the standard library does
 READS_A_TABLE = "tables/uca1400.py"
 
 
@@ -80,6 +81,8 @@ def test_imports_nothing_impure() -> None:
 def test_uses_no_impure_builtin() -> None:
     for path in MODULES:
         impure = used(path).called & {"open", "print", "input", "exec", "eval", "__import__"}
+        if path == PACKAGE / MAKES_METHODS:
+            impure -= {"exec"}
         assert not impure, path
 
 

@@ -17,17 +17,18 @@ import datetime
 import re
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import SlavePosition
 
 TARGET_CHARS_MAX: Final = 512
-_TIME: Final = re.compile(
+_TIME: Final = compiled_later(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?))?"
     r" ?(Z|z|[+-][0-9]{2}:[0-9]{2})?"
 )
-_GTIDS: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+( ?, ?[0-9]+-[0-9]+-[0-9]+)*")
-_SUFFIX: Final = re.compile(r"(.*)\+until=(.+?)(\+stop)?", re.DOTALL)
+_GTIDS: Final = compiled_later(r"[0-9]+-[0-9]+-[0-9]+( ?, ?[0-9]+-[0-9]+-[0-9]+)*")
+_SUFFIX: Final = compiled_later(r"(.*)\+until=(.+?)(\+stop)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ and is logged as text, ends the stream, unless it is told to go on without.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.event_text.choice import Choice
@@ -54,7 +54,7 @@ PREPARED_BYTES_MAX: Final = 256 << 20
 _NO_BACKSLASH_ESCAPES: Final = 1 << 20
 _DEFINITIONS: Final = frozenset(("create", "alter", "drop", "rename", "truncate"))
 _NOT_DONE: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
-_NOT_OF_TOPICS: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_NOT_OF_TOPICS: Final = compiled_later(r"[^a-zA-Z0-9._-]")
 _XA_COMMIT: Final = b"XA COMMIT"
 
 

@@ -21,11 +21,11 @@ A replica drops its temporary tables and rolls back an open group when `created`
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import replace
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import (
@@ -68,7 +68,7 @@ assert FORMAT_DESCRIPTION_SIZE == 252
 
 # In front of the version of MariaDB servers before 11, where it is told to clients.
 _FOR_CLIENTS: Final = b"5.5.5-"
-_VERSION: Final = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
+_VERSION: Final = compiled_later(rb"(\d+)\.(\d+)\.(\d+)")
 
 
 def _has_checksums(server_version: bytes) -> bool:

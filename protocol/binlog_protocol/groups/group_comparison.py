@@ -14,12 +14,15 @@ from enum import Enum, auto
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.groups.group_content import PARTS_MAX, TIMES_MAX, ContentPart, GroupContent
 from binlog_protocol.gtid import Gtid
 
 _PARTS_SHOWN: Final = 2
 _DIGITS_SHOWN: Final = 16
-_REWORDED: Final = re.compile(r"(CREATE (OR REPLACE )?(TEMPORARY )?|DROP TEMPORARY )TABLE\b", re.I)
+_REWORDED: Final = compiled_later(
+    r"(CREATE (OR REPLACE )?(TEMPORARY )?|DROP TEMPORARY )TABLE\b", re.I
+)
 
 
 class Likeness(Enum):

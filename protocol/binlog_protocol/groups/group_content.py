@@ -26,6 +26,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, CompressedPart, uncompressed_slices
@@ -50,9 +51,9 @@ _ROWS: Final = frozenset(
 _FILE_PIECES: Final = frozenset({EventType.BEGIN_LOAD_QUERY, EventType.APPEND_BLOCK})
 _LEFT_OUT: Final = frozenset({EventType.GTID, EventType.XID})
 # A replica adds these by itself, where slave_ddl_exec_mode is IDEMPOTENT.
-_OF_REPLICAS: Final = re.compile(rb"^(CREATE) OR REPLACE|^(DROP [A-Z ]{4,24}?) IF EXISTS", re.I)
-_SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.I | re.S)
-_FIRST_WORD: Final = re.compile(r"[A-Za-z]{1,16}\b")
+_OF_REPLICAS: Final = compiled_later(rb"^(CREATE) OR REPLACE|^(DROP [A-Z ]{4,24}?) IF EXISTS", re.I)
+_SECRET: Final = compiled_later(r"\b(?:identified|password)\b.*", re.I | re.S)
+_FIRST_WORD: Final = compiled_later(r"[A-Za-z]{1,16}\b")
 _DIGEST_SIZE: Final = 16
 _REWORDED_BYTES: Final = 64  # in which `_OF_REPLICAS` is found
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.compressed import COMPRESSED_TYPES, plain_begin
@@ -40,8 +41,8 @@ _ROWS: Final = frozenset(
     {EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1}
     | (COMPRESSED_TYPES - {EventType.QUERY_COMPRESSED})
 )
-_PLAIN: Final = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
-_SECRET: Final = re.compile(r"\b(?:identified|password)\b.*", re.IGNORECASE | re.DOTALL)
+_PLAIN: Final = compiled_later(r"(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
+_SECRET: Final = compiled_later(r"\b(?:identified|password)\b.*", re.IGNORECASE | re.DOTALL)
 
 TableFact = tuple[TableName, str]
 """A table, or `ALL` of a database or of all, and an operation."""

@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import SqlSyntaxError
 from binlog_protocol.sql.tokens import (
     BEGIN,
@@ -18,8 +19,8 @@ from binlog_protocol.sql.tokens import (
     UNENDED_COMMENT,
 )
 
-_MAY_BE_COMMENT: Final = re.compile(r"/\*|\*/|--|#")
-_BLANKED: Final = re.compile(r"[^\n]")
+_MAY_BE_COMMENT: Final = compiled_later(r"/\*|\*/|--|#")
+_BLANKED: Final = compiled_later(r"[^\n]")
 
 
 @cache

@@ -23,6 +23,8 @@ from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
+
 _FOR_MYSQL: Final = r"(?:50[7-9][0-9]{2}|5[1-9][0-9]{3}|[6-9][0-9]{4})"
 _NEWER: Final = r"(?:1108[1-9][0-9]|11(?:09|[1-9][0-9])[0-9]{2}|1[2-9][0-9]{4}|[2-9][0-9]{5})"
 NOT_EXECUTED: Final = rf"/\*(?:!(?:0{_FOR_MYSQL}|{_FOR_MYSQL}(?![0-9]))|M?!{_NEWER})"
@@ -47,11 +49,13 @@ GAP: Final = rf"{COMMENT}|/\*(?!M?!).*|/\*M?!\d*|\*/"
 _SENT_GAP: Final = (
     rf"{SKIPPED}|{COMMENT}|(?P<sign_unended>{UNENDED_COMMENT})|(?P<begin>{BEGIN})|(?P<end>{END})"
 )
+# Letters, digits, _ and $, and all beyond ASCII; said by what is not in it, which `re` compiles in a tenth of the time.
+_WORD: Final = r"[^\x00-\x23\x25-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]+"
 _PATTERN: Final = r"""
     \s+ | {gap}
     | (?P<quoted> {quoted} )
     | (?P<string> {string} )
-    | (?P<word> [0-9A-Za-z_$\x80-\U0010ffff]+ )
+    | (?P<word> {word} )
     | (?P<sign> ['"`] .* | . )
 """
 
@@ -59,7 +63,8 @@ _PATTERN: Final = r"""
 def _compiled(gap: str, string: str, quoted: str) -> re.Pattern[str]:
     # What is quoted and does not end is a sign with all the rest, so that no place is looked at twice.
     return re.compile(
-        _PATTERN.format(gap=gap, string=string, quoted=quoted), re.DOTALL | re.VERBOSE | re.ASCII
+        _PATTERN.format(gap=gap, string=string, quoted=quoted, word=_WORD),
+        re.DOTALL | re.VERBOSE | re.ASCII,
     )
 
 
@@ -143,8 +148,8 @@ _KINDS: Final = {
 
 
 # A word behind blanks, as nearly all statements begin; and what may be a comment between two words.
-_NEXT_WORD: Final = re.compile(r"\s*([0-9A-Za-z_$\x80-\U0010ffff]+)", re.ASCII)
-_NEXT_GAP: Final = re.compile(r"\s*[-#/]", re.ASCII)
+_NEXT_WORD: Final = compiled_later(rf"\s*({_WORD})", re.ASCII)
+_NEXT_GAP: Final = compiled_later(r"\s*[-#/]", re.ASCII)
 
 
 def first_words(sql: str, most: int = 8) -> list[str]:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
@@ -122,7 +123,7 @@ def beginning(raw: bytes, collation: int, characters: int) -> bytes:
 # A space is its byte and a mark: 1 for all the spaces that are added at the end, 0 in front of what sorts before a
 # space, 2 in front of what sorts behind it. So the end sorts as endless spaces do.
 
-_SPACES: Final = re.compile(rb" +(?=(.))", re.DOTALL)
+_SPACES: Final = compiled_later(rb" +(?=(.))", re.DOTALL)
 
 
 def _padded(weights: bytes) -> bytes:
@@ -192,8 +193,8 @@ def folded_like(pattern: str, collation: int) -> str:
     return _SIGNS.sub(lambda found: uca1400.classes(found[1] or found[2] or "\\"), pattern)
 
 
-_SIGNS: Final = re.compile(r"([^\\%_]+)|\\(.)|\\$", re.DOTALL)
-_BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
+_SIGNS: Final = compiled_later(r"([^\\%_]+)|\\(.)|\\$", re.DOTALL)
+_BEYOND: Final = compiled_later("[\U00010000-\U0010ffff]")
 
 
 @functools.cache

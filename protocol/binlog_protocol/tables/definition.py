@@ -6,12 +6,12 @@ A definition that exists is one that MariaDB would take: making one raises a `Se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final
 
 from binlog_protocol import errors
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
@@ -35,8 +35,8 @@ from binlog_protocol.events.table_map import (
 from binlog_protocol.tables.collation import collation_key, is_comparable
 from binlog_protocol.tables.sql_type import SqlType
 
-_NO_TEXT: Final = re.compile(r"[\ud800-\udfff]+")
-_NO_NAME: Final = re.compile(r"[\ud800-\udfff\U00010000-\U0010ffff]")
+_NO_TEXT: Final = compiled_later(r"[\ud800-\udfff]+")
+_NO_NAME: Final = compiled_later(r"[\ud800-\udfff\U00010000-\U0010ffff]")
 _NOT_ASCII: Final = 0x80
 _COLUMN_COMMENT_MAX: Final = 1024  # characters
 _TABLE_COMMENT_MAX: Final = 2048
@@ -72,8 +72,8 @@ _COMPRESSIBLE: Final = frozenset((
 ))  # fmt: skip
 
 
-_CONSTANT_DEFAULT: Final = re.compile(r"NULL\Z|[bx]?'|-?[.0-9]")
-_NOW: Final = re.compile(r"current_timestamp\([0-9]?\)")
+_CONSTANT_DEFAULT: Final = compiled_later(r"NULL\Z|[bx]?'|-?[.0-9]")
+_NOW: Final = compiled_later(r"current_timestamp\([0-9]?\)")
 _MOMENTS: Final = ("datetime", "timestamp")
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.charsets import BINARY_COLLATION, character_bytes_max, charset_of
 from binlog_protocol.events.column_type import INTEGER_SIZES, ColumnLayout, ColumnType
 from binlog_protocol.events.table_map import ColumnKind, Label, TableColumn
 
 T = ColumnType
-_TYPE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?([^()]*)$", re.DOTALL | re.IGNORECASE)
-_COMMENT: Final = re.compile(r"/\*[^*']*\*/\s*$")  # COMPRESSED; a label may look like one
-_LABEL: Final = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
-_ESCAPE: Final = re.compile(r"\\(.)|''", re.DOTALL)
+_TYPE: Final = compiled_later(r"\s*([a-z]\w*)\s*(?:\((.*)\))?([^()]*)$", re.DOTALL | re.IGNORECASE)
+_COMMENT: Final = compiled_later(r"/\*[^*']*\*/\s*$")  # COMPRESSED; a label may look like one
+_LABEL: Final = compiled_later(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_ESCAPE: Final = compiled_later(r"\\(.)|''", re.DOTALL)
 _ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _VARIABLE: Final = (T.VARCHAR, T.VAR_STRING, T.VARCHAR_COMPRESSED)
 _TYPES: Final[dict[str, tuple[ColumnType, ...]]] = {

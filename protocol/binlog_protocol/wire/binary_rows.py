@@ -32,6 +32,7 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.column_type import BLOB_TYPES, INTEGER_SIZES, ColumnType
 from binlog_protocol.values import lenenc_bytes
@@ -66,11 +67,11 @@ _CLOCK_FIXED: Final = struct.Struct("<BBB")
 _MICROSECONDS: Final = struct.Struct("<I")
 _TIME_FIXED: Final = struct.Struct("<BIBBB")
 assert (_DATE_FIXED.size, _CLOCK_FIXED.size, _TIME_FIXED.size) == (4, 3, 8)
-_DATE_TEXT: Final = re.compile(
+_DATE_TEXT: Final = compiled_later(
     r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?", re.ASCII
 )
-_TIME_TEXT: Final = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
-_NUMBER: Final = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
+_TIME_TEXT: Final = compiled_later(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
+_NUMBER: Final = compiled_later(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 _DECIMAL_CHARS_MAX: Final = 128  # a DECIMAL of MariaDB has 65 digits at most
 _DECIMAL_EXPONENT_MAX: Final = 80
 _LARGE_PART: Final = 1 << 16  # of a value in parts: what is below is copied at once

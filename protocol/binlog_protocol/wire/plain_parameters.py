@@ -8,10 +8,10 @@ It exists in C, too (`_speedups.c`), where it was built; a test holds the two eq
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import INTEGER_BYTES, UNSIGNED
 
@@ -21,7 +21,7 @@ ESCAPES: Final = (
     *((b"\n", b"\\n"), (b"\r", b"\\r"), (b"\x1a", b"\\Z")),
 )
 """What stands in a literal in the place of some bytes, where a backslash escapes."""
-_SPECIAL: Final = re.compile(rb"[\\'\0\n\r\x1a]")
+_SPECIAL: Final = compiled_later(rb"[\\'\0\n\r\x1a]")
 _TEXTS: Final = (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING)
 
 PlainValue = int | str | None

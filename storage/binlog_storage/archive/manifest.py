@@ -40,11 +40,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, fields, replace
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ServerError
 from binlog_protocol.gtid import BinlogState, Gtid, parse_gtid_list
@@ -86,7 +86,7 @@ def object_name(name: str, sha256: str) -> str:
     return f"{stem}-{sha256[:_NAME_DIGITS]}{dot}{ending}"
 
 
-_PART_NAME: Final = re.compile(r"part-([0-9]{8,18})(?:-[0-9a-f]{16})?\.(?:parquet|ibb\.zst)")
+_PART_NAME: Final = compiled_later(r"part-([0-9]{8,18})(?:-[0-9a-f]{16})?\.(?:parquet|ibb\.zst)")
 
 
 def part_number(name: str) -> int | None:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import IO, Any, Final, NamedTuple, Protocol
 
+from binlog_protocol.compiled_later import compiled_later
+
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, ObstoreMissing
 
 SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
@@ -23,7 +25,7 @@ _TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
 _SILENCE: Final = timedelta(seconds=30)  # without a byte of an answer
 _CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 _SHOWN: Final = 300
-_DURATION: Final = re.compile(r" in [0-9.]+(?:ns|µs|ms|s)\b")
+_DURATION: Final = compiled_later(r" in [0-9.]+(?:ns|µs|ms|s)\b")
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
 _BEHIND_ETAG: Final = "\n"
 

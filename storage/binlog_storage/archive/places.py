@@ -14,13 +14,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import tempfile
 from collections.abc import Callable
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import IO, Final, Protocol, cast
+
+from binlog_protocol.compiled_later import compiled_later
 
 from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArchive
@@ -35,7 +36,7 @@ GivenUp = Callable[[], bool]
 Where = str | PathLike[str]
 """A folder, or the URL of an object store. A URL is a text: a `Path` would lose a slash of it."""
 
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.+)")
+_URL: Final = compiled_later(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.+)")
 _MANIFEST_BYTES_MAX: Final = 64 << 20
 """A limit against nonsense: a part takes some 700 bytes, and a list of 1000 full parts has a file of its own. While
 JSON is taken apart all threads stand still."""

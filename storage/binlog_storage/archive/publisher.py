@@ -33,6 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.archive import read_manifest
@@ -496,6 +497,6 @@ def _names_of(manifest: ArchiveManifest) -> set[str]:
 
 # What an archiver may leave when it is killed before there is a manifest.
 _BEGINNING: Final = frozenset({LOCK_NAME, f"{MANIFEST_NAME}.new", "lost+found"})
-_OURS: Final = re.compile(
+_OURS: Final = compiled_later(
     rf"{re.escape(STAGED_PREFIX)}.*|part-[0-9]{{8,}}\.(parquet|ibb\.zst)|_archive(-[0-9]{{6,}})?\.json(\.new)?"
 )

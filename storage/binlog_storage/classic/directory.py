@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
+
 from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk, made_ahead, put_in_place, replaced
@@ -30,7 +32,7 @@ LOCK_NAME: Final = "binlog-server.lock"
 NUMBER_MAX: Final = 2147483647
 _INDEX_BYTES_MAX: Final = 64 << 20
 _INDEX: Final = ".index"
-_OF_A_BINLOG: Final = re.compile(
+_OF_A_BINLOG: Final = compiled_later(
     r"\.(index|~rec~|state|reset)(\.new)?|\.[0-9]{6,10}(\.idx(\.new)?|\.broken(\.[0-9]+)?)?"
 )
 

@@ -8,15 +8,16 @@ mariadb-bin.000001.idx.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
+
 from binlog_storage.classic.errors import UnreadableBinlog
 from binlog_storage.disk.given_files import read_given
 
-_NUMBERED: Final = re.compile(r"(.+)\.([0-9]{1,10})")
+_NUMBERED: Final = compiled_later(r"(.+)\.([0-9]{1,10})")
 # So that `mariadb-bin.*` can be given.
 _INDEX_BYTES_MAX: Final = 64 << 20
 _BESIDE: Final = frozenset({".idx", ".index", ".state"})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.events.format_description import SERVER_VERSION_SIZE
@@ -23,8 +23,8 @@ from binlog_storage.disk.key_file import read_keys
 FILE_BYTES_MIN: Final = 4096
 FILE_BYTES_MAX: Final = 1 << 30
 LARGE_COMMIT_BYTES: Final = 128 << 20
-_BASE: Final = re.compile(r"[^/\0\n\r.][^/\0\n\r]{0,200}")
-_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
+_BASE: Final = compiled_later(r"[^/\0\n\r.][^/\0\n\r]{0,200}")
+_VERSION: Final = compiled_later(r"\d+\.\d+\.\d+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dump.target import seconds_of
 from binlog_protocol.errors import BadGtidList, ServerError
 from binlog_protocol.gtid import SlavePosition
@@ -17,12 +18,12 @@ BAD_ADDRESS: Final = (
     "the address is not HOST:PORT; in user and password write / ? # [ ] @ : % as %xx"
 )
 """Of a `mariadb://` URL that cannot be taken apart; what is in it is not quoted: it may be a part of a password."""
-_DIGITS: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_DIGITS: Final = compiled_later(r"-?[0-9]{1,20}", re.ASCII)
 _UNITS: Final = "KMGTPE"  # of MariaDB's options: powers of 1024
-_WITH_UNIT: Final = re.compile(f"([0-9]{{1,20}})([{_UNITS}])", re.ASCII | re.IGNORECASE)
+_WITH_UNIT: Final = compiled_later(f"([0-9]{{1,20}})([{_UNITS}])", re.ASCII | re.IGNORECASE)
 _SIZE_MAX: Final = 2**64 - 1
 _NAME: Final = "(?:[^.`]+|`(?:[^`]|``)+`)"
-_TABLE: Final = re.compile(rf"(?:(?P<database>{_NAME})\.)?(?P<table>{_NAME})")
+_TABLE: Final = compiled_later(rf"(?:(?P<database>{_NAME})\.)?(?P<table>{_NAME})")
 
 
 def parse(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import codecs
 import errno
 import os
-import re
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,12 +21,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
+
 from binlog_storage.disk.disk import open_regular
 
 UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PEM_BYTES_MAX: Final = 4 << 20  # all authorities of a system are a tenth of it
 _FOLDER_FILES_MAX: Final = 4096
-_HASHED: Final = re.compile(
+_HASHED: Final = compiled_later(
     r"[0-9a-f]{8}\.r?[0-9]{1,4}"
 )  # of certificates and lists of revoked ones
 

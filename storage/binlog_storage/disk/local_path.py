@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from os import PathLike
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from binlog_protocol.compiled_later import compiled_later
+
 from binlog_storage.errors import DiskFull, StorageError
 
 # Path("s3://bucket") is s3:/bucket: it has lost a slash.
-_SCHEME: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
+_SCHEME: Final = compiled_later(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 _LOCAL_FILE: Final = "file"
 _OTHERS_BYTES: Final = 256 << 10  # files of a new store beside its redo log and its first file
 

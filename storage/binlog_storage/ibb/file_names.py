@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from binlog_protocol.compiled_later import compiled_later
 
 LOCK_NAME = "binlog-server.lock"
 """The name of the file by which a process holds the directory of a store."""
 
-_NAME = re.compile(r"binlog-([0-9]{6,19})\.ibb")
+_NAME = compiled_later(r"binlog-([0-9]{6,19})\.ibb")
 
 
 def file_name(file_no: int) -> str:

@@ -34,7 +34,7 @@ NEVER: Final = {
     "tomllib",
 }
 MODULES: Final = 650
-"""A start loads 639."""
+"""A start loads 640."""
 PROGRAM: Final = """
 import json, sys
 from binlog_server.testing import new_master
