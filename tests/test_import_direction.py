@@ -92,7 +92,7 @@ ROOMS = {
         "app": "loop accounts upstreams settings connections commits faults semi_sync dumps relay store queries tables"
         " sql sql_commit sessions metrics",
         "cli": "process accounts upstreams settings connections faults relay store metrics tables app",
-        "testing": "process faults relay store tables sql app",
+        "testing": "process faults relay store tables app",
         ".": "cli testing",
     },
     "binlog_pipeline": {

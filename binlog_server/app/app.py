@@ -666,10 +666,11 @@ class Server:
 
 async def load_ahead() -> None:
     """Load what first statements would take long for, in a thread. Servers of tests do that with the first use."""
-    await asyncio.to_thread(_load_ahead)
+    await asyncio.to_thread(load_later)
 
 
-def _load_ahead() -> None:
+def load_later() -> None:
+    """The same in this thread: for a process of which servers are forked, too."""
     build_grammars()
     for name in LATER:
         import_module(name)

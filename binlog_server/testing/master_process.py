@@ -142,13 +142,13 @@ def main() -> None:
     """Serve until the pipe ends, or fork."""
     # Of this process alone: the test's has no use for a server, and need not wait until it has loaded one, too.
     with without_collecting():
-        from binlog_server.sql.parser import build_grammars
+        from binlog_server.app.app import load_later
         from binlog_server.testing.served import Served
 
     if len(sys.argv) > 1:
-        _serve(int(sys.argv[1]), Served, build_grammars)
+        _serve(int(sys.argv[1]), Served, load_later)
     else:
-        fork_for_others(build_grammars)
+        fork_for_others(load_later)
 
 
 def _serve(descriptor: int, served_by: type[Served], ahead: Callable[[], None]) -> None:

@@ -53,10 +53,10 @@ def main() -> None:
     """Import what all load at their start, and fork."""
     import binlog_server.cli.serve
     import binlog_server.connections.certificate  # noqa: F401 - which loads a large library
+    from binlog_server.app.app import load_later
     from binlog_server.settings.config import load
-    from binlog_server.sql.parser import build_grammars
 
-    build_grammars()
+    load_later()
     load(None, {"binlog_directory": os.curdir})
     fork_for_others()
 
