@@ -2,7 +2,8 @@
 
 A small batch comes with the job that reads it. Of a large one that job brings nothing but the news. Then Spark keeps
 its rows on the disks of the executors, packed into pieces of some MiB, and each is a partition of its own, which the
-driver asks for when it has folded those before it. What an executor had that is lost is read from the source again.
+driver asks for when it has folded those before it, by a job of no query. What an executor had that is lost is read from
+the source again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ORDER: Final = "_order_key"
 _SMALL: Final = 1 << 20
 """Bytes of a partition that come at once."""
 _PIECE: Final = 4 << 20
+_QUERY: Final = "spark.sql.execution.id"
 _LOOKED_AT: Final = "data binary"
 _PACKED: Final = (
     "partition int, number int, first binary, last binary, is_ordered boolean, data binary"
@@ -54,7 +56,7 @@ def batch_rows(batch: DataFrame) -> Iterator[Callable[[], Iterator[pa.RecordBatc
             packed = batch.sort(ORDER).mapInArrow(_packing(_PIECE), _PACKED)
             heads = _heads(_kept(packed))
         pieces = _one_by_one(packed, heads)
-        yield lambda: _unpacked(pieces)
+        yield lambda: _unpacked(pieces, len(heads))
     finally:
         packed.unpersist()
 
@@ -105,9 +107,29 @@ def _one_by_one(packed: DataFrame, heads: Sequence[_Head]) -> DataFrame:
     )
 
 
-def _unpacked(pieces: DataFrame) -> Iterator[pa.RecordBatch]:
-    for row in pieces.toLocalIterator():
-        yield from _table(row.data).to_batches()
+def _unpacked(pieces: DataFrame, count: int) -> Iterator[pa.RecordBatch]:
+    for data in _fetched(pieces, count):
+        yield from _table(data).to_batches()
+
+
+def _fetched(pieces: DataFrame, count: int) -> Iterator[bytes]:
+    """A job of its own for each.
+
+    Spark 4.3 keeps the results of all jobs of a query in the driver's heap until it ends: of `toLocalIterator`, and of
+    the micro-batch. So these jobs are of no query.
+    """
+    if type(pieces).__module__.startswith("pyspark.sql.connect."):
+        yield from (row.data for row in pieces.toLocalIterator())
+        return
+    rdd = pieces.select("data").rdd
+    query = rdd.context.getLocalProperty(_QUERY)
+    for number in range(count):
+        rdd.context.setLocalProperty(_QUERY, None)  # type: ignore[arg-type]
+        try:
+            found = rdd.context.runJob(rdd, list, [number])
+        finally:
+            rdd.context.setLocalProperty(_QUERY, query)  # type: ignore[arg-type]
+        yield from (row.data for row in found)
 
 
 def _looking(limit: int) -> Any:

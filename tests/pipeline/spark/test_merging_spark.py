@@ -189,6 +189,13 @@ def spied(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+def jobs_of_queries(spark: SparkSession) -> dict[int, int]:
+    """How many jobs each query of the session has; the results of all of them are in the driver's heap to its end."""
+    listed = spark._jsparkSession.sharedState().statusStore().executionsList()
+    some = [listed.apply(number) for number in range(listed.size())]
+    return {one.executionId(): one.jobs().size() for one in some}
+
+
 @pytest.mark.any_version
 @pytest.mark.parametrize(
     ("sink", "is_mixed"), [("delta", True), ("iceberg", False), ("parquet", False)]
@@ -207,6 +214,7 @@ def test_a_batch_that_comes_in_pieces(
     monkeypatch.setattr(batch_rows, "_PIECE", 40_000)
     monkeypatch.setattr(streams, "chunks", partial(chunks, rows=150))
     was_in_order = spied(batch_rows, "_is_in_order", monkeypatch)
+    before = max(jobs_of_queries(spark), default=-1)
     upstream = make_upstream(FULL, server_id=1)
     upstream.script(
         "CREATE DATABASE d",
@@ -235,6 +243,8 @@ def test_a_batch_that_comes_in_pieces(
     assert query.exception() is None
     assert (False in was_in_order) == is_mixed
     assert was_in_order
+    jobs = {number: count for number, count in jobs_of_queries(spark).items() if number > before}
+    assert max(jobs.values()) < 5, jobs
     have = [tuple(row.values()) for row in in_order(rows_of(sink, target))]
     want = [
         (id_, a, None if b is None else b.replace(tzinfo=UTC))
