@@ -43,6 +43,7 @@ def test_lists_them() -> None:
         "rollback",
         "rows",
         "spark",
+        "start",
         "tail",
     ]
 
