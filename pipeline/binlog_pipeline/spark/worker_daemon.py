@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, which says nothing when a worker that it has made finds nobody.
 
-A session may be stopped while the daemon makes a worker: the first word of that one breaks a pipe, and Spark's daemon
-prints a stack on the standard error of the program, behind its result or error. Run as the module
-`spark.python.daemon.module`, in the place of `pyspark.daemon`.
+A session may be stopped while the daemon makes a worker: the first word of that one breaks a pipe, or the first that it
+waits for does not come, and Spark's daemon prints a stack on the standard error of the program, behind its result or
+error. Run as the module `spark.python.daemon.module`, in the place of `pyspark.daemon`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Traces:
 
     @staticmethod
     def print_exc() -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        if not isinstance(sys.exc_info()[1], ConnectionError | EOFError):
             traceback.print_exc()
 
 

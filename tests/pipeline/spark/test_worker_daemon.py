@@ -56,3 +56,14 @@ def test_what_else_is_wrong_is_printed(capsys: pytest.CaptureFixture[str]) -> No
     except ValueError:
         Traces.print_exc()
     assert "ValueError: of a worker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, EOFError])
+def test_that_nobody_is_there_is_not(
+    error: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise error
+    except error:
+        Traces.print_exc()
+    assert capsys.readouterr().err == ""
