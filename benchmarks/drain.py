@@ -17,7 +17,6 @@ import argparse
 import json
 import selectors
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -30,13 +29,12 @@ from binlog_protocol.events.event_type import EventType
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE
 
 from benchmarks.event_scanner import EventScanner
-from benchmarks.raw_replica import DrainError, RawReplica
+from benchmarks.raw_replica import DrainError, RawReplica, StreamEnded, received
 from binlog_server.testing.sql_server import Followed
 
 READ_BYTES: Final = 1 << 20
 SERVER_ID: Final = 90_000  # of the first client; the others count on
 TIMEOUT_S: Final = 600.0  # without a byte on any connection
-_TURN: Final = 32  # records of TLS, 16 KiB each, before the next client is looked at
 
 # The packet that ends a dump: payload of 5 bytes, any sequence number, EOF.
 _EOF_PACKET_BYTES: Final = 9
@@ -172,7 +170,7 @@ def drain(logins: Sequence[RawReplica | _Bare], *, count: bool) -> Drained:
 
 def _receive(sockets: Sequence[socket.socket], streams: Sequence[_Stream]) -> float:
     """Receive until all sockets are closed. Returns the time when the last client had its first byte."""
-    view = memoryview(bytearray(READ_BYTES))
+    buffer = bytearray(READ_BYTES)
     waiting_for_first = len(sockets)
     first_byte = 0.0
     with selectors.DefaultSelector() as selector:
@@ -184,19 +182,15 @@ def _receive(sockets: Sequence[socket.socket], streams: Sequence[_Stream]) -> fl
                 raise DrainError(f"nothing came for {TIMEOUT_S:.0f} s")
             for key, _ in ready:
                 sock, stream = _parts(key)
-                for _ in range(_TURN if isinstance(sock, ssl.SSLSocket) else 1):
-                    try:
-                        size = sock.recv_into(view)
-                    except (BlockingIOError, ssl.SSLWantReadError):
-                        break
-                    if not size:
-                        selector.unregister(sock)
-                        sock.close()
-                        break
-                    if waiting_for_first and not stream.bytes:
-                        waiting_for_first -= 1
-                        first_byte = time.perf_counter()
-                    stream.take(view[:size])
+                try:
+                    for piece in received(sock, buffer):
+                        if waiting_for_first and not stream.bytes:
+                            waiting_for_first -= 1
+                            first_byte = time.perf_counter()
+                        stream.take(piece)
+                except StreamEnded:
+                    selector.unregister(sock)
+                    sock.close()
     return first_byte
 
 

@@ -32,10 +32,14 @@ class DrainError(BenchmarkError):
     """A stream that was refused, broke off, or is not like the others."""
 
 
+class StreamEnded(DrainError):
+    """The server has closed a connection."""
+
+
 def received(sock: socket.socket, buffer: bytearray) -> Iterator[memoryview]:
     """What has come to a socket that is readable, in pieces that lie in the buffer until the next one.
 
-    With TLS all of it: no poll tells of what the socket holds decrypted. Raises `DrainError` at the end of the stream.
+    With TLS all of it: no poll tells of what the socket holds decrypted. Raises `StreamEnded`.
     """
     view = memoryview(buffer)
     while True:
@@ -44,7 +48,7 @@ def received(sock: socket.socket, buffer: bytearray) -> Iterator[memoryview]:
         except (BlockingIOError, ssl.SSLWantReadError):
             return
         if not taken:
-            raise DrainError("the server has closed a connection")
+            raise StreamEnded("the server has closed a connection")
         yield view[:taken]
         if not isinstance(sock, ssl.SSLSocket):
             return
