@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from binlog_pipeline.spark.batch_reader import freeze
+from binlog_pipeline.spark.session import is_connect
 from binlog_pipeline.tables.merging import rolled
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _fetched(pieces: DataFrame, count: int) -> Iterator[bytes]:
     Spark 4.3 keeps the results of all jobs of a query in the driver's heap until it ends: of `toLocalIterator`, and of
     the micro-batch. So these jobs are of no query.
     """
-    if type(pieces).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(pieces):
         yield from (row.data for row in pieces.toLocalIterator())
         return
     rdd = pieces.select("data").rdd

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from binlog_pipeline.spark.data_source import BinlogDataSource, FilteringDataSource
 
@@ -38,6 +38,11 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
     if push_filters:
         spark.conf.set(_PUSH_DOWN, "true")
     spark.dataSource.register(FilteringDataSource if push_filters else BinlogDataSource)
+
+
+def is_connect(one: SparkSession | DataFrame) -> bool:
+    """Whether a session or a DataFrame is one of Spark Connect: it has no RDD and no broadcast."""
+    return type(one).__module__.startswith("pyspark.sql.connect.")
 
 
 def session(master: str = "local[*]", **settings: str) -> SparkSession:

@@ -15,7 +15,7 @@ from binlog_protocol.dataclass import dataclass
 from pyspark.sql import SparkSession
 
 from binlog_pipeline.spark.batch_reader import freeze
-from binlog_pipeline.spark.session import session
+from binlog_pipeline.spark.session import is_connect, session
 from binlog_pipeline.tasks import Item, Result, Workers, attempt, outcome
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _sent(
     They may hold a batch of changes: an executor gets them once. Spark does that by itself, too, with a large function,
     but leaves a file of it on the driver's disk as long as the session lives.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(spark):
         yield _Sent((task, items))
         return
     made = spark.sparkContext.broadcast((task, items))
