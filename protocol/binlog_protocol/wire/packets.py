@@ -287,10 +287,9 @@ def _joined(parts: list[bytes], allocate: Allocate) -> bytearray:
         for index, part in enumerate(parts):
             with memoryview(part) as view:
                 for start in range(0, len(view), _SLICE_BYTES):
-                    piece = view[start : start + _SLICE_BYTES]
-                    to[at : at + len(piece)] = piece
-                    at += len(piece)
-            del piece
+                    with view[start : start + _SLICE_BYTES] as piece:
+                        to[at : at + len(piece)] = piece
+                        at += len(piece)
             parts[index] = b""
     return whole
 

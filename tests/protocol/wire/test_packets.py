@@ -313,6 +313,18 @@ def test_a_continued_payload_is_gathered() -> None:
     assert (packet.seq, packet.payload) == (9, payload)
 
 
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_a_gathered_payload_may_end_with_an_empty_packet(frames: int) -> None:
+    payload = bytes(range(255)) * (frames * PACKET_PAYLOAD_MAX // 255)
+    assert len(payload) == frames * PACKET_PAYLOAD_MAX
+    data, next_seq = frame_packet(payload, 0)
+    reader = PacketReader(len(payload), allocate=bytearray)
+    for start in range(0, len(data), 1_000_000):
+        reader.feed(data[start : start + 1_000_000])
+    assert reader.next_packet() == (0, payload, next_seq)
+    assert reader.buffered == 0
+
+
 def test_memory_is_taken_by_what_came() -> None:
     """Not by what a header says; and no part of it is moved but a quarter."""
     length = PACKET_PAYLOAD_MAX - 1
