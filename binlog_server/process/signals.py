@@ -1,6 +1,6 @@
 """Signals, and that the process ends when it is told to, whatever hangs.
 
-    SIGTERM, SIGINT, SIGQUIT   the server ends in order; the second one ends it at once
+    SIGTERM, SIGINT, SIGQUIT   the server ends in order; a second one, half a second later or more, ends it at once
     SIGHUP                     what MariaDB's reload means here: FLUSH HOSTS, and the configuration is read again. A
                                closed terminal ends nothing
     SIGUSR2                    a new process takes the place of this one: see `hand_over`
@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn, Self
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 END_S: Final = 8.0
 _SAY_S: Final = 0.5  # that the last lines may take
+TWICE_S: Final = 0.5
+"""What comes so soon behind the first signal is the same one: `timeout`, and supervisors that end a group, send it to a
+process and to its group. Nobody is impatient so soon, and an end at once is not in order."""
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 _HEARD: Final = ENDING | {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
@@ -42,6 +46,7 @@ class Signals:
         self.doing = "the start"
         self.status = 0  # nobody was told of anything yet
         self.is_ending = False
+        self._since = 0.0  # when that began
         self._stop: Callable[[], object] | None = None
         self._reload: Callable[[], object] = lambda: None
         self._hand_over: Callable[[], object] = lambda: None
@@ -81,7 +86,7 @@ class Signals:
         """The process is to be gone soon, for whatever reason."""
         if self.is_ending:
             return
-        self.is_ending = True
+        self.is_ending, self._since = True, time.monotonic()
         self._clock()
 
     @contextmanager
@@ -134,6 +139,8 @@ class Signals:
             self._hand_over()
         elif number not in ENDING:
             _say(logging.INFO, "%s means nothing here", number.name)
+        elif self.is_ending and time.monotonic() - self._since < TWICE_S:
+            return
         elif self.is_ending:
             _say(
                 logging.WARNING,

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_server.process.signals import TWICE_S
 from binlog_server.testing import ports
 from binlog_server.testing.waiting import until
 from tests.kit.bad_disk import SmallDisk
@@ -295,6 +297,19 @@ def test_it_ends_although_nobody_reads_its_log(tmp_path: Path) -> None:
         ports.release(port)
 
 
+def test_a_signal_that_comes_to_the_group_as_well_is_one() -> None:
+    """As `timeout` and supervisors send it: an end at once would lose commits that were not to be durable each."""
+    with serving(innodb_flush_log_at_trx_commit=0, innodb_flush_log_at_timeout=100) as server:
+        server.q("CREATE TABLE t (a INT)")
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server.pid, number)
+            time.sleep(0.002)
+        assert ended(server) == 0
+        assert "again: the server ends at once" not in server.log()
+        assert "shutdown complete" in server.log()
+
+
 def test_a_second_signal_ends_it_at_once() -> None:
     faults = Faults()
     with serving(faults=faults) as server:
@@ -303,6 +318,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
             until(lambda: faults.hanging)
             os.kill(server.pid, signal.SIGTERM)
             until(lambda: "the server ends" in server.log())
+            time.sleep(TWICE_S)
             os.kill(server.pid, signal.SIGINT)
             assert ended(server) == 1
         assert "SIGINT again: the server ends at once" in server.log()
