@@ -8,7 +8,8 @@
                  "key": ["id"]}]}
 
 `type` is COLUMN_TYPE of information_schema.columns, `charset` CHARACTER_SET_NAME, `key` the primary key in its order;
-charset and key may be left out. Where the log has names, columns are found by them, and not all need be in the file.
+charset and key may be left out. Hidden columns of keys that are hashes (`TableMap.visible`) are in the file where the
+log has no names: they count. Where the log has names, columns are found by them, and not all need be in the file.
 A table may be there several times, for layouts that it had: the first that fits the log is taken. What the log says
 itself stands. Labels of ENUM and SET whose charset is binary are taken if they are ASCII without `?`: a text does not
 say which bytes others are. `seed_writing.py` makes such a file of a server, `binlog_pipeline/jobs/ddl_seed.py` of the
@@ -122,15 +123,21 @@ class Seed:
     def of_wanted(
         self, table: TableMap, wanted: Subscription, unnamed: set[TableName] | None = None
     ) -> TableMap | None:
-        """As `applied`; None for a table that is not wanted. Tables without names in the log are added to `unnamed`."""
+        """A table map with what is known of it; None for a table that is not wanted.
+
+        Tables without names in the log are added to `unnamed`.
+        """
         if not wanted.has(table.database, table.table):
             return None
         if unnamed is not None and not is_named(table):
             unnamed.add(table_name(table))
-        return self.applied(table)
+        return self._known(table)
 
     def applied(self, table: TableMap) -> TableMap:
-        """A table map with what is known of it."""
+        """A table map with what is known of it, without columns that are hidden."""
+        return self._known(table).visible
+
+    def _known(self, table: TableMap) -> TableMap:
         for layout in self.tables.get((table.database, table.table), ()):
             known = layout.applied(table)
             if known is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,14 @@ _KEYS: Final = f"""
     WHERE CONSTRAINT_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
     ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
+_HASHES: Final = f"""
+    SELECT s.TABLE_SCHEMA, s.TABLE_NAME, COUNT(DISTINCT s.INDEX_NAME)
+    FROM information_schema.STATISTICS s JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
+    WHERE s.INDEX_TYPE = 'HASH' AND s.NON_UNIQUE = 0 AND s.INDEX_NAME <> 'PRIMARY' AND t.ENGINE <> 'MEMORY'
+        AND TABLE_SCHEMA NOT IN {_SYSTEM}
+    GROUP BY s.TABLE_SCHEMA, s.TABLE_NAME
+"""
+_HASH: Final = "DB_ROW_HASH_{}"
 _ROW_TIMES: Final = [{"name": name, "type": "timestamp(6)"} for name in ("row_start", "row_end")]
 
 
@@ -57,11 +66,21 @@ def write_seed(
             entry["columns"].append({**column, "charset": charset} if charset else column)
     for one in versioned:  # the log has these, information_schema.columns has not
         found[one]["columns"] += _ROW_TIMES
+    for database, table, count in _rows(connection, _HASHES):  # hidden columns, behind all others
+        if (database, table) in found:
+            columns = found[database, table]["columns"]
+            columns += _hash_columns(int(count), {column["name"].upper() for column in columns})
     for database, table, name in _rows(connection, _KEYS):
         if (database, table) in found:
             found[database, table]["key"].append(name)
     write_tables(local_path(path), [*found.values()])
     return len(found)
+
+
+def _hash_columns(count: int, names: Collection[str]) -> list[dict[str, str]]:
+    """So many columns of keys that are hashes, beside columns with these names in capitals."""
+    free = (name for name in map(_HASH.format, itertools.count(1)) if name not in names)
+    return [{"name": next(free), "type": "bigint(20) unsigned"} for _ in range(count)]
 
 
 def write_tables(path: Path, tables: Sequence[Mapping[str, Any]]) -> None:

@@ -37,6 +37,7 @@ is signed and what character set a text has is then unknown. As seen on 10.11 an
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -66,6 +67,7 @@ from binlog_protocol.values import Cursor, lenenc_bytes, lenenc_int
 
 COLUMNS_MAX: Final = 4096  # of a MariaDB table
 _UTF8: Final = 45
+_HASH: Final = re.compile("DB_ROW_HASH_[1-9][0-9]*")
 
 
 class RowMetadata(Enum):
@@ -119,6 +121,13 @@ class TableColumn:
     def type(self) -> ColumnType:
         return self.layout.type
 
+    @property
+    def may_be_hidden(self) -> bool:
+        """Whether it looks like the column that a server makes for a UNIQUE key over TEXT or USING HASH."""
+        is_named = _HASH.fullmatch(self.name or "") is not None
+        is_number = self.type is ColumnType.LONGLONG and self.unsigned is True
+        return is_named and is_number and self.nullable
+
 
 class OptionalField(NamedTuple):
     """One of the optional metadata."""
@@ -167,6 +176,24 @@ class TableMap:
     table: str
     columns: tuple[TableColumn, ...]
     primary_key: tuple[KeyPart, ...] | None = None
+
+    @property
+    def visible(self) -> TableMap:
+        """The table without its hidden columns, which no statement can name: the hashes of such keys.
+
+        They stand behind all others (as 10.11 and 11.8 log them), so those keep their numbers. The log does not say
+        that they are hidden: a column of the same name and type that somebody made is taken for one, if it is the last.
+        """
+        count = self.visible_count
+        return self if count == len(self.columns) else replace(self, columns=self.columns[:count])
+
+    @property
+    def visible_count(self) -> int:
+        """The number of its columns that are not hidden."""
+        count = len(self.columns)
+        while count > 1 and self.columns[count - 1].may_be_hidden:
+            count -= 1
+        return count
 
     @classmethod
     def parse(cls, event: bytes) -> TableMap:

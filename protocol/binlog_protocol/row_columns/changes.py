@@ -32,7 +32,7 @@ class Changes:
     Element i of `group`, `event` and `row` is where row i comes from: number of the group as it was given, of the
     event in the group, of the row in the event, the last two from 0. An INSERT has no `before`, a DELETE no `after`;
     both have all columns of the table, and null in those that were not logged: `before_present`, `after_present` are
-    the numbers of those that were.
+    the numbers of those that were. Hidden columns (`TableMap.visible`) are in none of them.
     """
 
     table: TableMap
@@ -93,7 +93,12 @@ class _Image:
         self.present: Final = tuple(i for i in range(len(columns)) if bitmap >> i & 1)
         self.of: Final = [table.columns[i] for i in self.present]
         self.readings: Final = [columns[i].reading for i in self.present]
-        self._columns = columns
+        self._columns = columns[: table.visible_count]
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """The numbers of those that are not hidden."""
+        return tuple(i for i in self.present if i < len(self._columns))
 
     def batch(self, fields: Sequence[Field], count: int) -> pa.RecordBatch:
         found = dict(zip(self.present, fields, strict=True))
@@ -203,15 +208,15 @@ class GatheredImages:
         before = None if kind is ChangeKind.INSERT else 0
         after = None if kind is ChangeKind.DELETE else len(batches) - 1
         return Changes(
-            self._table,
+            self._table.visible,
             kind,
             np.repeat(np.concatenate(self._groups), counts),
             np.repeat(np.concatenate(self._events).astype(np.int32), counts),
             (np.arange(rows) - np.repeat(first_rows, counts)).astype(np.int32),
             None if before is None else batches[before],
             None if after is None else batches[after],
-            () if before is None else self._images[before].present,
-            () if after is None else self._images[after].present,
+            () if before is None else self._images[before].visible,
+            () if after is None else self._images[after].visible,
         )
 
     def _explanation(self) -> ProtocolError:

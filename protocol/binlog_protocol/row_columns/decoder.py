@@ -56,7 +56,8 @@ class _Table:
         columns = arrow_columns(table, options)
         wanted = range(len(columns)) if picked is None else picked(table)
         self._columns: Final = [
-            column if i in wanted else without_values(column) for i, column in enumerate(columns)
+            column if i in wanted and i < table.visible_count else without_values(column)
+            for i, column in enumerate(columns)
         ]
         bitmap = (len(table.columns) + 7) // 8
         head_end = _HEAD_AT + len(lenenc_int(len(table.columns))) + bitmap

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption, IncompatibleSchema, SchemaChanged
 from binlog_pipeline.jobs.ddl_seed import write_ddl_seed
+from binlog_pipeline.jobs.export import export
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.conversion import widens
@@ -24,6 +25,7 @@ from binlog_storage.log.ranges import GtidRange
 from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
+from tests.pipeline import exports
 from tests.pipeline.logs import SMALL_FILES
 from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_upstream
 from tests.pipeline.view_rows import MINIMAL, rows_of
@@ -321,6 +323,42 @@ def test_without_names_nothing_is_guessed(make_upstream: MakeMariaDB, tmp_path: 
         {"c": None, "id": 1, "a": 2, "b": "x"},
         {"c": 7, "id": 2, "a": 3, "b": "y"},
     ]
+
+
+HASHED = (
+    "CREATE DATABASE d",
+    "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(9), b TEXT, UNIQUE (b), UNIQUE (a) USING HASH)",
+    "INSERT INTO d.t VALUES (1, 'x', 'y')",
+    "UPDATE d.t SET b = 'z'",
+    "CREATE TABLE d.v (id INT, db_row_hash_1 INT, a TEXT UNIQUE) WITH SYSTEM VERSIONING",
+    "INSERT INTO d.v VALUES (1, 2, 'x')",
+)
+
+
+@pytest.mark.any_version
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_columns_that_no_statement_can_name_are_in_no_view(
+    make_upstream: MakeMariaDB, tmp_path: Path, metadata: str
+) -> None:
+    """The log has them, information_schema.COLUMNS has not."""
+    upstream = make_upstream(f"--binlog-row-metadata={metadata}")
+    upstream.script(*HASHED)
+    seed = tmp_path / "seed.json"
+    with upstream.connect() as connection:
+        write_seed(connection, seed, ["d.*"])
+    more = {"schemaSeed": str(seed)} if metadata == "NO_LOG" else {}
+    store = store_of_upstream(tmp_path / "store", upstream)
+    old, new = {"id": 1, "a": "x", "b": "y"}, {"id": 1, "a": "x", "b": "z"}
+    assert after(store, **more) == [old, new]
+    flat = rows_of(store, table="d.t", layout="flat", **more)[0]
+    assert [name for name in flat if not name.startswith("_")] == ["id", "a", "b"]
+    asked = {"layout": "struct", "tables": "d.*", **more}
+    as_json = [json.loads(row["after"]) for row in rows_of(store, **asked)]
+    assert as_json[:2] == [old, new]
+    assert [*as_json[2]] == ["id", "db_row_hash_1", "a", "row_start", "row_end"]
+    target = tmp_path / "exported"
+    export(SourceOptions.parse({"path": str(store), **more}), target)
+    assert [row["after"] for row in exports.rows_of(target, "d", "t")] == [old, new]
 
 
 @pytest.mark.parametrize(

@@ -368,6 +368,62 @@ partition_hidden: refused
     ALTER /*!50100 TABLE t DROP */ PARTITION p0
     INSERT INTO t VALUES (30,3)
 
+# Keys that are hashes: each brings a column that no statement can name
+
+hash_create: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT UNIQUE, b BLOB UNIQUE, c INT, UNIQUE (c, a), UNIQUE (c) USING HASH)
+    INSERT INTO t VALUES (1,'x','y',1),(2,NULL,NULL,NULL),(3,'z','z',3)
+    UPDATE t SET a='w' WHERE id=2
+    DELETE FROM t WHERE id=3
+
+hash_minimal: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT UNIQUE, b INT)
+    SET binlog_row_image=MINIMAL
+    INSERT INTO t VALUES (1,'x',1),(2,'y',2)
+    UPDATE t SET a='z' WHERE id=1
+    UPDATE t SET b=7 WHERE id=2
+
+hash_add: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT, b BLOB)
+    INSERT INTO t VALUES (1,'x','y'),(2,'z','z')
+    ALTER TABLE t ADD UNIQUE u (a)
+    UPDATE t SET b='w' WHERE id=1
+    ALTER TABLE t ADD c INT, ADD UNIQUE (b)
+    INSERT INTO t VALUES (3,'v','v',3)
+
+hash_drop: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT, b BLOB, UNIQUE u (a), UNIQUE v (b))
+    INSERT INTO t VALUES (1,'x','y'),(2,'z','z')
+    ALTER TABLE t DROP KEY u
+    UPDATE t SET b='w' WHERE id=1
+    DROP INDEX v ON t
+    UPDATE t SET a='w' WHERE id=2
+    CREATE UNIQUE INDEX v ON t (b)
+    INSERT INTO t VALUES (3,'v','v')
+
+hash_number_for_number: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT, UNIQUE u (a))
+    INSERT INTO t VALUES (1,'x'),(2,'z')
+    ALTER TABLE t DROP KEY u, ADD b BIGINT UNSIGNED
+    INSERT INTO t VALUES (3,'v',3)
+    UPDATE t SET b=5 WHERE id=1
+
+hash_modify: same
+    CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1 UNIQUE)
+    INSERT INTO t VALUES (1,'x'),(2,'z')
+    ALTER TABLE t MODIFY a TEXT CHARACTER SET latin1
+    UPDATE t SET a='w' WHERE id=1
+    INSERT INTO t VALUES (3,'v')
+
+hash_versioned: same
+    CREATE TABLE t (id INT PRIMARY KEY, a TEXT UNIQUE) WITH SYSTEM VERSIONING
+    INSERT INTO t VALUES (1,'x'),(2,'z')
+
+hash_names: same
+    CREATE TABLE t (id INT PRIMARY KEY, DB_ROW_HASH_1 BIGINT UNSIGNED, a TEXT UNIQUE)
+    INSERT INTO t VALUES (1,1,'x'),(2,2,'z')
+    UPDATE t SET DB_ROW_HASH_1=7 WHERE id=1
+
 # The table itself
 
 rename: same

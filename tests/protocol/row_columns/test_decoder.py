@@ -61,6 +61,31 @@ def one_value(col: TableColumn, value: bytes, **options: Any) -> Any:
     return changes.after.column(0)[0].as_py()
 
 
+def test_hidden_columns_are_read_over() -> None:
+    """Behind all others; what looks like one elsewhere is a column like any."""
+    number = TableColumn(ColumnLayout(T.LONGLONG, 8), True, unsigned=True)
+    names = ("DB_ROW_HASH_1", "n", "db_row_hash_2", "DB_ROW_HASH_3", "DB_ROW_HASH_10")
+    columns = [replace(number, name=name) for name in names]
+    data = b"".join(value.to_bytes(8, "little") for value in range(5))
+    event = rows_event(INSERT, TABLE_ID, 5, [0b11111], b"\0" + data)
+    decoder = RowDecoder(prepare=of(*columns))
+    decoder.add([table_map(TABLE_ID, 5) + event] * 2)
+    (changes,) = decoder.take()
+    assert changes.table.columns == tuple(columns[:3])
+    assert changes.after is not None
+    assert changes.after.to_pylist() == [dict(zip(names[:3], range(3), strict=True))] * 2
+    assert changes.after_present == (0, 1, 2)
+    for other in (
+        replace(number, name="DB_ROW_HASH_"),
+        replace(number, name="DB_ROW_HASH_1", unsigned=False),
+        replace(number, name="DB_ROW_HASH_1", nullable=False),
+        replace(INT, name="DB_ROW_HASH_1", unsigned=True),
+    ):
+        assert TableMap(0, 0, "d", "t", (INT, other)).visible_count == 2
+    alone = TableMap(0, 0, "d", "t", (columns[0],))
+    assert alone.visible is alone
+
+
 RECORDED = [group.payload for name in samples.NAMES for group in samples.groups(name)]
 
 
