@@ -25,7 +25,9 @@ from binlog_storage.disk.local_path import (
     no_directory,
     path_argument,
 )
-from binlog_storage.errors import DiskError, NotAStore
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import require_prepared
+from binlog_storage.errors import BackupRefused, DiskError, NotAStore
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
 from binlog_server.cli.troubles import about
@@ -152,8 +154,9 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
     if not os.access(there, os.W_OK | os.X_OK):
         yield Diagnosis(ERROR, what, f"{there} cannot be written by this user")
     try:
-        has_no_store(directory)
-    except (NotAStore, DiskError) as error:
+        if not has_no_store(directory):
+            require_prepared(ReadOnlyDisk(directory), directory)
+    except (NotAStore, BackupRefused, DiskError) as error:
         yield Diagnosis(ERROR, what, str(error))
     free, needed = free_bytes(there), 2 * config.max_binlog_size
     text = f"{free >> 20} MiB are free, two files have {needed >> 20} MiB"

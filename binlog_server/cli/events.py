@@ -37,6 +37,7 @@ from binlog_storage.console.message_options import add_message_options, message_
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import require_readable
 from binlog_storage.errors import NotAStore, PositionPurged, StorageError
 from binlog_storage.ibb.file_names import file_numbers
 from binlog_storage.log.groups import IBB_MAGIC, OfflineBinlog, OfflineGroup
@@ -292,9 +293,11 @@ class _LoadFiles:
 
 
 def traditional_files(paths: list[Path]) -> list[Path]:
-    """The files of a directory that has a traditional binlog; else the same paths."""
+    """The files of a directory that has a traditional binlog; else the same paths. Raises `BackupRefused`."""
     if len(paths) == 1 and paths[0].is_dir():
-        names = ReadOnlyDisk(paths[0]).names()
+        disk = ReadOnlyDisk(paths[0])
+        require_readable(disk, paths[0])
+        names = disk.names()
         if not file_numbers(names) and len(found := bases(names)) == 1:
             return of_index(paths[0] / f"{found[0]}.index")
     return paths

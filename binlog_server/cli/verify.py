@@ -10,6 +10,7 @@ from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import require_readable
 from binlog_storage.errors import NotAStore
 from binlog_storage.ibb.file_names import file_name, file_numbers, no_files
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -38,6 +39,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code: 1 if anything is damaged. Raises `StorageError`."""
     disk = ReadOnlyDisk(arguments.directory)
+    require_readable(disk, arguments.directory)
     if not file_numbers(disk.names()):
         raise NotAStore(f"{arguments.directory} {no_files(disk.names())}")
     found: list[Finding] = []

@@ -17,6 +17,8 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.disk.local_path import no_directory
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.engine.backup import require_prepared
+from binlog_storage.errors import BackupRefused
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers, no_files
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -231,6 +233,10 @@ class DirectorySource:
         disk = ReadOnlyDisk(path)
         published = read_published(disk)
         if published is None and REDO_NAME in disk.names():
+            try:
+                require_prepared(disk, self.path)
+            except BackupRefused as error:
+                raise SourceError(str(error)) from None
             raise SourceError(
                 f"{self.path}: what is durable is not published there: a server is starting for the first time, or the "
                 "machine has crashed; wait until the server takes connections, or start it once"

@@ -39,6 +39,7 @@ from binlog_storage.engine.backup import (
     BackupPlace,
     Manifest,
     read_manifest,
+    require_by_itself,
     write_manifest,
 )
 from binlog_storage.errors import BackupRefused, NotAStore
@@ -159,14 +160,7 @@ def require_preparable(
 
 def _require_alone(manifest: Manifest, where: str, skip_binlog: bool) -> None:
     """Raises `BackupRefused` unless a store can be made of it by itself, with this option."""
-    if manifest.stage == APPLYING:
-        raise BackupRefused(
-            f"{where}: an incremental backup was being put onto it. Give it again, by --incremental-dir"
-        )
-    if manifest.since is not None:
-        raise BackupRefused(
-            f"{where} is an incremental backup: give the one that it goes on from, and this one by --incremental-dir"
-        )
+    require_by_itself(manifest, where)
     if manifest.skip_binlog != skip_binlog:
         raise BackupRefused(
             f"{where} was made {'with' if manifest.skip_binlog else 'without'} --skip-binlog: give prepare the same"

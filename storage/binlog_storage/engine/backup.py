@@ -200,16 +200,47 @@ def becomes_a_store(disk: Disk, where: str) -> None:
 
     Raises `BackupRefused` for one that is not prepared.
     """
+    if require_prepared(disk, where):
+        disk.unlink(BACKUP_NAME)
+        disk.fsync_dir()
+
+
+def require_prepared(disk: ReadableDisk, where: object) -> bool:
+    """Whether the directory is a backup. Raises `BackupRefused` for one that is not prepared."""
     manifest = read_manifest(disk)
     if manifest is None:
-        return
-    if manifest.stage == COPYING:
-        raise BackupRefused(
-            f"{where} is a backup that is not whole: its copy was interrupted. Delete it, and make another one"
-        )
+        return False
+    require_by_itself(manifest, where)
     if manifest.stage != PREPARED:
         raise BackupRefused(
             f"{where} is a backup that is not prepared: binlog-server prepare {where}"
         )
-    disk.unlink(BACKUP_NAME)
-    disk.fsync_dir()
+    return True
+
+
+def require_readable(disk: ReadableDisk, where: object) -> None:
+    """Groups are to be read from the files of a directory, which may be a backup's.
+
+    What an incremental one has begins in the middle of a file: a reader would call it damaged.
+    Raises `BackupRefused`, `NotAStore`, `DiskError`.
+    """
+    manifest = read_manifest(disk)
+    if manifest is not None:
+        require_by_itself(manifest, where)
+
+
+def require_by_itself(manifest: Manifest, where: object) -> None:
+    """Raises `BackupRefused` for a backup of which no store can be made by itself, however it is prepared."""
+    if manifest.stage == COPYING:
+        raise BackupRefused(
+            f"{where} is a backup that is not whole: its copy was interrupted. Delete it, and make another one"
+        )
+    if manifest.stage == APPLYING:
+        raise BackupRefused(
+            f"{where}: an incremental backup was being put onto it. Give it again, by --incremental-dir"
+        )
+    if manifest.since is not None:
+        raise BackupRefused(
+            f"{where} is an incremental backup: put it onto the one that it goes on from, by "
+            f"binlog-server prepare EARLIER --incremental-dir {where}"
+        )

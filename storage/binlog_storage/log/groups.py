@@ -23,6 +23,7 @@ from binlog_protocol.groups.stored_group import group_gtid
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
+from binlog_storage.engine.backup import require_readable
 from binlog_storage.errors import CorruptBinlog, NotAStore, TruncatedRecord
 from binlog_storage.ibb.chunk import Position, Record, RecordType
 from binlog_storage.ibb.file_names import file_name, file_number, no_files
@@ -98,10 +99,12 @@ class OfflineBinlog:
 
     @classmethod
     def of_directory(cls, directory: Path) -> OfflineBinlog:
-        """All files of a store. Raises `NotAStore`, `DiskError`."""
-        binlog = cls(ReadOnlyDisk(directory))
+        """All files of a store. Raises `NotAStore`, `BackupRefused`, `DiskError`."""
+        disk = ReadOnlyDisk(directory)
+        require_readable(disk, directory)
+        binlog = cls(disk)
         if not binlog.pages.numbers:
-            raise NotAStore(f"{directory} {no_files(ReadOnlyDisk(directory).names())}")
+            raise NotAStore(f"{directory} {no_files(disk.names())}")
         return binlog
 
     @classmethod

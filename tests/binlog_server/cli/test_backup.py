@@ -124,6 +124,33 @@ def test_to_a_directory_and_on(server: Server, tmp_path: Path) -> None:
 
 
 @BOTH
+def test_an_incremental_one_is_told_as_that(server: Server, tmp_path: Path) -> None:
+    """Its files begin in the middle of those of the earlier one: readers called them damaged."""
+    base, later = tmp_path / "base", tmp_path / "later"
+    assert backup(server, base).code == 0
+    insert(server, 1000, "later")
+    assert backup(server, later, "--incremental-basedir", base).code == 0
+    told = f"{later} is an incremental backup: put it onto the one that it goes on from, by binlog-server prepare"
+    for command in (
+        ("verify", later),
+        ("events", later),
+        ("ls", later),
+        ("find", later, "--gtid", "0-1-1"),
+        ("compare", base, later),
+        ("convert", later, tmp_path / "new"),
+        ("user", "list", "--directory", later),
+        ("prepare", later),
+        ("doctor", "--directory", later, "--listen", "127.0.0.1:0"),
+    ):
+        ran = run(*command)
+        assert ran.code != 0, command
+        assert told in ran.err + ran.out.decode(), (command, ran)
+    assert run("events", base).code == 0
+    assert run("prepare", base, "--incremental-dir", later).code == 0
+    assert run("events", base).code == 0
+
+
+@BOTH
 def test_as_a_tar(server: Server, tmp_path: Path) -> None:
     """One that was cut off says that it is not whole, wherever that was."""
     truth = held(server)

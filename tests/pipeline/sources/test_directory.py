@@ -18,6 +18,7 @@ from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.engine.backup import WHOLE, BackupPlace, Manifest, write_manifest
 from binlog_storage.errors import TruncatedRecord
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.file_names import file_name, file_numbers
@@ -396,6 +397,18 @@ def test_published_within_a_group_that_is_open(tmp_path: Path, ends: str) -> Non
 def test_what_is_published_has_gone(store: Path) -> None:
     (store / PUBLICATION_NAME).unlink()
     with pytest.raises(SourceError, match=r"not published there.* start it once"):
+        DirectorySource(str(store)).slices(Wanted(), 1)
+
+
+@pytest.mark.parametrize("since", [None, BackupPlace("a", 0, 0, 0)])
+def test_a_backup_that_is_not_prepared(store: Path, since: BackupPlace | None) -> None:
+    (store / PUBLICATION_NAME).unlink()
+    manifest = Manifest(
+        "innodb", "a", "b", "", 1, BackupPlace("a", 0, 1, 0), since=since, stage=WHOLE
+    )
+    write_manifest(OsDisk(store), manifest)
+    told = "is an incremental backup" if since else "is a backup that is not prepared"
+    with pytest.raises(SourceError, match=f"^{store} {told}: .*binlog-server prepare"):
         DirectorySource(str(store)).slices(Wanted(), 1)
 
 
