@@ -160,6 +160,9 @@ class ArchiveFeed:
                 if len(found):
                     yield found
 
+    def latest(self) -> SlavePosition:
+        return self._source.latest()
+
     def close(self) -> None:
         """Do nothing: no file is kept open."""
 

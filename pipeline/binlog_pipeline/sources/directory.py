@@ -391,6 +391,9 @@ class DirectoryFeed:
         """Whether what is wanted was purged meanwhile: else trying again would be no use."""
         return GtidRange(start=position).misses(self._source.beginning()) is not None
 
+    def latest(self) -> SlavePosition:
+        return self._source.latest()
+
     def close(self) -> None:
         if self._pages is not None:
             self._pages.close()

@@ -15,7 +15,8 @@ Reading a slice twice gives the same groups. A server that ends before the end o
 
 A stream follows a lasting dump, read ahead in a thread; a second connection is asked where the log ends. The driver
 looks at each group once, and workers read what was planned by dumps of their own, so what comes is held only until it
-was looked at.
+was looked at. But the groups of a small batch go to the worker as they came (`FreshGroups`): a connection, a dump and
+the server's search for its beginning would take longer than reading them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.beginning import beginning, state_of
 from binlog_pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
+from binlog_pipeline.sources.dump.fresh_groups import FreshGroups, FreshSlice
 from binlog_pipeline.sources.dump.history import (
     check_history,
     ends_of,
@@ -61,6 +63,7 @@ class ServerSource:
     address: ServerAddress
     fail_on_data_loss: bool = True
     places: FilePlaces = field(default_factory=FilePlaces, compare=False, repr=False)
+    fresh: FreshGroups = field(default_factory=FreshGroups, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -76,8 +79,13 @@ class ServerSource:
     def latest(self) -> SlavePosition:
         return state_of(self.address, _ASKING).position()
 
-    def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ServerSlice]:
+    def slices(
+        self, wanted: Wanted, partition_bytes: int
+    ) -> Sequence[ServerSlice] | Sequence[FreshSlice]:
         """Two slices at most, of unknown size. Raises `SourceError` if the log ends before `wanted` does."""
+        fresh = self.fresh.slice(wanted)
+        if fresh is not None:
+            return [fresh]
         state = state_of(self.address, _ASKING)
         start, stop = wanted.gtids.start, wanted.gtids.stop
         if start is None:
@@ -112,7 +120,10 @@ class ServerSource:
 
     def feed(self) -> ServerFeed:
         return ServerFeed(
-            self.address, fail_on_data_loss=self.fail_on_data_loss, places=self.places
+            self.address,
+            fail_on_data_loss=self.fail_on_data_loss,
+            places=self.places,
+            fresh=self.fresh,
         )
 
 
@@ -159,10 +170,12 @@ class ServerFeed:
         *,
         fail_on_data_loss: bool = True,
         places: FilePlaces | None = None,
+        fresh: FreshGroups | None = None,
     ) -> None:
-        """`places`: learns where positions are in files, if the server is slow to find them."""
+        """`places`: learns where positions are in files, if the server is slow to find them. `fresh`: what comes."""
         self._address = address
         self._places = places
+        self._fresh = FreshGroups() if fresh is None else fresh
         self._reader: DumpReader | None = None
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: ServerLink | None = None
@@ -180,6 +193,7 @@ class ServerFeed:
         deadline = time.monotonic() + wait_s
         goal = state.position()
         ahead = self._go_to(position, state)
+        self._fresh.begin(position)
         held, self._held = self._held, None
         if held is not None:
             yield self._given(held)
@@ -202,6 +216,9 @@ class ServerFeed:
             groups = self._take(ahead, 0) if waiting else None
             waiting -= 1
 
+    def latest(self) -> SlavePosition:
+        return self._state().position()
+
     def close(self) -> None:
         self._disconnect()
         if self._asked is not None:
@@ -210,6 +227,7 @@ class ServerFeed:
 
     def _given(self, groups: Groups) -> Groups:
         self._held = groups
+        self._fresh.add(groups)
         self._before, self._behind = self._behind, after(self._behind, groups)
         self._place_before, self._place_behind = self._place_behind, groups.place(len(groups) - 1)
         return groups

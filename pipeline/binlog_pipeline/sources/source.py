@@ -38,6 +38,9 @@ class Feed(Protocol):
         If nothing is, it is waited for up to `wait_s` seconds. Raises as `Slice.read`.
         """
 
+    def latest(self) -> SlavePosition:
+        """As that of its source, by what is open."""
+
     def close(self) -> None:
         """Let go of files and connections."""
 

@@ -88,7 +88,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchLimits(bytes=self._options.max_bytes_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return to_offset(self._source.latest())
+        # Spark asks for it in each batch: not by a connection that is made for it.
+        return to_offset((self._source if self._feed is None else self._feed).latest())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = from_offset(start), from_offset(end)

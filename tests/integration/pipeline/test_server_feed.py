@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 import time
@@ -12,7 +13,10 @@ from itertools import pairwise
 import pytest
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.admission import BatchLimits, next_end
-from binlog_pipeline.sources.server import ServerFeed
+from binlog_pipeline.sources.dump.fresh_groups import FreshGroups, FreshSlice
+from binlog_pipeline.sources.server import ServerFeed, ServerSlice
+from binlog_pipeline.spark.stream_reader import BinlogStreamReader
+from binlog_pipeline.views.raw import RawView
 from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import SlavePosition
 
@@ -20,7 +24,7 @@ from binlog_server.testing.mariadb import MariaDB
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 
-from .sources import address_of, between, numbers, read, read_all, source_of
+from .sources import address_of, between, numbers, options_of, read, read_all, source_of
 
 DUMPS = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
 
@@ -120,11 +124,13 @@ def test_batches_begin_at_a_place_in_a_file(
     source = source_of(upstream)
     whole = read_all(source, between(str(position), None))
     feed = source.feed()
+    asking = replace(source, fresh=FreshGroups())  # what came to the feed is read once more
     found = []
     places = []
     while position != source.latest():
         end = next_end(feed, position, BatchLimits(transactions=rng.randint(1, 4)), 0)
-        (part,) = source.slices(between(str(position), str(end)), 1)
+        (part,) = asking.slices(between(str(position), str(end)), 1)
+        assert isinstance(part, ServerSlice)
         found += read(part.read())
         places.append(part.place)
         if part.place is not None:
@@ -143,6 +149,97 @@ def test_batches_begin_at_a_place_in_a_file(
         assert known == 0
     else:  # of the first group that was seen it is not known where it begins
         assert len(places) - known in (1, 2)
+
+
+@pytest.mark.any_version
+def test_a_small_batch_has_its_groups_with_it(
+    make_upstream: MakeMariaDB, rng: random.Random
+) -> None:
+    """Those that a dump would give."""
+    upstream = make_upstream()
+    position = table(upstream)
+    with upstream.connect() as connection, connection.cursor() as cursor:
+        for _ in range(60):
+            cursor.execute(f"SET SESSION gtid_domain_id = {rng.choice([0, 3])}")
+            cursor.execute(f"SET SESSION server_id = {rng.choice([1, 7])}")
+            if rng.random() < 0.1:
+                cursor.execute("FLUSH BINARY LOGS")
+            cursor.execute("INSERT INTO d.t VALUES (1, REPEAT('x', %s))", (rng.randrange(9000),))
+    source = source_of(upstream)
+    asking = replace(source, fresh=FreshGroups())
+    with closing(source.feed()) as feed:
+        while position != asking.latest():
+            end = next_end(feed, position, BatchLimits(transactions=rng.randint(1, 9)), 0)
+            wanted = between(str(position), str(end))
+            some = replace(wanted, domains=frozenset({3}), servers=frozenset({1}))
+            assert feed.latest() == asking.latest()
+            for one in (wanted, some, wanted):  # Spark may ask again
+                (part,) = source.slices(one, 1)
+                assert isinstance(part, FreshSlice)
+                expected = [row for other in asking.slices(one, 1) for row in read(other.read())]
+                copy = pickle.loads(pickle.dumps(part))
+                assert read(copy.read()) == read(part.read()) == expected
+            copied = pickle.loads(pickle.dumps(source))
+            for other in (copied, replace(source, fresh=FreshGroups())):
+                assert not any(isinstance(part, FreshSlice) for part in other.slices(wanted, 1))
+            position = end
+
+
+@pytest.mark.any_version
+def test_a_batch_that_is_not_small_or_was_planned_before_is_read_from_the_server(
+    make_upstream: MakeMariaDB,
+) -> None:
+    upstream = make_upstream()
+    position = table(upstream)
+    source = source_of(upstream)
+
+    def planned(start: SlavePosition, end: SlavePosition) -> type:
+        (part,) = source.slices(between(str(start), str(end)), 1)
+        found = read(part.read())
+        assert found == read_all(
+            replace(source, fresh=FreshGroups()), between(str(start), str(end))
+        )
+        return type(part)
+
+    with closing(source.feed()) as feed:
+        upstream.script(*["INSERT INTO d.t VALUES (1, '')"] * 4)
+        end = next_end(feed, position, BatchLimits(), 0)
+        (inner,) = next_end(feed, position, BatchLimits(transactions=2), 0)
+        next_end(feed, position, BatchLimits(), 0)
+        assert planned(position, end) is FreshSlice
+        assert planned(position, SlavePosition([inner])) is FreshSlice
+        assert planned(SlavePosition([inner]), end) is ServerSlice
+        upstream.script(*["INSERT INTO d.t VALUES (1, REPEAT('x', 90000))"] * 7)
+        last, end = end, next_end(feed, end, BatchLimits(), 0)
+        assert planned(last, end) is ServerSlice
+        assert planned(position, last) is ServerSlice
+        upstream.script("INSERT INTO d.t VALUES (1, REPEAT('x', 9000000))")
+        last, end = end, next_end(feed, end, BatchLimits(), 0)
+        assert planned(last, end) is ServerSlice
+
+
+@pytest.mark.any_version
+def test_a_batch_makes_no_connections(make_upstream: MakeMariaDB) -> None:
+    upstream = make_upstream()
+    options = options_of(upstream, view="raw", startingPosition=str(table(upstream)))
+    reader = BinlogStreamReader(options, RawView(), RawView().schema.names)
+    start = reader.initialOffset()
+    counts = []
+    for _ in range(4):
+        upstream.script("INSERT INTO d.t VALUES (1, '')")
+        counts.append(int(upstream.q("SHOW GLOBAL STATUS LIKE 'Connections'")[0]["Value"]))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert reader.reportLatestOffset() == end
+        (part,) = reader.partitions(start, end)
+        assert sum(batch.num_rows for batch in reader.read(part)) == 1
+        start = end
+    reader.stop()
+    # Those of the statements here; the first batch connects for the stream, and to ask.
+    ours = counts[3] - counts[2]
+    assert counts[2] - counts[1] == ours
+    upstream.script("DO 1")
+    plain = int(upstream.q("SHOW GLOBAL STATUS LIKE 'Connections'")[0]["Value"]) - counts[3]
+    assert ours == plain
 
 
 @pytest.mark.each_version

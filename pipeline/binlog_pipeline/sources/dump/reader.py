@@ -172,7 +172,10 @@ class DumpReader:
         if self._position.get(gtid.domain_id) != gtid:
             raise NotThere
         algorithm = link.start_file_dump(random_server_id(), place.file, place.offset)
-        before = self._position.with_gtid(gtid._replace(seq_no=gtid.seq_no - 1))
+        # Of domains that are not wanted the position is where they end now: a dump by file has all of their groups.
+        wanted = {end.domain_id for end in until}
+        before = SlavePosition(one for one in self._position if one.domain_id in wanted)
+        before = before.with_gtid(gtid._replace(seq_no=gtid.seq_no - 1))
         stream = DumpStream(
             link,
             before,
