@@ -324,6 +324,7 @@ class ClientConnection:
         self._greeting = Greeting.parse(payload)
         if self._compress and self._greeting.capabilities & Capability.COMPRESS:
             self.compressed = True
+            self._reader.numbered = False
             self._capabilities |= Capability.COMPRESS
         self._machine.advance(ClientStep.GREETING_RECEIVED)
         return GreetingReceived(self._greeting)

@@ -64,6 +64,7 @@ class PacketReader:
         "_parts",
         "_parts_bytes",
         "_seq",
+        "numbered",
         "payload_bytes_max",
     )
 
@@ -74,6 +75,8 @@ class PacketReader:
         takes 10 ms where the memory is new).
         """
         self.payload_bytes_max = payload_bytes_max
+        self.numbered = True
+        """Whether a continuation must have the number that is due. Inside of compressed packets no MariaDB looks."""
         self._allocate = allocate
         self._gathered: GatheredPayload | None = (
             None  # the payload of the packet whose header was taken
@@ -245,7 +248,7 @@ class PacketReader:
 
     def _check_continuation(self, seq: int) -> None:
         expected = (self._seq + len(self._parts)) & 0xFF
-        if seq != expected:
+        if self.numbered and seq != expected:
             raise ProtocolError(
                 f"continuation packet has sequence number {seq}, not {expected}",
                 PacketsOutOfOrder(),

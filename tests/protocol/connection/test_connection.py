@@ -40,7 +40,7 @@ from binlog_protocol.connection.server import AuthSwitchAnswered, LoginReceived,
 from binlog_protocol.connection.server_states import SERVER_TRANSITIONS, ServerState, ServerStep
 from binlog_protocol.errors import PacketTooLarge, ProtocolError, ServerError
 from binlog_protocol.events.xid import XidEvent
-from binlog_protocol.limits import LOGIN_PACKET_BYTES_MAX
+from binlog_protocol.limits import LOGIN_PACKET_BYTES_MAX, PACKET_PAYLOAD_MAX
 from binlog_protocol.wire.event_frames import event_frames
 from binlog_protocol.wire.packets import frame_packet, frame_packets
 from binlog_protocol.wire.results import Column, eof_payload, ok_payload, result_set_payloads
@@ -251,6 +251,12 @@ def test_numbers_inside_of_compressed_packets() -> None:
     for seq in (1, 7, 7, 0, 200):
         client.receive_data(frame_packet(b"\0an event", seq)[0])
         assert client.next_event() == EventReceived(b"an event")
+    event = bytes(2 * PACKET_PAYLOAD_MAX + 5)
+    for begin in range(0, len(event), PACKET_PAYLOAD_MAX):  # our dumps begin anew in front of each
+        part = event[begin : begin + PACKET_PAYLOAD_MAX]
+        client.receive_data(len(part).to_bytes(3, "little") + b"\1")
+        client.receive_data(part)
+    assert client.next_event() == EventReceived(event[1:])
     without = Greeting("11.8", 1, SALT, capabilities=0x81FFFFFE & ~Capability.COMPRESS)
     for compress, greeting in ((True, without), (False, offers)):
         client = ClientConnection("u", "p", compress=compress)
