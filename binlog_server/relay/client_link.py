@@ -146,6 +146,11 @@ class ClientLink:
         session = self._stream.tls
         return (session.getpeercert(binary_form=True) if session else None) or b""
 
+    @property
+    def unread(self) -> int:
+        """Bytes that have come, and that no event has told of; of compressed packets, as they came."""
+        return self.machine.unread + (self._packed.buffered if self._packed is not None else 0)
+
     async def receive(self) -> None:
         """Wait for bytes, and hand them to the machine, from which events and runs are taken."""
         if self._packed is None:

@@ -20,7 +20,7 @@ from binlog_server.relay.client_link import ClientLink
 
 Connect = Callable[[], Awaitable[ClientLink]]  # logged in
 
-PROGRESS_BYTES: Final = 1 << 16
+PROGRESS_BYTES: Final = 1 << 16  # each slave_net_timeout
 OTHER_GROUPS_MAX: Final = 1_000_000
 _LIGHT_BYTES: Final = 1 << 10  # compressed, they may stand for a thousand times as much
 _MORE_BYTES: Final = 1 << 16  # that the same group may have elsewhere
@@ -141,8 +141,12 @@ async def _read(
 ) -> FoundGroup | None:
     """The first group, or the first with that GTID. Raises `ConnectionError` if it does not come on."""
     try:
-        async with asyncio.timeout(link.timeout_s) as deadline:
-            return await _read_on(link, stream, wanted, content, deadline)
+        async with asyncio.timeout(None) as deadline:
+            progress = _Progress(link, deadline)
+            try:
+                return await _read_on(link, stream, wanted, content, progress)
+            finally:
+                progress.end()
     except TimeoutError:
         asked = "a group" if wanted is None else f"its group {wanted}"
         raise ConnectionError(
@@ -151,15 +155,43 @@ async def _read(
         ) from None
 
 
+class _Progress:
+    """Looks every `timeout_s` seconds of the link whether groups come on, and else lets the deadline be now.
+
+    One event may have a gigabyte, and take longer than that: what has come of it counts as well.
+    """
+
+    def __init__(self, link: ClientLink, deadline: asyncio.Timeout) -> None:
+        self._link = link
+        self._deadline = deadline
+        self._loop = asyncio.get_running_loop()
+        self._seen = 0
+        self.came = 0
+        """Bytes of groups, whole events alone."""
+        self._timer = self._loop.call_later(link.timeout_s, self._look)
+
+    def _look(self) -> None:
+        came = self.came + self._link.unread
+        # It may be less: an event that is not given out yet is neither.
+        if abs(came - self._seen) < PROGRESS_BYTES:
+            self._deadline.reschedule(self._loop.time())
+            return
+        self._seen = came
+        self._timer = self._loop.call_later(self._link.timeout_s, self._look)
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
 async def _read_on(
     link: ClientLink,
     stream: GroupStream,
     wanted: Gtid | None,
     content: GroupContent,
-    deadline: asyncio.Timeout,
+    progress: _Progress,
 ) -> FoundGroup | None:
     inflate_max = content.inflate_max
-    others = came = 0  # groups; bytes of them since the deadline was moved
+    others = 0  # groups
     turn = Turn()
     while True:
         if turn.is_over:
@@ -170,12 +202,12 @@ async def _read_on(
                 await link.receive()
                 turn = Turn()
             case GroupPart(gtid, events):
-                came += sum(map(len, events))
+                progress.came += sum(map(len, events))
                 if wanted in (None, gtid):
                     for part in events:
                         await _add(content, part)
             case EventGroup(gtid, payload):
-                came += len(payload)
+                progress.came += len(payload)
                 if wanted in (None, gtid):
                     await _add(content, payload)
                     content.finish()
@@ -187,9 +219,6 @@ async def _read_on(
                 content = GroupContent(inflate_max=inflate_max)
             case StreamEnded():
                 return None
-        if came >= PROGRESS_BYTES:
-            came = 0
-            deadline.reschedule(asyncio.get_running_loop().time() + link.timeout_s)
 
 
 async def _add(content: GroupContent, events: bytes | bytearray) -> None:

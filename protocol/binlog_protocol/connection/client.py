@@ -122,9 +122,14 @@ class ClientConnection:
         return self._greeting
 
     @property
+    def unread(self) -> int:
+        """Bytes that have come, and that no event has told of."""
+        return self._reader.buffered
+
+    @property
     def has_unread(self) -> bool:
-        """Whether bytes have come that no event has told of."""
-        return self._reader.buffered > 0
+        """Whether there are such bytes."""
+        return self.unread > 0
 
     @property
     def holds_large(self) -> bool:

@@ -18,7 +18,7 @@ from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.header import build_event, split_events
 from binlog_protocol.groups.group_comparison import Likeness, compare
 from binlog_protocol.groups.group_content import TABLES_MAX, GroupContent, content_of
-from binlog_protocol.groups.group_stream import GroupStream
+from binlog_protocol.groups.group_stream import GroupStream, Item
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine import BinlogEngine
@@ -650,3 +650,31 @@ async def test_a_group_that_a_start_has_ended_is_no_part_of_the_one_that_is_show
     found = await upstream_groups._read(link, groups, Gtid(0, 1, 3), GroupContent())
     assert found is not None
     assert compare(expected, found.content).likeness is Likeness.SAME
+
+
+async def test_an_event_may_take_longer_than_slave_net_timeout() -> None:
+    """As long as it comes on: nobody would be followed again whose last group is a large row, over a slow line."""
+    data = stream(events_of(3, 3_000_000), 0)
+    machine = streaming()
+
+    class SlowLink:
+        timeout_s = 1.0
+        came = 0
+
+        @property
+        def unread(self) -> int:
+            return machine.unread
+
+        async def next_item(self, groups: GroupStream, *, runs: bool) -> Item | None:
+            return groups.next(runs=runs)
+
+        async def receive(self) -> None:
+            await asyncio.sleep(0.1)
+            machine.receive_data(data[self.came : self.came + 150_000])
+            self.came += 150_000
+
+    link = cast(ClientLink, SlowLink())
+    wanted = Gtid(0, 1, 3)
+    found = await upstream_groups._read(link, GroupStream(machine, 0), wanted, GroupContent())
+    assert found is not None
+    assert found.gtid == wanted
