@@ -50,6 +50,8 @@ from binlog_server.accounts.privileges import (
 )
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 from binlog_server.accounts.users import Users
+from binlog_server.sql.assignments import Assignment, SetVariables
+from binlog_server.sql.expressions import Literal, Scope, SystemVariable
 from binlog_server.sql.grammars import Grammar
 from binlog_server.sql.statement import Family, Rules, Statement
 from binlog_server.sql.tokens import unquote
@@ -142,7 +144,8 @@ class AccountChange(AccountStatement):
 
     @property
     def told(self) -> str:
-        named = [_quoted(who) for who in (*self.who, *self.to)] or ["CURRENT_USER"]
+        who = (*self.who, *self.to)
+        named = ["CURRENT_USER" if one is ME else _quoted(one) for one in who] or ["CURRENT_USER"]
         about = ", ".join([*self.privileges, *named])
         return f"{self.operation}: {about}"
 
@@ -314,17 +317,25 @@ class RenameUser(AccountChange):
 
 @dataclass(frozen=True, slots=True)
 class SetPassword(AccountChange):
-    """SET PASSWORD."""
+    """SET PASSWORD, and variables behind it, as `mariadb-admin password` sends it."""
 
-    syntax = '"SET"i "PASSWORD"i ["FOR"i account] "=" password'
+    syntax = '"SET"i "PASSWORD"i ["FOR"i account] _BECOMES password ("," setting)*'
     com = "set_option"
     is_free_for_ones_own = True
     operation = "SET PASSWORD"
 
+    along: tuple[Assignment, ...] = ()
+
     @classmethod
     def built(cls, children: list[Any]) -> SetPassword:
-        who, identified = children
-        return cls((who or ME,), identified=(identified,))
+        who, identified, *along = children
+        return cls((who or ME,), identified=(identified,), along=tuple(along))
+
+    def answer(self, session: SqlSession) -> ResultSet | Work | None:
+        work = AccountChange.answer(self, session)
+        if self.along:
+            SetVariables(self.along).answer(session)  # of the session alone: nothing is left to do
+        return work
 
     def absent(self, who: Who, proof: Identified | None) -> NoReturn:
         raise NoSuchUser()
@@ -658,6 +669,10 @@ class _Builder(Rules):
 
     def via_password(self, children: list[Token]) -> Identified:
         return Identified(children[0].lower(), password=unquote(children[1]))
+
+    def setting(self, children: list[Token]) -> Assignment:
+        name, value = children
+        return Assignment(SystemVariable(Scope.DEFAULT, name.lower()), Literal(int(value)))
 
     def require(self, children: list[Token]) -> Require:
         word = children[1].upper()

@@ -89,10 +89,8 @@ class TlsOptions:
                 crlpath=self.crlpath,
                 cipher=self.cipher,
             )
-        except ssl.SSLError as error:
-            raise TlsFailed(
-                f"{error.reason or error} in MASTER_SSL_CA, _CAPATH, _CERT, _KEY, _CRL, _CRLPATH or _CIPHER"
-            ) from None
         except OSError as error:
+            if self.cipher and error.filename == self.cipher:
+                raise TlsFailed(f"{error.strerror}: MASTER_SSL_CIPHER {self.cipher!r}") from None
             paths = (self.ca, self.capath, self.cert, self.key, self.crl, self.crlpath)
             raise TlsFailed(f"{error.strerror}: one of {', '.join(filter(None, paths))}") from None

@@ -93,13 +93,22 @@ def client_context(
     if cert:
         load_chain(context, cert, key)
     if cipher:
-        context.set_ciphers(cipher)
+        try:
+            context.set_ciphers(cipher)
+        except ssl.SSLError:  # without a reason of OpenSSL's
+            raise OSError(
+                errno.EINVAL, "no cipher is in it, as OpenSSL names those up to TLS 1.2", cipher
+            ) from None
     return context
 
 
 def handshake_failure(error: ssl.SSLError) -> str:
     """Why a TLS handshake has failed: the certificate's fault, if it has one."""
-    return str(getattr(error, "verify_message", "") or error.reason or "the handshake failed")
+    return str(
+        getattr(error, "verify_message", "")
+        or getattr(error, "reason", "")
+        or "the handshake failed"
+    )
 
 
 def load_authorities(context: ssl.SSLContext, path: str = "", folder: str = "") -> None:

@@ -117,6 +117,25 @@ async def test_a_life(lab: Lab) -> None:
         await lab.client("a", "three")
 
 
+async def test_a_password_among_settings(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """As `mariadb-admin password` says it. All is set, or nothing."""
+    root = await lab.root()
+    await root.query("CREATE USER a IDENTIFIED BY 'one'")
+    await root.query("GRANT SUPER ON *.* TO a")
+    a = await lab.client("a", "one")
+    await a.query("SET sql_log_off=1")
+    for refused, number in (("nothing", 1193), ("max_connections", 1229)):
+        assert await errno(a, f"SET PASSWORD='{HASH}',{refused}=0") == number
+    await lab.client("a", "one")
+    with caplog.at_level("INFO"):
+        await a.query(f"set password='{HASH}',sql_log_off=0")
+    assert "SET PASSWORD: CURRENT_USER" in caplog.text
+    assert await shown(a, "SELECT @@sql_log_off") == "0"
+    await lab.client("a", "secret")
+    await a.query("SET PASSWORD := PASSWORD('two')")
+    await lab.client("a", "two")
+
+
 @pytest.mark.parametrize(
     ("sql", "number"),
     [

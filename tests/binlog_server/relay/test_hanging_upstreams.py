@@ -103,6 +103,14 @@ def test_tls_files(option: str, tmp_path: Path) -> None:
         replace(TlsOptions(), **given).context()
 
 
+@pytest.mark.parametrize("cipher", ["NOPE", "TLS_AES_256_GCM_SHA384"])
+def test_a_list_without_a_cipher(cipher: str) -> None:
+    told = f"no cipher is in it, as OpenSSL names those up to TLS 1.2: MASTER_SSL_CIPHER '{cipher}'"
+    with pytest.raises(TlsFailed, match=f": {told}$"):
+        replace(TlsOptions(), cipher=cipher).context()
+    replace(TlsOptions(), cipher="ECDHE+AESGCM:NOPE").context()
+
+
 def test_the_key_of_passwords(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
