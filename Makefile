@@ -1,7 +1,7 @@
 # make demo          see it work: installs the server alone, then about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-unit     the part of it that needs no server: about a minute
-# make test-others   the rest of it
+# make test-others   the rest of it: test-servers, then test-sessions (of Spark)
 # make test-slow     the full counts, most of a day; REPEATS=4: every test, but a fourth of the seeds
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
@@ -17,7 +17,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
 # What a demo needs is the server alone: a tenth of the tools, unless these are there.
 BASE  := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/server-only)
-JOBS  ?= 3
+JOBS  ?= 4
 HEAVY_JOBS ?= 2
 # Unit tests wait for nothing: a worker more than there are processors would only look for the tests once more.
 UNIT_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
@@ -34,7 +34,7 @@ NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 # Tests start hundreds of processes: each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo setup test test-unit test-others test-slow test-spark compiled-tests fuzz lint types docs format bench clean
+.PHONY: help venv demo setup test test-unit test-others test-servers test-sessions test-slow test-spark compiled-tests fuzz lint types docs format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -60,9 +60,13 @@ test: test-unit test-others
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m unit -n $(UNIT_JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
 
-# Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
-test-others: $(STAMP) setup
+test-others: test-servers test-sessions
+
+test-servers: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "not unit and not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+
+# Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
+test-sessions: $(STAMP) setup
 	@$(BIN)/python -m pytest -m "spark and not slow" -n $(HEAVY_JOBS) --dist worksteal $(SPARK) $(ARGS) || $(NONE_CHOSEN)
 
 test-slow: $(STAMP)

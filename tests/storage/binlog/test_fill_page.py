@@ -381,7 +381,10 @@ def test_crcs_by_three_lanes(size: int, kind: str) -> None:
     """Side by side where there is enough for them, and what is left behind them."""
     from binlog_storage.ibb._speedups import crc32c
 
-    filler = {"random": random.Random(size).randbytes(size), "zeros": b"\0", "ones": b"\xff"}[kind]
-    data = (filler * size)[:size]
+    data = {
+        "random": random.Random(size).randbytes(size),
+        "zeros": bytes(size),
+        "ones": b"\xff" * size,
+    }[kind]
     assert crc32c(data, True) in (google_crc32c.value(data), None)
     assert crc32c(data, False) == google_crc32c.value(data)

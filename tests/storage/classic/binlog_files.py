@@ -93,7 +93,8 @@ def write(
         offsets.append(len(data))
         at = 0
         while at < len(one.payload):
-            size = int.from_bytes(one.payload[at + LENGTH_OFFSET :][:4], "little")
+            begin = at + LENGTH_OFFSET
+            size = int.from_bytes(one.payload[begin : begin + 4], "little")
             _add(data, one.payload[at : at + size], checksums)
             at += size
     offsets.append(len(data))
