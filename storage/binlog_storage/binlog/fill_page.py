@@ -136,7 +136,8 @@ def fill_record_plainly(
     record = bytes(head) + bytes(data)
     pages = [seal(page[:at] + _chunk(first, record[:room]) + bytes(CRC_SIZE))]
     for number in range(count):
-        chunk = _chunk(then, record[room + number * CHUNK_DATA_MAX :][:CHUNK_DATA_MAX])
+        start = room + number * CHUNK_DATA_MAX
+        chunk = _chunk(then, record[start : start + CHUNK_DATA_MAX])
         pages.append(seal(bytearray(chunk + bytes(CRC_SIZE))))
     last = _chunk(then | LAST, record[room + count * CHUNK_DATA_MAX :])
     redo = (
