@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -367,7 +367,10 @@ class Server:
             await loop.create_server(new, sock=one, backlog=BACKLOG) for one in given
         ]
         if not given:
-            self._listeners = [await loop.create_server(new, host or None, port, backlog=BACKLOG)]
+            with _named("listen", host):
+                self._listeners = [
+                    await loop.create_server(new, host or None, port, backlog=BACKLOG)
+                ]
         self.port = self._listeners[0].sockets[0].getsockname()[1]
         self.is_listening = True
 
@@ -448,7 +451,9 @@ class Server:
             from binlog_server.metrics.endpoint import MetricsEndpoint
 
             self._endpoint = MetricsEndpoint(self)
-            await self._endpoint.start(*parse_listen(listen, "metrics_listen"))
+            host, port = parse_listen(listen, "metrics_listen")
+            with _named("metrics_listen", host):
+                await self._endpoint.start(host, port)
 
     async def stop(
         self,
@@ -702,6 +707,15 @@ def _tls_of(config: Config, authorities: str) -> TlsServer:
     except (OSError, ValueError) as error:
         said = told(error) if isinstance(error, OSError) else error
         raise ConfigError(f"ssl_cert, ssl_key, {authorities}: {said}") from None
+
+
+@contextlib.contextmanager
+def _named(option: str, host: str) -> Iterator[None]:
+    """A host that nobody knows is told with the option that names it."""
+    try:
+        yield
+    except socket.gaierror as error:
+        raise socket.gaierror(error.errno, f"{option}: {host!r}: {error.strerror}") from None
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

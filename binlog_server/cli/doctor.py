@@ -27,7 +27,7 @@ from binlog_storage.disk.local_path import (
 )
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine.backup import require_prepared
-from binlog_storage.errors import BackupRefused, DiskError, NotAStore
+from binlog_storage.errors import BackupRefused, DiskError, NoBinlogKey, NotAStore
 
 from binlog_server.app.app import certificate_of, metrics_tls_of
 from binlog_server.cli.troubles import about
@@ -116,6 +116,10 @@ def _of_the_machine(config: Config) -> Iterator[Diagnosis]:
     if not doubts:
         yield Diagnosis(OK, "configuration", "nothing is strange in it")
     yield from _certificate(config)
+    try:
+        config.binlog_keys()
+    except NoBinlogKey as error:
+        yield Diagnosis(ERROR, "encryption", str(error))
     yield from _disk(config)
     places = {"listen": (config.listen_host, config.listen_port)}
     if config.metrics_listen:

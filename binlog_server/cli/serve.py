@@ -174,6 +174,7 @@ def _check(config: Config, *, as_json: bool) -> int:
     if config.ssl:
         certificate_of(config)
     metrics_tls_of(config)
+    config.binlog_keys()
     doubts = list(configuration.doubts(config))
     if as_json:
         show_json({"right": True, "doubts": doubts})

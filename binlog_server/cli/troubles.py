@@ -44,6 +44,28 @@ TROUBLES: Final = (
         "or longer slots. With an archive the text goes on with the reason for which it could not help.",
     ),
     Trouble(
+        r"\b194[78]\b|conflicts with the binary log which contains",
+        '1947, 1948 "Specified ... conflicts with the binary log which contains ..."',
+        "`SET GLOBAL gtid_slave_pos` on a replica whose own binlog has groups that are newer, or of another domain: of "
+        "an earlier life, or written there.",
+        "Where its data are those of the position, and nobody follows it: `RESET MASTER` there, then the SET. Else "
+        "look first what the groups are: they are in its data.",
+    ),
+    Trouble(
+        r"never reached expected GTID state",
+        'mariadb-binlog: "Binary logs never reached expected GTID state"',
+        "It was given a file that is not the one that the server sends, or a position that the files do not have.",
+        "Of a server with `.ibb` files give it the name `binlog.000001`, whatever `SHOW BINARY LOGS` says: it gets "
+        "what is in all of them. `--raw` without `--stop-never` says so at its end with every server. clients.md",
+    ),
+    Trouble(
+        r"reported unrecognized MariaDB version",
+        'mariadb-binlog: "Master reported unrecognized MariaDB version"',
+        "A mariadb-binlog of 10.11 ends at a server of 11 and newer.",
+        "A newer mariadb-binlog; or another version for its account: `ALTER USER ... WITH SERVER_VERSION "
+        "'10.11.16-MariaDB'`. clients.md",
+    ),
+    Trouble(
         r"The slave was dropped",
         '1236 "The slave was dropped"',
         "It lagged beyond the limits of its account.",
@@ -64,11 +86,19 @@ TROUBLES: Final = (
         "`--skip-ssl-verify-server-cert` to a command.",
     ),
     Trouble(
-        r"self.signed certificate|certificate verify failed",
+        r"self.signed certificate|certificate verify failed|verify the server certificate|"
+        r"[Cc]ertificate verification failure|certificate is NOT trusted",
         '2026 "... self-signed certificate", "certificate verify failed"',
         "The client verifies the certificate by its issuer, and has no authority for it.",
         "Give the server a certificate of your authority (`ssl_cert`, `ssl_key`) and the replica that authority "
         "(`MASTER_SSL_CA`); or say `MASTER_SSL_VERIFY_SERVER_CERT=0`.",
+    ),
+    Trouble(
+        r"SSL_CTX_set_default_verify_paths failed|Failed to set ciphers|no cipher is in it",
+        '2026 "SSL_CTX_set_default_verify_paths failed", "Failed to set ciphers to use"',
+        "A file that `MASTER_SSL_CA` or `MASTER_SSL_CAPATH` names is not there or no PEM, or OpenSSL finds no cipher "
+        "in `MASTER_SSL_CIPHER`.",
+        "Name another one; `MASTER_SSL_CIPHER=''` takes it back. `RESET SLAVE ALL` of a MariaDB keeps these options.",
     ),
     Trouble(
         r"certificate has expired|certificate is not yet valid",
@@ -497,7 +527,13 @@ TROUBLES: Final = (
         "Choose another port (`listen`, `metrics_listen`), or end that program.",
     ),
     Trouble(
-        r"Connection refused|Connect call failed|Can't connect|connect to master",
+        r"through socket",
+        '2002 "Can\'t connect to local server through socket"',
+        "Without `-h` a client looks for the socket file of a MariaDB on this machine. This server has none.",
+        "`mariadb -h 127.0.0.1 -P PORT`: with the number, not with `localhost`, which is the socket again.",
+    ),
+    Trouble(
+        r"Connection refused|Connect call failed|Can't connect(?! to local)|connect to master",
         '2003 "Can\'t connect", "Connection refused"',
         "Nothing listens at that address, or a firewall is in between.",
         "Look at host and port; `bind_address` of a MariaDB may be the loopback alone.",

@@ -17,6 +17,7 @@ Names are MariaDB's where MariaDB has one. A TOML file holds them at the top lev
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, replace
@@ -397,10 +398,13 @@ KINDS: Final[Mapping[str, OptionKind]] = dict(_kinds())
 DEFAULTS: Final[Mapping[str, Any]] = {f.name: f.default for f in fields(Config)}
 
 
+_NO_HOST: Final = re.compile(r"[\s,/]")  # as in a list of addresses, and there is one
+
+
 def parse_listen(text: str, option: str = "listen") -> tuple[str, int]:
     """HOST:PORT; the host may be empty (all addresses) or in brackets. Raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not port.isdecimal() or _NO_HOST.search(host):
         raise ConfigError(f"{option}: {text!r} is not HOST:PORT")
     if len(port) > 10 or not PORTS.low <= int(port) <= PORTS.high:
         raise ConfigError(f"{option}: port {port[:10]} is not between {PORTS.low} and {PORTS.high}")
@@ -451,7 +455,7 @@ def load(
         raise ConfigError(f"{error}{_place(path)}") from None
     for name in values:
         if name not in known | {"listen"}:
-            meant = did_you_mean(name, known | {"listen"})
+            meant = engine_limits.instead_of(name) or did_you_mean(name, known | {"listen"})
             raise ConfigError(f"unknown option {name!r}{place(name)}{meant}")
     if "listen" in values:
         try:

@@ -51,6 +51,15 @@ def take_options(options: MutableMapping[str, Any]) -> tuple[str, ...]:
     return tuple(without_effect)
 
 
+def instead_of(name: str) -> str:
+    """What to write in place of an option of MariaDB that is none here; nothing for one that is not known."""
+    known = name.replace("-", "_").lower()
+    found = _INSTEAD.get(known)
+    if found is None:
+        found = next((advice for start, advice in _FAMILIES.items() if known.startswith(start)), "")
+    return f": {found}" if found else ""
+
+
 def _unavailable(name: str) -> Callable[[Any], ServerError]:
     return lambda value: EngineBinlogUnavailable(f"{name}={_shown(value)}")
 
@@ -112,3 +121,35 @@ _OPTIONS: Final[
         "A binlog server is no node of a Galera cluster: follow one of its nodes as upstream",
     ),
 }
+
+_LISTEN: Final = 'write listen = "HOST:PORT"'
+_AS_SENT: Final = "what an upstream sends is kept as it is: leave it out"
+_FILTER: Final = "all that an upstream sends is kept: filter on the replicas"
+_NO_SECTIONS: Final = "there are no sections of programs: write the options at the top of the file"
+_INSTEAD: Final[Mapping[str, str]] = {
+    "bind_address": _LISTEN,
+    "port": _LISTEN,
+    "socket": f"there is no socket file: {_LISTEN}",
+    "datadir": "write binlog_directory",
+    "log_error": "the log goes to the standard error",
+    "user": "start it as that user",
+    "skip_name_resolve": "names of clients are never looked up: leave it out",
+    "log_slave_updates": "what an upstream sends is always logged: leave it out",
+    "sync_relay_log": "there is no relay log: leave it out",
+    "slave_exec_mode": "nothing is applied here: leave it out",
+    "slave_skip_errors": "nothing is applied here: leave it out",
+    "binlog_format": _AS_SENT,
+    "binlog_do_db": _FILTER,
+    "binlog_ignore_db": _FILTER,
+    "mysqld": _NO_SECTIONS,
+    "mariadbd": _NO_SECTIONS,
+    "mariadb": _NO_SECTIONS,
+    "server": _NO_SECTIONS,
+}
+_FAMILIES: Final[Mapping[str, str]] = {
+    "replicate_": _FILTER,
+    "relay_log": "there is no relay log: leave it out",
+    "slave_parallel_": "nothing is applied here: leave it out",
+    "binlog_row_": _AS_SENT,
+}
+"""By the beginning of their names."""

@@ -115,8 +115,12 @@ def test_address_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], take
 
 
 def test_address_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve(tmp_path / "data", "--listen", "no.such.host.invalid:0") == 1
-    assert "Traceback" not in capsys.readouterr().err
+    for option in ("listen", "metrics_listen"):
+        address = f"--{option.replace('_', '-')}", "no.such.host.invalid:0"
+        assert serve(tmp_path / "data", "--listen", "127.0.0.1:0", *address) == 1
+        err = capsys.readouterr().err
+        assert f"binlog-server: {option}: 'no.such.host.invalid': " in err
+        assert "Traceback" not in err
 
 
 def test_damaged_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

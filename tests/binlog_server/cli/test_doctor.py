@@ -98,6 +98,22 @@ def test_an_address_of_others(
     assert "as it should be" not in told
 
 
+@pytest.mark.parametrize(
+    ("key_file", "told"),
+    [("", "file-key-management-filename is not set"), ("/no/such", "File '/no/such' not found")],
+)
+def test_a_key_file_that_is_not_there(
+    key_file: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server would not start; the check of the configuration says so, too."""
+    text = f"binlog_storage_engine = ''\nencrypt_binlog = true\nfile_key_management_filename = '{key_file}'\n"
+    assert doctor(tmp_path, f"listen = '127.0.0.1:0'\n{text}") == 1
+    assert f"error    encryption: {told}" in capsys.readouterr().out
+    command = ["serve", "--config", str(tmp_path / "server.toml"), "--check-config"]
+    assert main([*command, "--directory", str(tmp_path / "store")]) == 1
+    assert told in capsys.readouterr().err
+
+
 def test_a_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`serve` would refuse it."""
     (tmp_path / "store").mkdir()
@@ -117,6 +133,52 @@ def test_an_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MAX_LAG_SECONDS" in out
     assert main(["doctor", "--error", "never seen"]) == 1
     assert "not known here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "remedy"),
+    [
+        (
+            "ERROR 1947 (HY000): Specified GTID 0-1-36 conflicts with the binary log which contains a more recent GTID "
+            "0-4-37. If MASTER_GTID_POS=CURRENT_POS is used, the binlog position will override the new value",
+            "1947, 1948",
+            "RESET MASTER",
+        ),
+        (
+            "Specified value for @@gtid_slave_pos contains no value for replication domain 0. This conflicts with the "
+            "binary log which contains GTID 0-1-5.",
+            "1947, 1948",
+            "RESET MASTER",
+        ),
+        (
+            "ERROR: Binary logs never reached expected GTID state of 0-1-5",
+            "mariadb-binlog",
+            "binlog.000001",
+        ),
+        (
+            "Could not find server version: Master reported unrecognized MariaDB version '11.8.9-MariaDB'.",
+            "mariadb-binlog",
+            "SERVER_VERSION",
+        ),
+        (
+            "ERROR 2002 (HY000): Can't connect to local server through socket '/run/mysqld/mysqld.sock' (2)",
+            "2002",
+            "-h 127.0.0.1",
+        ),
+        ("ERROR 2002 (HY000): Can't connect to server on 'db1' (111)", "2003", "host and port"),
+        ("SSL connection error: Failed to verify the server certificate", "2026", "MASTER_SSL_CA"),
+        ("SSL connection error: Failed to set ciphers to use", "2026", "MASTER_SSL_CIPHER=''"),
+        (
+            "SSL connection error: SSL_CTX_set_default_verify_paths failed",
+            "2026",
+            "RESET SLAVE ALL",
+        ),
+    ],
+)
+def test_what_a_dba_meets_first(text: str, shown: str, remedy: str) -> None:
+    first = next(iter(about(text)))
+    assert first.shown.startswith(shown)
+    assert remedy in first.remedy
 
 
 def test_the_page_is_made_of_the_table() -> None:
