@@ -1,7 +1,7 @@
 # make demo          see it work: installs the server alone, then about 20 s, ends by itself
 # make test          set up what the tests need and run them (docs/testing.md)
 # make test-unit     the part of it that needs no server: about a minute
-# make test-others   the rest of it: test-servers, then test-sessions (of Spark)
+# make test-others   the rest of it: test-long, test-servers and test-sessions (of Spark), one after the other
 # make test-slow     the full counts, most of a day; REPEATS=4: every test, but a fourth of the seeds
 # make test-spark    the tests of Spark with another version of it: PYSPARK=4.2.1
 # make fuzz          bytes that nobody means well by, into everything that takes some: MINUTES=10 (tests/fuzz/README.md)
@@ -17,7 +17,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/up-to-date
 # What a demo needs is the server alone: a tenth of the tools, unless these are there.
 BASE  := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/server-only)
-JOBS  ?= 4
+JOBS  ?= 3
 HEAVY_JOBS ?= 2
 # Unit tests wait for nothing: a worker more than there are processors would only look for the tests once more.
 UNIT_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
@@ -34,7 +34,7 @@ NONE_CHOSEN = { [ $$? = 5 ] && [ -n "$(ARGS)" ]; }
 # Tests start hundreds of processes: each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo setup test test-unit test-others test-servers test-sessions test-slow test-spark compiled-tests fuzz lint types docs format bench clean
+.PHONY: help venv demo setup test test-unit test-others test-long test-servers test-sessions test-slow test-spark compiled-tests fuzz lint types docs format bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -60,10 +60,15 @@ test: test-unit test-others
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m unit -n $(UNIT_JOBS) --dist worksteal $(UNIT) $(ARGS) || $(NONE_CHOSEN)
 
-test-others: test-servers test-sessions
+test-others: test-long test-servers test-sessions
+
+OTHERS := -m "not unit and not slow and not spark" --dist worksteal
+# As the unit tests, in their folders; and no more workers than processors: they wait for little.
+test-long: $(STAMP) setup
+	@$(BIN)/python -m pytest $(OTHERS) -n $(UNIT_JOBS) $(UNIT) $(ARGS) || $(NONE_CHOSEN)
 
 test-servers: $(STAMP) setup
-	@$(BIN)/python -m pytest -m "not unit and not slow and not spark" -n $(JOBS) --dist worksteal $(ARGS) || $(NONE_CHOSEN)
+	@$(BIN)/python -m pytest $(OTHERS) -n $(JOBS) $(addprefix --ignore=,$(UNIT)) $(ARGS) || $(NONE_CHOSEN)
 
 # Spark by itself: its driver talks to Python by select(), which fails in a process that has had a thousand files open.
 test-sessions: $(STAMP) setup
