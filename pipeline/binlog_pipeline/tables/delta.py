@@ -84,9 +84,8 @@ class DeltaState(CommittedTable):
         self._delta: Final = _library()
         self._workers: Final = workers
         super().__init__(str(delta_path(target)), table, keys, begin)
-        self._table: DeltaTable | None = None
-        if self._delta.DeltaTable.is_deltatable(self.where):
-            self._table = self._delta.DeltaTable(self.where)
+        self._table = _opened(self.where)
+        if self._table is not None:
             self._take_metadata(_published(self._table))
 
     @property
@@ -177,7 +176,7 @@ class DeltaState(CommittedTable):
                     commit_properties=self._commit(position),
                 )
         except self._delta.exceptions.DeltaError as error:
-            if self._table is None and self._delta.DeltaTable.is_deltatable(self.where):
+            if self._table is None and _opened(self.where) is not None:
                 raise TargetChanged(f"{self.where} was made by somebody else meanwhile") from error
             raise
         # Not what is there by now, which may be another writer's.
@@ -377,10 +376,21 @@ def delta_position(target: str | PathLike[str]) -> SlavePosition | None:
     """The GTID position of a table; None if none is there. Raises `SourceError` for one of others, `BadOption`."""
     place = str(delta_path(target))
     with said_of_delta(place):
-        found = _library().DeltaTable
-        if not found.is_deltatable(place):
-            return None
-        return SlavePosition.parse(_published(found(place))[POSITION])
+        table = _opened(place)
+        return None if table is None else SlavePosition.parse(_published(table)[POSITION])
+
+
+def _opened(where: str) -> DeltaTable | None:
+    """A table as it is now; None if none is there.
+
+    The library's `is_deltatable` holds the interpreter's lock while a store says nothing, so no signal would be heard.
+    """
+    library = _library()
+    try:
+        table: DeltaTable = library.DeltaTable(where)
+    except library.exceptions.TableNotFoundError:
+        return None
+    return table
 
 
 def _published(table: DeltaTable) -> Mapping[str, Any]:

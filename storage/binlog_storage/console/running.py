@@ -6,7 +6,8 @@
 
 A command whose output nobody reads to its end, as behind `| head`, says nothing and ends with 1. An
 error is one line on standard error, with --json too. One that Ctrl-C or SIGTERM breaks off gives up what it had begun,
-as behind an error, says that it was interrupted, and ends by that signal: so a loop of a shell around it ends, too.
+as behind an error, says that it was interrupted, and ends by that signal: so a loop of a shell around it ends, too. One
+that is in a call which lets no signal through ends by it as well (`deaf_calls.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from binlog_protocol.errors import (
     ServerError,
 )
 
+from binlog_storage.console.deaf_calls import ENDING, ended_if_deaf, let_wait, name_of
 from binlog_storage.console.output import shown, size_text
 from binlog_storage.errors import REPAIR, CorruptBinlog, StorageError, without_advice
 
@@ -53,7 +55,6 @@ _REMEDIES: Final = {
     errno.EROFS: "give a directory that can be written",
     errno.EMFILE: "raise the limit by ulimit -n",
 }
-_ENDING: Final = {signal.SIGINT, signal.SIGTERM}
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ASKED_OF_LOGINS: Final = {
     AccessDenied.errno: "is the user right, and the password?",
@@ -79,7 +80,7 @@ def run_program(program: str, main: Callable[[], int]) -> int:
     _stand_in()
     interruption = _Interruption()
     try:
-        with interruption.heard():
+        with interruption.heard(program):
             try:
                 return main()
             except Exception as error:
@@ -150,7 +151,7 @@ def not_interrupted() -> Iterator[None]:
     """Ctrl-C and SIGTERM come behind the block, as while modules are loaded: an import that is broken off is told as
     something else. Processes that are begun in it have to call `interrupted_again`.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
@@ -159,7 +160,7 @@ def not_interrupted() -> Iterator[None]:
 
 def interrupted_again() -> None:
     """Hear Ctrl-C and SIGTERM, in a process that was begun within `not_interrupted`."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 class _Interruption:
@@ -182,10 +183,10 @@ class _Interruption:
     @property
     def name(self) -> str:
         """The signal, for people."""
-        return "Ctrl-C" if self.number == signal.SIGINT else self.number.name
+        return name_of(self.number)
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[None]:
+    def heard(self, program: str) -> Iterator[None]:
         """Within the block, unless somebody else hears SIGTERM, or this is no main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -196,7 +197,8 @@ class _Interruption:
             return
         signal.signal(signal.SIGTERM, self._told)
         try:
-            yield
+            with ended_if_deaf(f"{program}: interrupted by {{}}\n"):
+                yield
         finally:
             signal.signal(signal.SIGTERM, before)
 
@@ -212,7 +214,8 @@ class _Interruption:
 def told_to_stop() -> Callable[[], bool]:
     """Whether this process was told to end by SIGTERM or Ctrl-C: from now on nothing is broken off by them."""
     told: list[int] = []
-    for number in _ENDING:
+    let_wait()
+    for number in ENDING:
         signal.signal(number, lambda at, _: told.append(at))
     return lambda: bool(told)
 

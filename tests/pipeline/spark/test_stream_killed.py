@@ -28,11 +28,13 @@ JOB: Final = Path(__file__).parents[1] / "jobs" / "following.py"
 MERGING: Final = JOB.with_name("merging.py")
 ROOT: Final = Path(__file__).parents[3]
 KILLS: Final = int(os.environ.get("BINLOG_TEST_KILLS", "20"))
+A_ROUND: Final = 400
+"""Transactions: two batches, so that many are not begun when a stream is killed."""
 TABLE: Final = "d.t"
 
 
 class Writer:
-    """A thread that changes a table at random."""
+    """A thread that changes a table at random: so many transactions as it is asked for, that a stream keeps up."""
 
     def __init__(self, upstream: MariaDB, rng: random.Random) -> None:
         self._upstream = upstream
@@ -40,6 +42,7 @@ class Writer:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.transactions = 0
+        self.wanted = 0
 
     def __enter__(self) -> Writer:
         self._thread.start()
@@ -53,8 +56,10 @@ class Writer:
         rng = self._rng
         with self._upstream.connect() as connection, connection.cursor() as cursor:
             while not self._stop.wait(0.003):
+                if self.transactions >= self.wanted:
+                    continue
                 cursor.execute("BEGIN")
-                if rng.random() < 0.001:  # more than the driver takes at once
+                if rng.random() < 0.002:  # more than the driver takes at once
                     for _ in range(4):
                         cursor.execute(f"UPDATE {TABLE} SET n = n + 1")
                 for _ in range(rng.randint(1, 4)):
@@ -141,10 +146,12 @@ def test_each_change_once(
     arguments = [str(store), TABLE, str(target), str(tmp_path / "checkpoint"), sink]
     killed = []
     with Writer(upstream, rng) as writer:
+        writer.wanted = A_ROUND
         until(lambda: writer.transactions > 20, "a load")
         first = upstream.gtid_binlog_pos
         until(lambda: number(server.gtid_binlog_pos) >= number(first), "our server")
         for _ in range(KILLS):
+            writer.wanted += A_ROUND
             with running(JOB, *arguments, "forever") as job:
                 assert job.stdout is not None
                 assert job.stdout.readline() == "running\n"
