@@ -88,6 +88,7 @@ def file_gtid_position(engine: ClassicEngine, file: object, position: object) ->
     file_no, at = oldest or engine.file_number(str(file)), number_of(position)
     if file_no is None or at is None:
         return None
+    at = max(at, FIRST_EVENT_POSITION)  # a place in front of the events is their beginning
     place = Position(file_no, at)
     try:
         head = engine.head(file_no)
@@ -100,12 +101,11 @@ def file_gtid_position(engine: ClassicEngine, file: object, position: object) ->
         return None
 
 
-def file_event_rows(engine: ClassicEngine, file: str | None, start: int) -> Iterator[Row]:
+def file_event_rows(engine: ClassicEngine, number: int | None, start: int) -> Iterator[Row]:
     """SHOW BINLOG EVENTS of a traditional file: all its events, those of its head, too. End_log_pos is as stored.
 
-    Raises `StorageError`.
+    Raises `StorageError`, `ProtocolError`.
     """
-    number = min(dict(engine.files())) if file is None else engine.file_number(file)
     if number is None:
         raise UnknownBinlog("Could not find target log")
     name = engine.file_name(number)

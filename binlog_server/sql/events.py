@@ -124,23 +124,31 @@ def _classic(
 
 
 def _stored(engine: ClassicEngine, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
+    files = dict(engine.files())
+    number = min(files) if statement.file is None else engine.file_number(statement.file)
+    _require_inside(statement, None if number is None else files.get(number))
     try:
-        yield from classic_places.file_event_rows(engine, statement.file, statement.start)
-    except DamagedBinlog as error:
+        yield from classic_places.file_event_rows(engine, number, statement.start)
+    except (DamagedBinlog, ProtocolError) as error:
         log.warning("SHOW BINLOG EVENTS: %s", error)
         raise CommandFailed(_COMMAND, "Wrong offset or I/O error") from None
 
 
-def _rows(engine: EngineReader, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
-    files = dict(engine.files())
-    number = min(files, default=0) if statement.file is None else AS_STORED.number(statement.file)
-    size, name = files.get(number), AS_STORED.name(number)
+def _require_inside(statement: ShowBinlogEvents, size: int | None) -> None:
+    """Raises 1220 for a place behind the end of a file of that size; None for no file."""
     if size is not None and statement.start > size:
         asked = min(statement.start, 2**64 - 1)
         raise CommandFailed(
             _COMMAND,
             f"Invalid pos specified. Requested from pos:{asked} is greater than actual file size:{size}",
         )
+
+
+def _rows(engine: EngineReader, statement: ShowBinlogEvents) -> Generator[Row, None, None]:
+    files = dict(engine.files())
+    number = min(files, default=0) if statement.file is None else AS_STORED.number(statement.file)
+    _require_inside(statement, files.get(number))
+    name = AS_STORED.name(number)
     for group in engine.groups_of_file(number, statement.start):
         try:
             for event in split_pieces(group):

@@ -421,7 +421,7 @@ class StoredFiles:
     def events(self, number: int, offset: int) -> Iterator[tuple[int, bytes]]:
         """The events of a file from one of them on, each with its offset: without checksums, with their ends.
 
-        Raises `DamagedBinlog` where none begins.
+        Raises `DamagedBinlog` where none begins. At the end of the file, and behind it, there are none.
         """
         extent = self._extent()
         self._following(number, extent)
@@ -440,6 +440,10 @@ class StoredFiles:
                     else:
                         yield at, strip_checksum(event, algorithm)
                     at = reader.offset
+                if (
+                    at == offset < reader.size
+                ):  # its bytes look like an event that the file does not hold
+                    raise DamagedBinlog(path, at, "no event begins there")
             except ProtocolError as error:
                 raise DamagedBinlog(path, at, str(error)) from None
 
