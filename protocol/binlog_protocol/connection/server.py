@@ -392,6 +392,9 @@ class ServerConnection:
         return parse_command(payload, has_attributes=has_attributes)
 
     def _check_sequence(self, packet: Packet) -> None:
+        # Inside of compressed packets, which have numbers of their own, MariaDB does not look.
+        if self._compressed:
+            return
         # A command begins a new conversation; before that one packet follows the other.
         expected = 0 if self.state is ServerState.READY else self._seq
         if packet.seq != expected:
@@ -430,6 +433,7 @@ class ServerConnection:
         """
         self._machine.require(ServerStep.COMMAND_RECEIVED)
         self._compressed = True
+        self._reader.numbered = False
         return self._reader.take_rest()
 
     def reject_login(self, error: ServerError) -> bytes:
