@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from binlog_protocol.errors import PacketTooLarge, ProtocolError
 from binlog_protocol.limits import PACKET_PAYLOAD_MAX
+from binlog_protocol.wire import packets
 from binlog_protocol.wire.gathered import GATHERED_BYTES_MIN
-from binlog_protocol.wire.packets import LARGE_BYTES, PacketReader, frame_packet, frame_packets
+from binlog_protocol.wire.packets import (
+    LARGE_BYTES,
+    Packet,
+    PacketReader,
+    frame_packet,
+    frame_packets,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -348,3 +357,44 @@ def test_memory_is_taken_by_what_came() -> None:
     reader.discard()
     assert reader.buffered == 0
     assert reader.next_packet() is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_payloads_in_any_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With packets of 4 KB at most, so that each length comes: whole multiples, and payloads of many packets."""
+    most = 4095
+    rng = random.Random(seed)
+    monkeypatch.setattr(packets, "PACKET_PAYLOAD_MAX", most)
+    monkeypatch.setattr(packets, "GATHERED_BYTES_MIN", rng.choice([64, 500, 2000]))
+    monkeypatch.setattr(packets, "_SLICE_BYTES", rng.choice([16, 1000, 5000]))
+    sent: list[Packet] = []
+    data = b""
+    seq = rng.randrange(256)
+    for _ in range(12):
+        length = max(0, rng.randrange(5) * most + rng.choice([-1, 0, 0, 1, rng.randrange(most)]))
+        payload = rng.randbytes(length)
+        framed, behind = frame_packet(payload, seq)
+        sent.append(Packet(seq, payload, behind))
+        data, seq = data + framed, behind
+    reader = PacketReader(6 * most, allocate=rng.choice([None, bytearray]))
+    found: list[Packet] = []
+    at = 0
+    while at < len(data):
+        piece = data[at : at + rng.choice([1, 3, 4, 5, 300, most, 3 * most])]
+        gathering = reader.gathering
+        if gathering is not None and rng.random() < 0.5:
+            with gathering.rest() as place:
+                piece = piece[: len(place)]
+                place[: len(piece)] = piece
+            gathering.came(len(piece))
+        elif rng.random() < 0.5:
+            with reader.untaken as untaken:
+                lent = bytes(untaken) + piece
+            reader.lend(memoryview(lent))
+        else:
+            reader.feed(piece)
+        at += len(piece)
+        while (packet := reader.next_packet()) is not None:
+            found.append(packet)
+    assert found == sent
+    assert reader.buffered == 0
