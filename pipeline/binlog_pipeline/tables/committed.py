@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
@@ -19,6 +19,7 @@ from binlog_pipeline.errors import BadOption, TargetChanged
 from binlog_pipeline.tables.effects import Effects, effects
 from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
 from binlog_pipeline.tables.fold import fold, last_effects
+from binlog_pipeline.tables.folded_parts import FoldedParts
 from binlog_pipeline.tables.merging import Uncommitted
 from binlog_pipeline.tables.rewriting import Rewriting, new_keys
 from binlog_pipeline.tables.watermark import behind
@@ -28,6 +29,13 @@ _TABLE: Final = "binlog.table"
 _COMPLETE: Final = "binlog.complete"
 _FACTS: Final = "binlog.facts"
 _LOGGED_AS: Final = "binlog.logged_as"
+
+
+class _Group(NamedTuple):
+    """One whose last part is still to come: the files of the table, and what its parts have done."""
+
+    change: Uncommitted[Any, Any]
+    parts: FoldedParts
 
 
 class CommittedTable(TableOfFacts, ABC):
@@ -52,10 +60,8 @@ class CommittedTable(TableOfFacts, ABC):
         self.position = begin
         self._facts = Facts()
         self._has_columns = True
-        self._change: Uncommitted[Any, Any] | None = (
-            None  # of a group whose last part is still to come
-        )
-        self._held: list[pa.Table] = []  # its parts, if it may not be merged in parts
+        self._group: _Group | None = None
+        self._held: list[pa.Table] = []  # the parts of a group that may not be merged in parts
 
     @property
     @abstractmethod
@@ -183,8 +189,8 @@ class CommittedTable(TableOfFacts, ABC):
     def add(self, changes: pa.Table, position: SlavePosition | None) -> None:
         """Changes of the table up to the position, in one commit. Raises `PipelineError`, the library's errors.
 
-        The parts of a group are merged as they come, into files that the commit behind the last one names. Where that
-        cannot be, they are held until then.
+        The parts of a group are folded as they come, and merged behind the last one, into files that the commit then
+        names. Where that cannot be, they are held until then.
         """
         changes = behind(changes, self.position)
         if position is None:
@@ -194,11 +200,11 @@ class CommittedTable(TableOfFacts, ABC):
         if self._held:
             changes = pa.concat_tables([*self._held, changes])
             self._held = []
-        if self._change is not None:
-            if len(changes) and not self._takes_part(changes):
-                raise TargetChanged(f"{self.where} was changed by somebody else meanwhile")
-            self._commit_part(self._change, position)
-            self._change = None
+        if self._group is not None:
+            if len(changes):
+                self._takes_part(changes)
+            self._merge_parts(self._group, position)
+            self._group = None
         elif len(changes):
             self._add_whole(changes, position)
         else:
@@ -213,15 +219,12 @@ class CommittedTable(TableOfFacts, ABC):
             self._take_schema(found.rows.schema)
         self._facts = found.facts  # only now: the commit above stands at the position of before
         self._has_columns = bool(there or len(found))
-        if is_anew:
-            self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
-        else:
-            self._merge(last_effects(found, self.keys), position)
+        self._apply(replace(found, empties=is_anew), position)
 
     def _takes_part(self, changes: pa.Table) -> bool:
-        """Merge a part of a group, if it can be; there is no commit but one for what the table had to be before."""
+        """Fold a part of a group, if it can be; there is no commit but one for what the table had to be before."""
         found = self._found(changes, self.columns.names)
-        if self._change is None:
+        if self._group is None:
             if not self.is_new and self._has_columns:
                 self._take_schema(found.rows.schema)
             elif self.has_rows:  # of another table, until the commit of this group
@@ -231,12 +234,28 @@ class CommittedTable(TableOfFacts, ABC):
             change = self._open(found.rows.schema)
             if change is None:
                 return False
-        else:
-            change = self._change
-        if not self._merge_part(change, last_effects(found, self.keys)):
-            return False
-        self._change, self._facts, self._has_columns = change, found.facts, True
+            self._group = _Group(change, FoldedParts(self.keys))
+        self._group.parts.add(found)
+        self._facts, self._has_columns = found.facts, True
         return True
+
+    def _merge_parts(self, group: _Group, position: SlavePosition) -> None:
+        """One commit: what the parts have done. Raises as `add`."""
+        for number, found in enumerate(group.parts.pieces()):
+            if self._merge_part(group.change, found):
+                continue
+            if number:
+                raise TargetChanged(f"{self.where} was changed by somebody else meanwhile")
+            self._apply(group.parts.whole(), position)
+            return
+        self._commit_part(group.change, position)
+
+    def _apply(self, found: Effects, position: SlavePosition) -> None:
+        """One commit: effects, of any number a key, on a table that has taken the columns."""
+        if found.empties:
+            self._overwrite(fold(found.rows.slice(0, 0), found, self.keys), position)
+        else:
+            self._merge(last_effects(found, self.keys), position)
 
     def _found(self, changes: pa.Table, there: Sequence[str]) -> Effects:
         found = effects(changes, self.keys, self._facts, there)

@@ -4,7 +4,8 @@ It is done by tasks (`tasks.py`), so by any workers: this process, or executors 
 out the rows whose keys have changed, and writes what is left. One of them writes the rows of now, together, for a row
 that has changed may soon change again. What comes back is descriptions of files; and where the log has only parts of
 rows, the rest of these. No file counts until a commit names it: a task that runs twice leaves one that nobody names.
-So a group that comes in parts is merged part by part; the commit behind the last one names the files (`Uncommitted`).
+So a group that comes in parts is merged by ranges of keys (`folded_parts.py`), and one commit behind all of them names
+the files (`Uncommitted`).
 """
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ class Merge(Generic[_Named]):
 
 
 class Uncommitted(Generic[_Named, _Written]):
-    """The files of a table as they are behind merges that no commit names yet: those of a group that comes in parts.
+    """The files of a table as they are behind merges that no commit names yet: those of a group that came in parts.
 
     Args:
         kept: all files of the table.

@@ -96,7 +96,7 @@ def test_a_group_in_parts_is_the_same_table(
 
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_it_is_one_commit_and_leaves_no_file(sink: str, tmp_path: Path, rng: random.Random) -> None:
-    """That no commit has named: each part writes files of the one before anew."""
+    """That no commit has named: a range of keys may write files of the one before anew."""
     history = History(rng)
     target = tmp_path / "t"
     with opened(sink, target) as kept:
@@ -108,12 +108,51 @@ def test_it_is_one_commit_and_leaves_no_file(sink: str, tmp_path: Path, rng: ran
         for begin in range(0, len(group), 10):
             kept.add(group.slice(begin, 10), None)
             assert in_order(rows_of(sink, target)) == before
-        left = data_files(tmp_path) - names
+        assert data_files(tmp_path) == names
         kept.add(group.slice(0, 0), history.position)
+    left = data_files(tmp_path) - names
     assert in_order(rows_of(sink, target)) == history.table()
     assert versions(sink, target) == count + 1
-    assert data_files(tmp_path) - names == left
     assert {Path(name).name for name in left} <= named_files(sink, target)
+
+
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_a_file_is_written_anew_once(
+    sink: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not once for each part that changes a row of it; but those at the end of a range of keys twice."""
+    target = tmp_path / "t"
+    rows = [changed(number, "c", number) for number in range(400)]
+    with opened(sink, target, Elsewhere(rng)) as kept:
+        kept.add(pa.Table.from_pylist(rows[:1], SCHEMA), SlavePosition([Gtid(0, 1, 1)]))
+        rest = [{**row, "_gtid": {"domain": 0, "server": 1, "seq": 2}} for row in rows[1:]]
+        kept.add(pa.Table.from_pylist(rest, SCHEMA), SlavePosition([Gtid(0, 1, 2)]))
+    count = len(named_files(sink, target))
+    assert count > 10
+    removed: list[object] = []
+    for kind in (DeltaFiles, iceberg_files.TableFiles):
+        monkeypatch.setattr(kind, "remove", lambda _, file: removed.append(file))
+    monkeypatch.setattr(merging, "_SMALL_ROWS", 0)
+    group = [changed(rng.randrange(400), "u", 1000 + number) for number in range(800)]
+    with opened(sink, target, Elsewhere(rng)) as kept:
+        for begin in range(0, 800, 100):
+            part = pa.Table.from_pylist(group[begin : begin + 100], SCHEMA)
+            kept.add(part, None)
+        kept.add(part.slice(0, 0), SlavePosition([Gtid(0, 1, 3)]))
+    assert len(removed) < 3
+    values = {row["after"]["id"]: row["after"]["name"] for row in [*rows, *group]}
+    assert {row["id"]: row["name"] for row in rows_of(sink, target).to_pylist()} == values
+
+
+def changed(key: int, op: str, number: int) -> dict[str, Any]:
+    row = {"id": key, "name": f"value {number}", "amount": None}
+    return {
+        "_op": op,
+        "_gtid": {"domain": 0, "server": 1, "seq": 1 + 2 * (op == "u")},
+        "_order_key": number.to_bytes(24, "big"),
+        "before": row if op == "u" else None,
+        "after": row,
+    }
 
 
 def named_files(sink: str, target: Path) -> set[str]:
