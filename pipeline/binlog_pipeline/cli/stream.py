@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:
     """The target, when the query has ended."""
-    from binlog_pipeline.spark.session import session
+    from binlog_pipeline.spark.session import end_planners, session
     from binlog_pipeline.spark.streams import StreamTarget
 
     spark = session(arguments.master)
@@ -113,4 +113,5 @@ def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamT
         query.stop()
         return target
     finally:
+        end_planners(spark)
         spark.stop()

@@ -45,6 +45,21 @@ def is_connect(one: SparkSession | DataFrame) -> bool:
     return type(one).__module__.startswith("pyspark.sql.connect.")
 
 
+def end_planners(spark: SparkSession) -> None:
+    """End the Python processes that plan the reads of a session, which is stopped next.
+
+    One that is idle prints a stack on the standard error of the program if it sees the session go first. The daemon
+    that makes them is that of Spark, whatever `spark.python.daemon.module` says (4.3).
+    """
+    if is_connect(spark):
+        return
+    assert spark._jvm is not None
+    for daemon in spark._jvm.java.lang.ProcessHandle.current().children().toArray():
+        if " -m pyspark.daemon " in daemon.info().commandLine().orElse(""):
+            for one in daemon.children().toArray():
+                one.destroyForcibly()
+
+
 def session(master: str = "local[*]", **settings: str) -> SparkSession:
     """A session on `master` that has the source.
 

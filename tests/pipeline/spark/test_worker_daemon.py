@@ -1,4 +1,4 @@
-"""The daemon of Python workers, with a session that goes while it makes one."""
+"""Daemons of Python workers, with a session that goes while they make one, or have made one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from binlog_pipeline.spark.session import end_planners
 from binlog_pipeline.spark.worker_daemon import Traces
+
+from binlog_server.testing.waiting import until
+from tests.pipeline.stores import make_store
+from tests.storage.groups import simple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MODULES = {"binlog_pipeline.spark.worker_daemon": False, "pyspark.daemon": True}
 
@@ -48,6 +58,29 @@ def _make_some(module: str, folder: str, *, prints: bool) -> None:
         said += daemon.stderr.read()
         assert (b"BrokenPipeError" in said) is prints
         assert bool(said) is prints, said
+
+
+@pytest.mark.spark
+def test_planners_are_ended(spark: SparkSession, tmp_path: Path) -> None:
+    """Workers of Spark's own daemons; the next read has others."""
+
+    assert spark._jvm is not None
+    own = spark._jvm.java.lang.ProcessHandle.current()
+
+    def planners() -> int:
+        lines = [
+            worker.info().commandLine().orElse("")
+            for daemon in own.children().toArray()
+            for worker in daemon.children().toArray()
+        ]
+        return sum("pyspark.sql.worker" in line for line in lines)
+
+    store = make_store(tmp_path / "store", simple(3))
+    for _ in range(2):
+        assert spark.read.format("binlog").load(str(store)).count() > 0
+        assert planners() > 0
+        end_planners(spark)
+        until(lambda: not planners(), "no planner is left")
 
 
 def test_what_else_is_wrong_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
