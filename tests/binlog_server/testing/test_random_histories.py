@@ -170,7 +170,7 @@ def test_hypothesis_draws_them(history: RandomHistory) -> None:
 
 
 def test_what_fails_is_printed_in_words() -> None:
-    @settings(QUICK, max_examples=5)
+    @settings(QUICK, max_examples=5, phases=(Phase.generate,))  # to explain it takes seconds
     @given(histories(groups=0, types=("int",)))
     def fails(history: RandomHistory) -> None:
         raise AssertionError
