@@ -64,6 +64,7 @@ def test_wrong_option(clients: str) -> None:
     assert "--clients" in done.stderr
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.replica
 @pytest.mark.parametrize("tls", [(), ("--tls",)])
 def test_fanout(tls: tuple[str, ...]) -> None:
