@@ -185,6 +185,40 @@ def _answer(server: LocalMariaDB | BinlogServer, sql: str) -> list[Any]:
         return list(error.args)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_end_of_a_file_without_groups(version: str, tmp_path: Path) -> None:
+    """A server writes two checkpoints behind the head: who follows by position has read both."""
+    backend = Backend("local", version)
+    backend.require()
+    real = backend.new("empty-end", [*UPSTREAM], server_id=1)
+    assert isinstance(real, LocalMariaDB)
+    ours: BinlogServer | None = None
+    try:
+        real.start()
+        real.create_account()
+        real.make_table()
+        real.q("FLUSH BINARY LOGS")
+        name, at = f"{BASE}.000002", "SHOW BINLOG EVENTS IN"
+        until(lambda: str(real.q(f"{at} '{name}'")).count("'Binlog_checkpoint'") == 2)
+        ours = BinlogServer(directory=copied(real, tmp_path / "copy"), users=ROOT)
+        ours.options = {"server_id": 1, "server_version": f"{version}.1-MariaDB-test"}
+        ours.start()
+        for sql in (f"{at} '{name}'", "SHOW MASTER STATUS", "SHOW BINARY LOGS"):
+            assert _answer(ours, sql) == _answer(real, sql)
+        for event in (
+            *real.q(f"{at} '{name}'"),
+            {"Pos": real.q("SHOW MASTER STATUS")[0]["Position"]},
+        ):
+            place = {"file": name, "at": event["Pos"]}
+            assert shown(dumped(ours, None, **place)) == shown(dumped(real, None, **place)), place
+            position = f"SELECT BINLOG_GTID_POS('{name}', {event['Pos']}) AS p"
+            assert ours.q(position) == real.q(position)
+    finally:
+        if ours is not None:
+            ours.discard()
+        real.discard()
+
+
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     """Of the servers at both ends."""

@@ -45,7 +45,7 @@ _HEAD_CHUNK_BYTES: Final = 4096  # a head is short, and may be read while others
 class FileHead:
     """The head of one file; `size` in bytes, `list_end` the offset behind its GTID list event.
 
-    events: as they lie in the file: the format description, with its flag IN_USE cleared, up to the checkpoint.
+    events: as they lie in the file: the format description, with its flag IN_USE cleared, up to the last checkpoint.
     """
 
     path: Path
@@ -150,14 +150,19 @@ def with_flag_cleared(description: bytes) -> bytes:
 
 
 def _checkpoints(reader: EventReader) -> list[bytes]:
-    """The checkpoint event that a server writes behind the GTID list; none in a torn head."""
+    """The checkpoint events behind the GTID list; none in a torn head.
+
+    A server writes one, which names the file where its recovery would begin, and another one once that is this file.
+    """
+    found: list[bytes] = []
     try:
-        event = reader.next()
+        while (event := reader.next()) is not None:
+            if event[TYPE_OFFSET] != EventType.BINLOG_CHECKPOINT:
+                break
+            found.append(event)
     except DamagedBinlog:
-        return []
-    return (
-        [event] if event is not None and event[TYPE_OFFSET] == EventType.BINLOG_CHECKPOINT else []
-    )
+        pass  # it is met again behind the head
+    return found
 
 
 class ClassicBinlog:
