@@ -216,6 +216,18 @@ class AllDurable(NoRedo):
         return 1 << 60
 
 
+def require_same(one: Writing, other: Writing) -> None:
+    """Where the writers stand, and the bytes of all files once their pages are there."""
+    for name in ("stand", "unlogged_end", "bytes_written"):
+        assert getattr(one.writer, name) == getattr(other.writer, name), name
+    for each in (one, other):
+        each.redo = AllDurable()
+        each.flush()
+    assert one.disk.names() == other.disk.names()
+    for name in one.disk.names():
+        assert vectors.file_bytes(one.disk, name) == vectors.file_bytes(other.disk, name)
+
+
 RECORD_SIZES = st.one_of(
     st.integers(1, 3000),
     st.integers(1, 40 * PAGE_SIZE),
@@ -249,15 +261,7 @@ def test_large_records_are_written_the_same(
                     one.writer.tail_taken()
             made.append(one)
     assert quick.bodies == plain.bodies
-    assert made[0].writer.stand == made[1].writer.stand
-    assert made[0].writer.bytes_written == made[1].writer.bytes_written
-    for one in made:
-        one.redo = AllDurable()
-        one.flush()
-    names = made[0].disk.names()
-    assert names == made[1].disk.names()
-    for name in names:
-        assert vectors.file_bytes(made[0].disk, name) == vectors.file_bytes(made[1].disk, name)
+    require_same(*made)
 
 
 @pytest.mark.parametrize(
@@ -293,16 +297,7 @@ def test_large_records_whose_pages_are_not_logged_are_written_the_same(
                     one.writer.tail_taken()
             made.append(one)
     assert quick.bodies == plain.bodies
-    assert made[0].writer.stand == made[1].writer.stand
-    assert made[0].writer.unlogged_end == made[1].writer.unlogged_end
-    assert made[0].writer.bytes_written == made[1].writer.bytes_written
-    for one in made:
-        one.redo = AllDurable()
-        one.flush()
-    names = made[0].disk.names()
-    assert names == made[1].disk.names()
-    for name in names:
-        assert vectors.file_bytes(made[0].disk, name) == vectors.file_bytes(made[1].disk, name)
+    require_same(*made)
 
 
 @given(
