@@ -91,8 +91,9 @@ class PacketReader:
     @property
     def buffered(self) -> int:
         """Bytes held: not yet cut, and those of a payload whose continuation is awaited."""
+        gathered = self._gathered  # once: a thread may be taking packets
         held = len(self._buffer) - self._offset + self._parts_bytes
-        return held if self._gathered is None else held + PACKET_HEADER_SIZE + self._gathered.filled
+        return held if gathered is None else held + PACKET_HEADER_SIZE + gathered.filled
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the peer.
