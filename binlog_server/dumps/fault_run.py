@@ -80,6 +80,8 @@ class FaultRun:
         self._checksum = checksum
         self._status = _PLAIN_STATUS
         self._reader = PacketReader(EVENT_BYTES_MAX + len(STATUS))
+        # In the compressed protocol each piece of a large event is numbered anew; and they are our own.
+        self._reader.numbered = False
         self._current: Iterator[Step] = iter(())
         self._events = 0  # of the stream
         self._bytes = 0

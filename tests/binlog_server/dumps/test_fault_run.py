@@ -25,7 +25,8 @@ from binlog_protocol.events.header import (
 )
 from binlog_protocol.events.heartbeat import HeartbeatEvent
 from binlog_protocol.gtid import Gtid
-from binlog_protocol.limits import EVENT_BYTES_MAX
+from binlog_protocol.limits import EVENT_BYTES_MAX, PACKET_PAYLOAD_MAX
+from binlog_protocol.wire.long_event import LongEvent
 from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.semi_sync import STATUS, STATUS_WITH_ACK, ReplicaPlace, parse_event
 from binlog_storage.engine import Position
@@ -60,7 +61,7 @@ def run(*tables: dict[str, Any], events: Iterable[bytes] = EVENTS, checksum: boo
     return steps, faults
 
 
-def take(made: FaultRun, data: bytes) -> list[Step]:
+def take(made: FaultRun, data: bytes | bytearray) -> list[Step]:
     """All steps up to what is fed."""
     made.feed(data)
     return list(iter(made.next_step, None))
@@ -80,6 +81,21 @@ def read(steps: Iterable[Step]) -> list[bytes]:
 def test_without_a_fault_the_stream_is_what_it_was() -> None:
     steps, _ = run({"do": "cut", "gtid": "0-1-9"}, {"do": "delay", "event": 99, "seconds": 1})
     assert b"".join(steps) == packets(EVENTS)
+
+
+def test_pieces_of_a_large_event_may_be_numbered_anew() -> None:
+    """As the compressed protocol has them."""
+    event = build_event(EventType.QUERY, bytes(PACKET_PAYLOAD_MAX), server_id=1)
+    long_event = LongEvent(len(event))
+    faults = Faults()
+    faults.add([{"do": "cut", "gtid": "0-1-9"}])
+    made = FaultRun(faults.of_stream("repl", 100, 1), checksum=False)
+    made.begin(1, ReplicaPlace(), 1, 0)
+    steps: list[Step] = []
+    for begin in range(0, len(event), 4 << 20):
+        steps += take(made, long_event.frame(event[begin : begin + (4 << 20)]).at_sequence(1))
+    (step,) = steps
+    assert step == packets([event])
 
 
 def test_a_group_is_left_out() -> None:
