@@ -21,8 +21,9 @@ from binlog_protocol.event_text.json_form import JsonForm
 from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
 from binlog_storage.archive.places import Where
+from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.directory import bases
-from binlog_storage.classic.encryption import Keys
+from binlog_storage.classic.encryption import Keys, given_to_read
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.classic.file_list import of_index
 from binlog_storage.classic.offline_groups import classic_groups
@@ -344,9 +345,12 @@ class _Files:
         self._binlog: OfflineBinlog | None = None
         self._notes: list[str] = []
         self.state = BinlogState()
-        paths = traditional_files(paths)
+        given, paths = paths, traditional_files(paths)
         if are_traditional(paths):
-            self.groups = classic_groups(paths, self._notes, keys)
+            self.state = begin = read_head(paths[0], given_to_read(keys, paths[0])).state
+            if position is not None and not begin.is_before(position):
+                raise _no_reach(position)
+            self.groups = classic_groups(paths, self._notes, keys, is_all=paths is not given)
             return
         for path in paths:
             require_ibb(path)
@@ -364,7 +368,7 @@ class _Files:
             )
         first = binlog.first_file(position)
         if first is None and position is not None and binlog.first_file(None) is not None:
-            raise PositionPurged(f"the files do not reach back to {position}")
+            raise _no_reach(position)
         if first is not None:
             self.state = binlog.base_state(first) or BinlogState()
         self.groups = binlog.groups(first)
@@ -380,6 +384,10 @@ class _Files:
     def close(self) -> None:
         if self._binlog is not None:
             self._binlog.close()
+
+
+def _no_reach(position: SlavePosition) -> PositionPurged:
+    return PositionPurged(f"the files do not reach back to {position}")
 
 
 def _magic(path: Path) -> bytes:

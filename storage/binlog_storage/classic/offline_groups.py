@@ -13,9 +13,12 @@ from pathlib import Path
 
 from binlog_protocol.events.header import event_time
 from binlog_protocol.groups.group_runs import GroupRun
+from binlog_protocol.gtid import BinlogState
 
+from binlog_storage.classic.binlog import FileHead, read_head, require_followed
 from binlog_storage.classic.durable_end import durable_sizes
 from binlog_storage.classic.encryption import Keys, given_to_read
+from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
 from binlog_storage.classic.groups import FileGroups
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
@@ -23,17 +26,38 @@ from binlog_storage.log.groups import OfflineGroup
 
 
 def classic_groups(
-    paths: Sequence[Path], notes: list[str] | None = None, keys: Keys | None = None
+    paths: Sequence[Path],
+    notes: list[str] | None = None,
+    keys: Keys | None = None,
+    *,
+    is_all: bool = False,
 ) -> Iterator[OfflineGroup]:
     """Groups in the order of the paths; `place` counts the files from 0. `notes`: parts left out, and incidents.
 
-    Raises `UnreadableBinlog`, `DamagedBinlog`, `NoBinlogKey` for what cannot be read.
+    is_all: the files are all of a binlog: none may be missing between them. Of others a gap is a note.
+
+    Raises `UnreadableBinlog`, `DamagedBinlog`, `NoBinlogKey` for what cannot be read, and for a gap.
     """
     ends = durable_sizes(paths, keys)
+    state: BinlogState | None = None  # behind the file before
     for number, path in enumerate(paths):
+        head = _head(path, keys)
+        if state is not None and head is not None:
+            try:
+                require_followed(paths[number - 1], paths[number - 1].stat().st_size, state, head)
+            except DamagedBinlog as error:
+                if is_all:
+                    raise
+                if notes is not None:
+                    notes.append(str(error))
+        state = None if head is None else head.state
         groups = FileGroups(path, file=given_to_read(keys, path), size=ends.get(path))
         try:
             for group in groups.items(incidents=True):
+                if state is not None:
+                    last = group.last if isinstance(group, GroupRun) else group.gtid
+                    if last is not None:
+                        state.update(last)
                 if isinstance(group, GroupRun):
                     begins = [groups.end, *groups.ends_of(group)]
                     for i in range(len(group)):
@@ -63,6 +87,14 @@ def classic_groups(
             if notes is not None:
                 notes += groups.incidents
             groups.close()
+
+
+def _head(path: Path, keys: Keys | None) -> FileHead | None:
+    """None for a file that was not begun as a whole: what it has is told where it is read."""
+    try:
+        return read_head(path, given_to_read(keys, path))
+    except UnreadableBinlog:
+        return None
 
 
 def _pieces(path: Path, keys: Keys | None, offset: int, checksum_algorithm: int) -> Iterator[bytes]:

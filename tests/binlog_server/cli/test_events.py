@@ -198,6 +198,27 @@ def test_classic_files(name: str) -> None:
     assert ran.out.count(b"### SET") == sum(row[1] == "SET" for row in samples.shown_rows(name))
 
 
+def test_traditional_files_with_a_gap(tmp_path: Path) -> None:
+    """What is missing was left out without a word: whoever gave the rest to a server had lost it."""
+    parts = [binlog_files.simple(2, first=n) for n in (1, 3, 5)]
+    first, second, third = binlog_files.write_chain(tmp_path, *parts)
+    index = tmp_path / "m-bin.index"
+    index.write_text(f"./{first.name}\n./{third.name}\n")
+    told = f"the file ends behind 0-1-2, but {third} begins behind 0-1-4"
+    ran = run("events", tmp_path)
+    assert (ran.code, told in ran.err) == (1, True), ran.err
+    ran = run("events", first, third)  # as they were named
+    assert (ran.code, told in ran.err) == (0, True), ran.err
+    assert gtids(first, second, third) == [f"0-1-{n}" for n in range(1, 7)]
+    index.write_text(f"./{second.name}\n./{third.name}\n")
+    for files in ([tmp_path], [second], [second, third]):
+        ran = run("events", *files, "--start-position", "0-1-1")
+        assert ran.code == 1
+        assert ran.err == "binlog-server: the files do not reach back to 0-1-1\n"
+    ran = run("events", tmp_path, "--start-position", "0-1-2")
+    assert (ran.code, ran.err) == (0, "")
+
+
 def test_incidents_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "m-bin.000001"
     incident = IncidentEvent("error writing to the binary log", 1, timestamp=NOON).build()
