@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from binlog_protocol.errors import DuplicateServerId, ServerError
-from binlog_protocol.events.header import EventHeader
+from binlog_protocol.events.header import HEADER_SIZE, EventHeader
 from binlog_protocol.limits import EVENT_BYTES_MAX, PACKET_PAYLOAD_MAX
 from binlog_protocol.wire.event_frames import EventFrames
 from binlog_protocol.wire.packets import PACKET_HEADER_SIZE, PacketReader
-from binlog_protocol.wire.semi_sync import STATUS, Ack, ReplicaPlace
+from binlog_protocol.wire.semi_sync import STATUS, Ack, PositionStep, ReplicaPlace
 
 from binlog_server.connections.tls import break_tls
 from binlog_server.dumps.fault_run import FaultRun
@@ -95,6 +95,11 @@ class FaultyStream(ReplicaStream):
                 place.feed(event, self._checksum)
                 header = EventHeader.parse(event)
                 server_id, end = header.server_id, header.end_position
+            if rest := bytes(reader.untaken[: PACKET_HEADER_SIZE + len(STATUS) + HEADER_SIZE]):
+                # Of a long event, of which other pieces have come behind this one.
+                header = EventHeader.parse(rest, PACKET_HEADER_SIZE + self._status_size)
+                place.move(PositionStep.of(header.type, header.length, header.end_position))
+                server_id, end = header.server_id, header.end_position
             if not end:  # the events of such a stream have no places, and are summed up
                 place.position = summed
         self._last = None
@@ -114,10 +119,12 @@ class FaultyStream(ReplicaStream):
         return passed
 
     def _note(self, frames: EventFrames) -> None:
-        self._last = frames
+        if not self.inside_event:
+            self._last = frames
         self._acks_wanted += frames.ack_wanted
-        # A larger event has packets without a status: too far is no harm.
-        status = self._status_size if frames.size <= PACKET_PAYLOAD_MAX else 0
+        # A larger event has packets without a status: too far is no harm. So have those in the middle of one.
+        has_status = frames.size <= PACKET_PAYLOAD_MAX and not self.inside_event
+        status = self._status_size if has_status else 0
         self._group_bytes += frames.size - frames.packets * (PACKET_HEADER_SIZE + status)
 
     def event(self, event: bytes) -> None:

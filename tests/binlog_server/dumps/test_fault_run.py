@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -499,6 +500,41 @@ async def test_an_order_takes_hold_of_a_stream_that_runs(quick: bool) -> None:
         assert gtid_of(await replica.event()) == Gtid(0, 1, 5)
         assert await replica.client.closed()
         assert [met for _, met in lab.server.faults.met()] == [1, 1, 1, 0]
+
+
+async def test_an_order_may_come_while_a_large_event_goes_out() -> None:
+    """Its pieces are no packets: zeros in one passed for empty ones, and the dump ended."""
+    async with Lab(binlog_faults=True) as lab:
+        gtid = Gtid(0, 1, 1)
+        large = transaction(gtid, "INSERT INTO t VALUES ('" + 30_000_000 * "\0" + "')")
+        await asyncio.to_thread(lab.engine.append, large, gtid)
+        await asyncio.to_thread(lab.engine.sync)
+        replica = await lab.replica()
+        place = ReplicaPlace()
+        for event in await replica.opening():
+            place.feed(event)
+        (connection,) = [c for c in lab.server.connections if c.dump_server_id]
+        stream: Any = connection.change_limits
+        await until(lambda: stream.__self__.inside_event)  # and stays there: nobody reads
+        lab.server.faults.add(
+            [{"do": "leave_out", "gtid": "0-1-2"}, {"do": "heartbeat", "gtid": "0-1-3", "event": 2}]
+        )
+        found: list[bytes] = []
+        for number in (1, 3):
+            while not found or found[-1][TYPE_OFFSET] != EventType.XID:
+                found.append(await replica.event())
+                if found[-1][TYPE_OFFSET] == EventType.HEARTBEAT:
+                    beat = HeartbeatEvent.parse(found[-1])
+                    assert (beat.name, beat.position) == (place.file, place.position)
+                else:
+                    place.feed(found[-1])
+            assert [gtid_of(e).seq_no for e in found if e[TYPE_OFFSET] == EventType.GTID] == [
+                number
+            ]
+            found.clear()
+            if number == 1:
+                lab.publish("0-1-2,0-1-3")
+                lab.server.syncer.appended()
 
 
 async def test_a_heartbeat_of_a_stream_that_runs_has_the_place_of_the_replica() -> None:
