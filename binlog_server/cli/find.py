@@ -7,6 +7,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -277,8 +278,11 @@ def group_files(
         return _from_first([history.file()])
     if len(paths) == 1 and is_archive(paths[0]):
         return _from_first(archive_files(paths[0], for_archive))
-    local = traditional_files([local_path(path) for path in paths])
+    given = [local_path(path) for path in paths]
+    local = traditional_files(given)
     if are_traditional(local):
+        if local is not given:
+            _require_no_gap(local, keys)
         last = local[-1]
         return _from_first([_traditional(path, keys, closed=path != last) for path in local])
     for path in local:
@@ -295,6 +299,20 @@ def group_files(
 
 def _from_first(files: list[GroupFile]) -> FoundFiles:
     return FoundFiles(files, (files[0].base if files else None) or BinlogState())
+
+
+def _require_no_gap(paths: list[Path], keys: Keys | None) -> None:
+    """Where numbers are left out, the file in front is read: what follows must begin where it ends.
+
+    Raises `DamagedBinlog` where a file is missing.
+    """
+    for path, following in pairwise(paths):
+        numbers = path.suffix[1:], following.suffix[1:]
+        if all(map(str.isdecimal, numbers)) and int(numbers[0]) + 1 == int(numbers[1]):
+            continue
+        for group in classic_groups([path, following], keys=keys, is_all=True):
+            if group.file == following.name:
+                break  # it was looked at by now
 
 
 def _traditional(path: Path, keys: Keys | None, *, closed: bool) -> GroupFile:
