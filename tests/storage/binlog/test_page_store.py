@@ -59,6 +59,20 @@ def found(store: PageStore) -> dict[int, int]:
     }
 
 
+def test_the_pages_asked_for_last_stay(disk: MemoryDisk) -> None:
+    store = PageStore(disk, 64)
+    store.cache_pages = 2
+    store.begin_tail(0, 20, bytearray(PAGE_SIZE))
+    file = disk.open(file_name(0))
+    for number in (1, 2, 3):
+        file.pwrite(page(number), number * PAGE_SIZE)
+    missed = []
+    for number in (1, 2, 1, 1, 3, 1, 2):  # 3 drives out 2
+        assert store.page(0, number, ahead=False) == page(number)
+        missed.append(store.pages_missed)
+    assert missed == [1, 2, 2, 2, 3, 3, 4]
+
+
 def test_readers_find_each_page_at_each_step(store: PageStore) -> None:
     everything = {number: number for number in range(9, 16)}
     add_all(store)
