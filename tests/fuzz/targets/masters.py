@@ -28,6 +28,7 @@ from binlog_protocol.connection.server import LoginReceived, ServerConnection, T
 from binlog_protocol.events.checksum import append_checksum
 from binlog_protocol.events.header import split_events
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_protocol.wire.gathered import GatheredPayload
 from binlog_protocol.wire.packets import frame_packet
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.log.groups import OfflineBinlog
@@ -87,22 +88,35 @@ class _Heard:
     """Stands in for a `ByteStream`: what the master says is here."""
 
     tls = None
-    has_unread = False
     is_closing = False
 
     def __init__(self, said: Connection) -> None:
         self.said = said
         self._at = 0
+        self._behind = b""  # a payload that was received in its place
+
+    @property
+    def has_unread(self) -> bool:
+        return bool(self._behind)
 
     def write(self, data: bytes) -> None:
         """A master that says what it likes does not listen."""
 
     async def read(self, timeout_s: float, before: bytes | memoryview = b"") -> memoryview:
-        found = b""
+        return memoryview(bytearray(bytes(before) + self._next()))
+
+    async def read_into(self, payload: GatheredPayload, timeout_s: float) -> bool:
+        while not payload.is_whole and (found := self._next()):
+            self._behind = found[payload.take(found) :]
+        return payload.is_whole
+
+    def _next(self) -> bytes:
+        """Nothing at the end."""
+        found, self._behind = self._behind, b""
         while not found and self._at < len(self.said):
             found = self.said[self._at]
             self._at += 1
-        return memoryview(bytearray(bytes(before) + found))
+        return found
 
     async def start_tls(self, context: object, server_hostname: str) -> None:
         """What comes next stands for what was decrypted."""
