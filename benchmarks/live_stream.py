@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(host: str, port: str, user: str, table: str, position: str, checkpoint: str) -> None:
-    spark = binlog_pipeline.session("local[2]")
+    spark = binlog_pipeline.live_session("local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     latencies: list[float] = []
     batches = 0

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from binlog_pipeline.schemas.seed_writing import write_seed
-    from binlog_pipeline.spark.session import register, session
+    from binlog_pipeline.spark.session import live_session, register, session
     from binlog_pipeline.spark.streams import state
 
-__all__ = ["register", "session", "state", "write_seed"]
+__all__ = ["live_session", "register", "session", "state", "write_seed"]
 _MODULES = {
+    "live_session": "spark.session",
     "register": "spark.session",
     "session": "spark.session",
     "state": "spark.streams",

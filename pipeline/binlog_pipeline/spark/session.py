@@ -27,6 +27,10 @@ _SETTINGS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 
+# Not spark.driver.extraJavaOptions: that would take the place of what a cluster's own files say.
+_JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+_ONE_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+
 
 def register(spark: SparkSession, *, push_filters: bool = False) -> None:
     """Make `spark.read.format("binlog")` work.
@@ -84,3 +88,20 @@ def session(master: str = "local[*]", **settings: str) -> SparkSession:
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def live_session(master: str = "local[*]", **settings: str) -> SparkSession:
+    """As `session`, for streams whose batches are small and come one behind the other.
+
+    The JVM, if this starts one, leaves its second compiler out: for minutes that takes as long as all that runs, and
+    what it makes faster are loops over many rows. What somebody else says to the JVM counts more.
+    """
+    given = os.environ.get(_JVM_OPTIONS)
+    os.environ[_JVM_OPTIONS] = f"{_ONE_COMPILER} {given or ''}"
+    try:
+        return session(master, **settings)
+    finally:
+        if given is None:
+            del os.environ[_JVM_OPTIONS]
+        else:
+            os.environ[_JVM_OPTIONS] = given

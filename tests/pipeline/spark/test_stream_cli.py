@@ -55,6 +55,30 @@ def streams(*arguments: list[str]) -> list[tuple[int, str]]:
     return [(int(code), text) for code, text in zip(said[1::2], said[::2], strict=False)]
 
 
+JVM = """
+import json, os
+import binlog_pipeline
+spark = binlog_pipeline.live_session("local[1]")
+beans = spark._jvm.java.lang.management.ManagementFactory
+print(json.dumps([[*beans.getRuntimeMXBean().getInputArguments()], os.environ["SPARK_SUBMIT_OPTS"]]))
+spark.stop()
+"""
+
+
+def test_the_jvm_of_a_live_session_has_one_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what somebody else says to it stays, and counts more, and goes to nothing else."""
+    given = "-Dbinlog.given=1 -XX:TieredStopAtLevel=4"
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", given)
+    done = subprocess.run(
+        [sys.executable, "-c", JVM], capture_output=True, text=True, check=True, timeout=120
+    )
+    options, left = json.loads(done.stdout.splitlines()[-1])
+    place = options.index("-Dbinlog.given=1")
+    levels = ["-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"]
+    assert [options[place - 1], options[place + 1]] == levels
+    assert left == given
+
+
 @pytest.mark.slow
 @pytest.mark.any_version
 def test_text_in_another_database_is_told_at_the_end(
