@@ -372,8 +372,13 @@ class FileStyle(FrameStyle):
         return FramedBatch(batch.end, self.stored(batch.data, batch.checksum_algorithm))
 
     def stored(self, data: bytes, checksum_algorithm: int) -> EventFrames:
-        """Packets of events as they lie in a file."""
-        if self._takes_all and bool(checksum_algorithm) == self.checksum:
+        """Packets of events as they lie in a file.
+
+        But for a start marker, a batch of its own: it has taken the place of the description in the head, which the
+        replica has read, and so it has no position. With one the replica's would go on by the length of the event.
+        """
+        is_marker = data[TYPE_OFFSET : TYPE_OFFSET + 1] == _DESCRIPTION
+        if self._takes_all and bool(checksum_algorithm) == self.checksum and not is_marker:
             return event_frames([data], annotate=self.annotate, semi_sync=self.semi_sync)
         return self._sealed([b"".join(_without_checksums(data, checksum_algorithm))])
 
@@ -404,6 +409,7 @@ def _without_checksums(data: bytes, checksum_algorithm: int) -> Iterator[bytes]:
         yield event if is_description else strip_checksum(event, checksum_algorithm)
 
 
+_DESCRIPTION: Final = bytes([EventType.FORMAT_DESCRIPTION])
 _STYLES: Final[dict[type[Coordinates], type[FrameStyle]]] = {
     Coordinates: EngineStyle,
     ClassicCoordinates: ClassicStyle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -277,6 +277,32 @@ def test_a_relay(
     assert_equal(upstream, by_gtid, by_file)
     for replica in (by_gtid, by_file):
         assert replica.replica_status()["Last_IO_Errno"] == 0
+
+
+@pytest.mark.any_version
+def test_a_start_marker_moves_no_replica(
+    backend: object,
+    binlog_server: Callable[..., BinlogServer],
+    make_replica: MakeMariaDB,
+) -> None:
+    """It takes the place of the description in a file without groups, of which replicas have read the head."""
+    server = binlog_server(**TRADITIONAL, users=ROOT, replica_slot_seconds=0)
+    replicas = make_replica().follow(server), make_replica().follow(server, gtid="no")
+    for number in range(2):
+        server.q("FLUSH BINARY LOGS")
+        until(lambda: {place(one) for one in replicas} == {end(server)})
+        server.restart()
+        for one in replicas:
+            one.q("STOP SLAVE")
+            one.q("START SLAVE")
+            one.wait_running()
+        for name in ("a", "b"):
+            server.q(f"CREATE DATABASE {name}{number}")
+            until(lambda: {place(one) for one in replicas} == {end(server)})
+            for one in replicas:
+                one.q("STOP SLAVE")
+                one.q("START SLAVE")
+                one.wait_running()
 
 
 def place(replica: MariaDB) -> tuple[Any, Any]:

@@ -103,4 +103,5 @@ def sealed_header(event: Event, length: int, end: int) -> bytes:
 
 def _marker(event: Event, *, checksum: bool) -> bytes:
     algorithm = ChecksumAlgorithm.CRC32 if checksum else ChecksumAlgorithm.NONE
-    return replace(FormatDescription.parse(bytes(event)), checksum_algorithm=algorithm).build()
+    description = FormatDescription.parse(bytes(event))
+    return replace(description, checksum_algorithm=algorithm, end_position=0).build()
