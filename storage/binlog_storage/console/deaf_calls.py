@@ -39,9 +39,10 @@ def ended_if_deaf(complaint: str) -> Iterator[None]:
     heard, told = os.pipe()
     os.set_blocking(told, False)
     before = signal.signal(_ASKED, lambda *_: answered.set())
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        # It inherits that they are blocked: one that it took would be told to the main thread though that blocks it.
+        # It inherits that all are blocked: what it took would be told to the main thread though that blocks it, or
+        # would not come to a thread that waits for it.
         arguments = (heard, threading.get_ident(), answered, complaint)
         watch = threading.Thread(target=_watch, args=arguments, daemon=True)
         watch.start()
