@@ -86,10 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:
     """The target, when the query has ended."""
-    from binlog_pipeline.spark.session import end_planners, session
+    from binlog_pipeline.spark.session import end_planners, live_session
     from binlog_pipeline.spark.streams import StreamTarget
 
-    spark = session(arguments.master)
+    spark = live_session(arguments.master)
     try:
         # What ends the query is told by this command, in one line: Spark logs it thrice, with its stacks, as ERROR.
         spark.sparkContext.setLogLevel("FATAL")
