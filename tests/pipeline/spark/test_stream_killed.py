@@ -31,6 +31,8 @@ KILLS: Final = int(os.environ.get("BINLOG_TEST_KILLS", "20"))
 A_ROUND: Final = 400
 """Transactions: two batches, so that many are not begun when a stream is killed."""
 TABLE: Final = "d.t"
+DAEMON: Final = "-m\0binlog_pipeline.spark.worker_daemon"
+"""Of executors, by its command line; the JVM of the driver has its name in a setting."""
 
 
 class Writer:
@@ -198,8 +200,9 @@ def test_executors_that_write_a_table_are_killed(
         for line in job.stdout:
             if int(line) % 4 == 3 and int(line) < batches - 1:
                 time.sleep(rng.uniform(0, 0.4))
-                what = rng.choice(["CoarseGrainedExecutorBackend", "pyspark.daemon"])
-                chosen = [pid for pid in members(job.pid) if what in command(pid)]
+                what = rng.choice(["CoarseGrainedExecutorBackend", DAEMON])
+                while not (chosen := [pid for pid in members(job.pid) if what in command(pid)]):
+                    time.sleep(0.05)  # one that was killed is begun again
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rng.choice(chosen), signal.SIGKILL)
                     killed.append(what)
