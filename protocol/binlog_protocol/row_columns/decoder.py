@@ -55,8 +55,9 @@ class _Table:
         self._table: Final = table
         columns = arrow_columns(table, options)
         wanted = range(len(columns)) if picked is None else picked(table)
+        visible = table.visible_count
         self._columns: Final = [
-            column if i in wanted and i < table.visible_count else without_values(column)
+            column if i in wanted and i < visible else without_values(column)
             for i, column in enumerate(columns)
         ]
         bitmap = (len(table.columns) + 7) // 8

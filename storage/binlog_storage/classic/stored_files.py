@@ -440,9 +440,8 @@ class StoredFiles:
                     else:
                         yield at, strip_checksum(event, algorithm)
                     at = reader.offset
-                if (
-                    at == offset < reader.size
-                ):  # its bytes look like an event that the file does not hold
+                # Bytes that look like an event which the file does not hold.
+                if at == offset < reader.size:
                     raise DamagedBinlog(path, at, "no event begins there")
             except ProtocolError as error:
                 raise DamagedBinlog(path, at, str(error)) from None

@@ -8,7 +8,6 @@ asks, when a signal that ends a command has come: by another signal, which has n
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import threading
@@ -83,6 +82,8 @@ def _is_heard(main: int, answered: threading.Event) -> bool:
 
 def _end_by(number: signal.Signals, complaint: str) -> None:
     os.write(2, complaint.format(name_of(number)).encode())
+    import ctypes  # not at the start: a command that opens no store needs it for nothing else
+
     # Python changes what a signal does in the main thread alone.
     ctypes.CDLL(None).signal(int(number), None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
