@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,22 +58,47 @@ def streams(*arguments: list[str]) -> list[tuple[int, str]]:
 
 
 JVM = """
-import json, os
+import json, os, sys
 import binlog_pipeline
 spark = binlog_pipeline.live_session("local[1]")
 beans = spark._jvm.java.lang.management.ManagementFactory
+writer = spark.readStream.format("rate").load().writeStream.format("noop")
+writer.option("checkpointLocation", sys.argv[1]).trigger(once=True).start().awaitTermination()
 print(json.dumps([[*beans.getRuntimeMXBean().getInputArguments()], os.environ["SPARK_SUBMIT_OPTS"]]))
 spark.stop()
 """
 
+TOLD = """#!/bin/sh
+echo "{name} $*" >> {log}
+exec {program} "$@"
+"""
 
-def test_the_jvm_of_a_live_session_has_one_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what somebody else says to it stays, and counts more, and goes to nothing else."""
+
+def test_a_live_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its JVM has one compiler, and starts no more processes for a checkpoint's files than it must.
+
+    What somebody else says to the JVM stays, and counts more, and goes to nothing else.
+    """
     given = "-Dbinlog.given=1 -XX:TieredStopAtLevel=4"
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", given)
+    log, checkpoint = tmp_path / "log", tmp_path / "checkpoint"
+    for name in ("chmod", "readlink"):
+        told = tmp_path / "bin" / name
+        told.parent.mkdir(exist_ok=True)
+        told.write_text(TOLD.format(name=name, log=log, program=shutil.which(name)))
+        told.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     done = subprocess.run(
-        [sys.executable, "-c", JVM], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", JVM, str(checkpoint)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
+    started = [line for line in log.read_text().splitlines() if str(checkpoint) in line]
+    offsets = [line for line in started if "/offsets/" in line]
+    assert [line.split()[0] for line in offsets] == ["chmod", "chmod"]  # the file, and its sum
+    assert "readlink" not in log.read_text()
     options, left = json.loads(done.stdout.splitlines()[-1])
     place = options.index("-Dbinlog.given=1")
     levels = ["-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"]
