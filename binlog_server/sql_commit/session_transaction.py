@@ -32,7 +32,6 @@ from binlog_protocol.errors import (
     InvalidXaArguments,
     LockDeadlock,
     NoDatabaseSelected,
-    NoSuchSavepoint,
     NoSuchTable,
     NotSupportedYet,
     OutsideXa,
@@ -43,7 +42,6 @@ from binlog_protocol.errors import (
     SnapshotIgnored,
     TableChanged,
     TableExists,
-    TooLongIdentifier,
     UnknownServerError,
     UnknownTable,
     UnknownXid,
@@ -69,7 +67,7 @@ from binlog_protocol.wire.results import (
     STATUS_NO_BACKSLASH_ESCAPES,
 )
 from binlog_storage.binlog.decision import Decision
-from binlog_storage.binlog.transaction import Savepoint, Transaction
+from binlog_storage.binlog.transaction import Transaction
 from binlog_storage.errors import StorageError, XaStateError
 from binlog_storage.ibb.xa import Xid
 
@@ -130,6 +128,12 @@ from binlog_server.sql_commit.held_statements import (
 )
 from binlog_server.sql_commit.logged_text import Reading as LoggedReading
 from binlog_server.sql_commit.logged_text import Template, logged_text
+from binlog_server.sql_commit.open_transaction import (
+    Mark,
+    OpenTransaction,
+    RowThreads,
+    no_such_savepoint,
+)
 from binlog_server.sql_commit.text_form import ROW, text_form, whole_microseconds
 from binlog_server.sql_commit.xa import Branch, SessionXa, XaBranches, XaState
 from binlog_server.sql_commit.xid import xid_of
@@ -159,7 +163,6 @@ READ_UNCOMMITTED: Final = "READ-UNCOMMITTED"
 SERIALIZABLE: Final = "SERIALIZABLE"
 _COMMITTING: Final = frozenset({Kind.DML, Kind.DDL, Kind.LOCK_TABLES, Kind.LOCKING_READ})
 PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the loop serves others
-SAVEPOINT_NAME_BYTES_MAX: Final = 256  # 64 characters of up to 4 bytes
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
 """Of these any one is needed to end a prepared XA transaction of another session: all who may have made one."""
 TEMPORARY_MAX: Final = 1000  # temporary tables of a session
@@ -167,7 +170,6 @@ TEMPORARY_PART: Final = (
     4  # what they take of the memory is at most this part of what all sessions may have
 )
 _FULL_DISK_S: Final = 1.0  # a disk that keeps up makes room within milliseconds
-SAVEPOINTS_MAX: Final = 10_000  # in one transaction at a time: each takes memory
 _DATABASE_CHARS_MAX: Final = 64
 # MariaDB's warning if no engine has snapshots; here there are no tables to read.
 _NO_SNAPSHOT: Final = (
@@ -208,16 +210,6 @@ class RoomWait:
 
     interruption: asyncio.Future[None]
     began: float
-
-
-class RowThreads(Protocol):
-    """Threads for statements that change rows."""
-
-    def in_row_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a statement, or undo one."""
-
-    def in_commit_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a commit that takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -2114,7 +2106,7 @@ class SessionTransaction:
                 self._opened().savepoint(name)
             return None
         if self._open is None or not self._open.has_savepoint(name):
-            raise _no_such_savepoint(name)
+            raise no_such_savepoint(name)
         if kind is Kind.ROLLBACK_TO:
             self._xa.require_active()
             self._warn_of_what_stays(to_savepoint=True)
@@ -2396,116 +2388,6 @@ class SessionTransaction:
             self._answer(self._due)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in an open transaction: in its events, how many statements it had, and in its rows."""
-
-    events: Savepoint
-    changes: int
-    rows: int = 0
-
-
-class OpenTransaction:
-    """An open transaction. `events` will be committed; `changes` is the number of statements: with 0 nothing is.
-
-    `rows`: its part in tables that are here; None while there are none. `has_direct`: its statements have changed
-    tables without transactions, too. `has_text`: it has statements, of which it is not known what they change.
-    `keeps`: rows of temporary tables are changed, which its commit keeps, though nothing of them is logged.
-    `leaves_rows`: its rollback leaves changed rows of tables without transactions, temporary ones too; `leaves_tables`:
-    temporary tables that were made or dropped.
-    """
-
-    def __init__(self, events: Transaction, rows: RowSide | None = None) -> None:
-        self.events = events
-        self.rows = rows
-        self.changes = 0
-        self.has_direct = False
-        self.has_text = False
-        self.keeps = self.leaves_rows = self.leaves_tables = False
-        self._savepoints: dict[bytes, Mark] = {}
-
-    @property
-    def may_have_locks(self) -> bool:
-        """Whether a statement of it has worked on rows."""
-        return self.rows is not None and self.rows.is_used
-
-    def mark(self) -> Mark:
-        """A place to come back to."""
-        in_rows = 0 if self.rows is None or not self.rows.is_used else self.rows.trx.savepoint()
-        return Mark(self.events.savepoint(), self.changes, in_rows)
-
-    def undo(self, mark: Mark) -> None:
-        """Forget what came behind a mark; in a thread, where rows were changed."""
-        self.events.rollback_to(mark.events)
-        self.changes = mark.changes
-        if self.rows is not None and self.rows.is_used and not self.rows.trx.ended:
-            self.rows.trx.rollback_to(mark.rows)
-
-    def roll_back(self, threads: Callable[[], RowThreads]) -> asyncio.Future[None] | None:
-        """Forget all of it. Rows are undone in a thread, behind what runs there: the result waits for that."""
-        rows = self.rows
-        if rows is None or not self.may_have_locks:
-            self.events.rollback()
-            if rows is not None:
-                rows.roll_back()
-            return None
-        self.events.give_up()  # what runs there does not wait for room any longer
-
-        def undo() -> None:
-            self.events.rollback()
-            rows.roll_back()
-
-        undone = threads().in_row_thread(rows.alone(undo))
-        undone.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return undone
-
-    def commit_rows(self) -> None:
-        """Keep the changed rows of temporary tables, of a transaction that has nothing to log; in a thread."""
-        if self.rows is not None and not self.rows.trx.ended:
-            self.rows.trx.commit()
-
-    def savepoint(self, name: bytes) -> None:
-        """SAVEPOINT; it replaces an older one of the same name.
-
-        Raises `TooLongIdentifier` (1059), and `NotSupportedYet` (1235) beyond `SAVEPOINTS_MAX`.
-        """
-        if len(name) > SAVEPOINT_NAME_BYTES_MAX:
-            raise TooLongIdentifier(name.decode("utf-8", "replace")[:100])
-        if name.lower() in self._savepoints:
-            self._forget(name.lower())
-        elif len(self._savepoints) >= SAVEPOINTS_MAX:
-            raise NotSupportedYet(f"more than {SAVEPOINTS_MAX} savepoints in a transaction")
-        self._savepoints[name.lower()] = self.mark()
-
-    def has_savepoint(self, name: bytes) -> bool:
-        """Whether there is one of that name."""
-        return name.lower() in self._savepoints
-
-    def rollback_to(self, name: bytes) -> Callable[[], None] | None:
-        """ROLLBACK TO; what it returns undoes rows, in a thread. Raises `NoSuchSavepoint` (1305)."""
-        mark = self._savepoints[self._last(name)]
-        if self.rows is not None and self.rows.is_used:
-            return lambda: self.undo(mark)
-        self.undo(mark)
-        return None
-
-    def release(self, name: bytes) -> None:
-        """RELEASE SAVEPOINT. Raises `NoSuchSavepoint` (1305)."""
-        self._forget(self._last(name))
-
-    def _forget(self, key: bytes) -> None:
-        self.events.release(self._savepoints.pop(key).events)
-
-    def _last(self, name: bytes) -> bytes:
-        """The key of a savepoint, made the last one: those that were set later are dropped."""
-        key = name.lower()
-        if key not in self._savepoints:
-            raise _no_such_savepoint(name)
-        while (last := next(reversed(self._savepoints))) != key:
-            self._forget(last)
-        return key
-
-
 def _to_its_end(
     work: Coroutine[Any, Any, T],
 ) -> Generator[asyncio.Future[Any] | None, None, T]:
@@ -2524,7 +2406,3 @@ def _require_for_replicas(statement: Classified) -> None:
         raise NotSupportedYet(
             "TEMPORARY: temporary tables end with a session that replicas do not know of"
         )
-
-
-def _no_such_savepoint(name: bytes) -> ServerError:
-    return NoSuchSavepoint(name.decode("utf-8", "replace"))

@@ -21,7 +21,8 @@ from binlog_storage.tables.locks import LockTable, Mode
 from binlog_storage.tables.store import TableStep, TableTransaction
 
 from binlog_server.sql_commit.held_statements import ChangeJob, DdlJob, RowSide
-from binlog_server.sql_commit.session_transaction import Mark, OpenTransaction, SessionTransaction
+from binlog_server.sql_commit.open_transaction import Mark, OpenTransaction
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from binlog_server.tables import indexed
 from binlog_server.tables.changes import Changer
 from binlog_server.tables.held import FIRST_TABLE, HeldTable, HeldTables
