@@ -711,9 +711,18 @@ def _hex(terms: Sequence[Term], session: Asker) -> Term:
     )
     if source.code in types.NATIVE:
         run = Plain("s", lambda kinds: kind, values.native_hex)
-    if source.is_number or (source.code == types.HYBRID and source.column is not None):
+    if source.form in (ValueForm.DECIMAL, ValueForm.DOUBLE):
+        run = Plain("d", lambda kinds: kind, lambda number: f"{_as_bits(number):X}")
+    elif source.is_number or (source.code == types.HYBRID and source.column is not None):
         run = Plain("i", lambda kinds: kind, lambda number: f"{number & values.U64_MAX:X}")
     return called(run, terms, session)
+
+
+def _as_bits(number: float) -> int:
+    """A DOUBLE as 64 bits, rounded away from 0; all of them for what is beyond."""
+    if not values.I64_MIN < number < values.U64_MAX:
+        return values.U64_MAX
+    return int(number + (0.5 if number > 0 else -0.5)) & values.U64_MAX
 
 
 def _double_key(kind: Type) -> Callable[[Any], float]:

@@ -100,17 +100,30 @@ _NUMBER_CHARS_MAX: Final = 400
 _MOMENT_CHARS_MAX: Final = 256
 _DOUBLE_MAX: Final = sys.float_info.max  # no value of MariaDB is infinite
 _FIXED_DIGITS_MAX: Final = 15  # a DOUBLE with its point further off is printed with an exponent
+_PUNCTUATION: Final = r"[!-/:-@\[-`{-~]"
 _DATETIME: Final = compiled_later(
-    r"(\d{1,4})[-/.:](\d{1,2})[-/.:](\d{1,2})"
-    r"(?:(?:T|\s+)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
+    r"(\d{1,4})PP(\d{1,2})PP(\d{1,2})"
+    r"(?:(?:T|\s+|PP)(\d{1,2})(?:PP(\d{1,2})(?:PP(\d{1,2})(?:\.(\d*))?)?)?)?".replace(
+        "PP", _PUNCTUATION
+    ),
     re.ASCII,
 )
-_DIGITS: Final = compiled_later(r"(\d{6}|\d{8}|\d{12}|\d{14})(?:\.(\d*))?(?!\d)", re.ASCII)
-_TIME: Final = compiled_later(
-    r"(-)?(?:(\d{1,2})\s+)?(\d{1,4}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?", re.ASCII
+_DIGITS: Final = compiled_later(
+    r"(\d{14}|\d{12}|\d{8}(?:T\d{6})?|\d{6}(?:T\d{6})?)(?:\.(\d*))?(?!\d)",
+    re.ASCII,
 )
-_TIME_DIGITS: Final = compiled_later(r"(-)?(\d{1,7})(?:\.(\d*))?(?!\d)", re.ASCII)
-_TIME_MAX: Final = timedelta(hours=838, minutes=59, seconds=59)
+_TIME: Final = compiled_later(
+    r"(-)?(?:(\d{1,9})\s+(?=\d)(\d{1,9})(?!\d)|(\d{1,9})(?=:\d))(?::(\d{1,9})(?!\d))?(?::(\d{1,9})(?!\d))?(?:\.(\d*))?",
+    re.ASCII,
+)
+_TIME_DIGITS: Final = compiled_later(r"(-)?(\d{1,11})(?!\d)(?:\.(\d*))?", re.ASCII)
+_DATED: Final = compiled_later(
+    r"(?:\d{1,4}PP\d{1,2}PP\d{1,2}(?:T|\s+)|\d{8}T|\d{6}T)\d|(?:\d{12}|\d{14})(?:\.|$)".replace(
+        "PP", _PUNCTUATION
+    ),
+    re.ASCII,
+)
+_TIME_MAX: Final = timedelta(hours=838, minutes=59, seconds=59, microseconds=999_999)
 TIME_END: Final = timedelta(hours=839)
 """What no TIME has any longer."""
 I64_MIN, I64_MAX, U64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
@@ -590,7 +603,7 @@ def as_parts(value: Any, kind: Type) -> Moment:
 def as_span(value: Any, kind: Type) -> timedelta | None:
     """A value as a TIME, of a date its time of day; None for what is none."""
     text = as_text(value, kind)
-    if kind.form in (ValueForm.DATE, ValueForm.DATETIME) or (len(text) > 10 and text[4:5] == "-"):
+    if kind.form in (ValueForm.DATE, ValueForm.DATETIME):
         at = datetime_in(text)
         if at is None:
             return None
@@ -642,8 +655,9 @@ def moment_parts(value: str) -> Moment | None:
         digits = _DIGITS.match(value)
         if digits is None:
             return None
-        text, fraction = digits[1], digits[2] or "0"
-        size = 4 if len(text) in (8, 14) else 2
+        date, _, clock = digits[1].partition("T")
+        text, fraction = date + clock, digits[2] or "0"
+        size = 4 if len(date) in (8, 14) else 2
         parts = [_year(text[:size])]
         parts += [int(text[at : at + 2]) for at in range(size, len(text), 2)]
         parts += [0] * (6 - len(parts))
@@ -660,24 +674,40 @@ def _year(text: str) -> int:
 
 
 def time_in(value: str) -> timedelta | None:
-    """The TIME that a text says; None if it says none."""
-    value = value.lstrip()[:_MOMENT_CHARS_MAX]
+    """The TIME that a text says, of a date and time its time of day; None if it says none."""
+    span = span_in(value)[0]
+    return None if span is None else max(-_TIME_MAX, min(span, _TIME_MAX))
+
+
+def span_in(value: str) -> tuple[timedelta | None, bool]:
+    """The span of time that a text begins with, which may be longer than a TIME, and whether it says nothing else."""
+    value = value.strip()[:_MOMENT_CHARS_MAX]
+    if is_dated(value):
+        parts = moment_parts(value)
+        if parts is None or not _is_on_clock(parts):
+            return None, False
+        at = timedelta(hours=parts[3], minutes=parts[4], seconds=parts[5], microseconds=parts[6])
+        return at, is_moment(value)
     found = _TIME.match(value)
     if found:
-        sign, days, hours, minutes, seconds, fraction = found.groups()
-        clock = [int(days or 0) * 24 + int(hours), int(minutes), int(seconds or 0)]
+        sign, days, hours, alone, minutes, seconds, fraction = found.groups()
+        clock = [int(days or 0) * 24 + int(hours or alone), int(minutes or 0), int(seconds or 0)]
     else:
-        digits = _TIME_DIGITS.match(value)
-        if digits is None:
-            return None
-        sign, text, fraction = digits[1], digits[2].rjust(7, "0"), digits[3]
-        clock = [int(text[:3]), int(text[3:5]), int(text[5:])]
+        found = _TIME_DIGITS.match(value)
+        if found is None:
+            return None, False
+        sign, number, fraction = found[1], int(found[2]), found[3]
+        clock = [number // 10_000, number // 100 % 100, number % 100]
     if clock[1] > 59 or clock[2] > 59:
-        return None
+        return None, False
     micro = int((fraction or "0")[:6].ljust(6, "0"))
     span = timedelta(hours=clock[0], minutes=clock[1], seconds=clock[2], microseconds=micro)
-    span = min(span, _TIME_MAX)
-    return -span if sign else span
+    return -span if sign else span, found.end() == len(value)
+
+
+def is_dated(value: str) -> bool:
+    """Whether a text is a date and a time, where it may be a TIME alone."""
+    return _DATED.match(value) is not None
 
 
 def moment_text(parts: Moment, form: ValueForm, decimals: int = 0) -> str:

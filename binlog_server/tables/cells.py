@@ -85,15 +85,6 @@ _NO_NATIVE: Final = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6":
 _NUMBER: Final = compiled_later(
     r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)\s*", re.ASCII
 )
-_MOMENT: Final = compiled_later(
-    r"\s*\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,2}(?:(?:T|\s+)\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?)?\s*"
-    r"|\s*(?:\d{14}|\d{12}|\d{8}|\d{6})(?:\.\d*)?\s*",
-    re.ASCII,
-)
-_CLOCK: Final = compiled_later(
-    r"\s*-?(?:\d{1,2}\s+)?\d{1,4}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?\s*|\s*-?\d{1,7}(?:\.\d*)?\s*",
-    re.ASCII,
-)
 _TEXT: Final = types.text(0)
 _NOW: Final = compiled_later(r"current_timestamp\((\d?)\)")
 _DEFAULT_BYTES: Final = compiled_later(r"([bx])'([0-9a-fA-F]*)'")
@@ -104,12 +95,23 @@ _BAD: Final = compiled_later("[\udc80-\udcff]")
 _BAD_IN_UTF8MB3: Final = compiled_later("[\udc80-\udcff\U00010000-\U0010ffff]")
 _MORE: Final = "..."
 _UNSHOWN: Final = compiled_later(r"[^ -~]")
-_NUMBER_OF_DAY_MIN: Final = 101  # the first day of 2000
+# Numbers that are no date: between those of two digits for the year, of four, and of a time, too.
+_NO_DAYS: Final = (
+    (0, 101),
+    (691_231, 700_101),
+    (991_231, 10_000_101),
+    (99_991_231, 101_000_000),
+    (691_231_235_959, 700_101_000_000),
+)
 _NO_DATE: Final = "0000-00-00"
 _EPOCH_END: Final = 1 << 32  # of a TIMESTAMP
 _UTC: Final = datetime.UTC
-_CLOCK_MAX: Final = datetime.timedelta(hours=838, minutes=59, seconds=59)
-_LAST_SECOND: Final = compiled_later(r"838:59:59|8385959|34 22:59:59", re.ASCII)
+_NO_SPAN: Final = datetime.timedelta(0)
+_CLOCK_MAX: Final = values.TIME_END - datetime.timedelta(microseconds=1)
+_CLOCK_DIGITS: Final = 7
+_MICROS: Final = 6
+_LAST_MOMENT: Final = 99991231235959
+_MOMENT: Final = types.moment(ValueForm.DATETIME, 6)
 _FLOAT_MAX: Final = float.fromhex("0x1.fffffep+127")
 _DOUBLE_MAX: Final = float.fromhex("0x1.fffffffffffffp+1023")
 _YEARS: Final = range(1901, 2156)
@@ -365,7 +367,9 @@ class Cells:
 
     def _outside(self, column: StoredColumn, row: int, most: Any, *, is_below: bool) -> Value:
         """The end of a range, 1264."""
-        least = most * 0 if column.type.unsigned else -most
+        # Not by a minus, which would round a Decimal to 28 digits.
+        below = most.copy_negate() if isinstance(most, Decimal) else -most
+        least = most * 0 if column.type.unsigned else below
         return self.unfit(ColumnOutOfRange(column.name, row), least if is_below else most)
 
     def _floating(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
@@ -406,7 +410,7 @@ class Cells:
         elif kind.form in (ValueForm.TEXT, ValueForm.BYTES):
             number = int.from_bytes(values.as_bytes(given, kind), "big")
         else:
-            number = self._whole(values.as_number(given, kind), -(1 << 63), (1 << 64) - 1)
+            number = _eight_bytes(values.as_number(given, kind))
         if 0 <= number < 1 << bits:
             return number
         error = ColumnTooSmall if self.is_strict else ColumnOutOfRange
@@ -511,30 +515,23 @@ class Cells:
     def _time(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         name, digits = column.type.name, _digits(column)
         text = values.as_text(given, kind)
-        if name != "time":
-            text = _number_as_moment(given, kind) or text
-            if kind.form is ValueForm.TIME:
-                text = self._today_at(text)
+        if name != "time" and kind.form is ValueForm.TIME:
+            text = self._today_at(text)
         found: Value = None
         error: ErrorKind = ColumnTruncated
         if name == "time":
-            found = _clock(text, kind, digits)
-            is_dated = kind.form in (ValueForm.DATE, ValueForm.DATETIME)
-            if found is None and (moment := _moment_with_clock(text)) is not None:
-                is_dated = any(moment[:3])
-                found = _clock("{}:{:02}:{:02}.{:06}".format(*moment[3:]), types.text(0), digits)
-            if found is None and (beyond := _beyond(text)) is not None:
-                found, error = beyond, ColumnOutOfRange
-            elif found is not None:
-                if is_dated:
+            found, error, is_right = _clock(given, text, kind, digits)
+            if found is not None and is_right:
+                if _is_cut(text, kind):
                     self._note(column, row)
                 return found
         else:
-            whole = _MOMENT.match(text)
-            parts = values.moment_parts(text) if whole is not None else None
+            number = _number_as_moment(given, kind)
+            moment = text if number is None else number
+            parts = values.moment_parts(moment)
             if parts is not None:
                 found, is_right = self._moment(name, parts, digits)
-                if is_right and whole is not None and whole.end() == len(text):
+                if is_right and values.is_moment(moment):
                     if name == "date" and any(parts[3:]):
                         self._note(column, row)
                     return found
@@ -690,6 +687,17 @@ def _is_json(value: Value) -> bool:
     return documents.bounds(str(value)) is not None
 
 
+def _eight_bytes(number: int | Decimal | float) -> int:
+    """A number as BIT takes it: what is beyond 64 bits is an end of them, of a DOUBLE always that one."""
+    if isinstance(number, float):
+        is_within = -(2.0**63) <= number < 2.0**63
+        return int(number) & values.U64_MAX if is_within else 1 << 63
+    whole = int(values.rounded(Decimal(number), 0)) if isinstance(number, Decimal) else number
+    if whole > values.U64_MAX:
+        return 1 << 64
+    return max(whole, values.I64_MIN) & values.U64_MAX
+
+
 def _label_key(text: str, column: StoredColumn) -> bytes:
     return collation_key(text.encode("utf-8", "replace"), column.collation)
 
@@ -701,16 +709,16 @@ def _label_numbers(column: StoredColumn) -> dict[bytes, int]:
     return {_label_key(label, column): number for number, label in enumerate(labels, 1)}
 
 
-def _number_as_moment(given: Any, kind: Type) -> str:
-    """A number as the digits of a date; nothing for what is no number."""
+def _number_as_moment(given: Any, kind: Type) -> str | None:
+    """A number as the digits of a date, empty for one that is none; None for what is no number."""
     if kind.form not in (ValueForm.INT, ValueForm.DECIMAL, ValueForm.DOUBLE):
-        return ""
+        return None
     whole, _, fraction = values.as_text(given, kind).partition(".")
     if not whole.isdecimal() or len(whole) > 14:
         return ""
     if not int(whole):
         return _NO_DATE
-    if int(whole) < _NUMBER_OF_DAY_MIN:
+    if any(low < int(whole) < high for low, high in _NO_DAYS):
         return ""
     size = next(size for size in (6, 8, 12, 14) if len(whole) <= size)
     return whole.rjust(size, "0") + f".{fraction}" * bool(fraction)
@@ -759,6 +767,8 @@ def normal_default(column: StoredColumn, literal: str, session: Asker) -> str:
         if column.type.name in ("binary", "varbinary") and value:  # as 11.8; 10.11 has a text
             size = (column.type.numbers or (1,))[0] if column.type.name == "binary" else 0
             return "x'" + value.ljust(size, b"\0").hex() + "'"
+        if kind.code == types.HYBRID and value:
+            return "x'" + value.hex() + "'"
         return quoted_text(value.decode("utf-8", "surrogateescape"))
     return quoted_text(str(shown(column, session.local)(value)))
 
@@ -777,38 +787,58 @@ def require_on_update(column: StoredColumn) -> None:
         raise InvalidOnUpdate(column.name)
 
 
-def _moment_with_clock(text: str) -> values.Moment | None:
-    """The date and time that a text says, which is more than a date alone."""
-    text = text.strip()
-    digits = text.partition(".")[0]
-    has_clock = len(digits) > _DATE_DIGITS if digits.isdigit() else _TIME_OF_DAY.search(text)
-    return values.moment_parts(text) if has_clock and values.is_moment(text) else None
+def _is_cut(text: str, kind: Type) -> bool:
+    """Whether a TIME column leaves out something of this value that nobody misses."""
+    if kind.form in (ValueForm.DATE, ValueForm.DATETIME):
+        return True
+    if kind.is_number:
+        return len(text.lstrip("-").partition(".")[0]) > _CLOCK_DIGITS
+    if kind.form is not ValueForm.TEXT:
+        return False
+    parts = values.moment_parts(text) if values.is_dated(text.strip()) else None
+    return (parts is not None and any(parts[:3])) or len(text.strip().partition(".")[2]) > _MICROS
 
 
-_DATE_DIGITS: Final = 8
-_TIME_OF_DAY: Final = compiled_later(r"\d(?:T|\s+)\d", re.ASCII)
-
-
-def _beyond(text: str) -> datetime.timedelta | None:
-    """The last second of a TIME, for a text that says a later one."""
-    span = values.time_in(text) if _CLOCK.fullmatch(text) else None
-    return span if span is not None and abs(span) >= _CLOCK_MAX else None
-
-
-def _clock(text: str, kind: Type, digits: int) -> datetime.timedelta | None:
+def _clock(
+    given: Any, text: str, kind: Type, digits: int
+) -> tuple[datetime.timedelta | None, ErrorKind, bool]:
+    """The TIME of a value, what is told where that is not the whole of it, and whether it is."""
+    if kind.form is ValueForm.DATE:
+        return datetime.timedelta(0), ColumnTruncated, True
     if kind.form is ValueForm.DATETIME:
         text = text[11:]
-    elif kind.form is ValueForm.DATE:
-        return datetime.timedelta(0)
-    elif not _CLOCK.fullmatch(text):
+    span, is_whole = _number_span(given, text, kind) or values.span_in(text)
+    if span is None or not _has_day(text, kind):
+        return None, ColumnTruncated, False
+    sign, size = (-1 if span < _NO_SPAN else 1), abs(span)
+    is_within = size < values.TIME_END
+    size = size if is_within else _CLOCK_MAX
+    cut = size.microseconds % 10 ** (6 - digits)
+    found = sign * (size - datetime.timedelta(microseconds=cut))
+    return found, ColumnTruncated if is_within else ColumnOutOfRange, is_whole and is_within
+
+
+def _has_day(text: str, kind: Type) -> bool:
+    """Whether the date in front of a time, if there is one, is of the calendar, or zero."""
+    if kind.form is not ValueForm.TEXT or not values.is_dated(text.strip()):
+        return True
+    parts = values.moment_parts(text.strip())
+    return parts is not None and (not all(parts[:3]) or values.datetime_in(text) is not None)
+
+
+def _number_span(
+    given: Any, text: str, kind: Type
+) -> tuple[datetime.timedelta | None, bool] | None:
+    """Of a number with more digits than a TIME has: the time of day of a date, or beyond a TIME; None for others."""
+    whole = text.lstrip("-").partition(".")[0]
+    if not kind.is_number or (whole.isdecimal() and len(whole) <= _CLOCK_DIGITS):
         return None
-    span = values.time_in(text)
-    if span is None or (abs(span) >= _CLOCK_MAX and not _LAST_SECOND.search(text)):
-        return None  # what is above is cut to the last second there
-    unit = 10 ** (6 - digits)
-    cut = abs(span).microseconds // unit * unit
-    whole = abs(span) - datetime.timedelta(microseconds=abs(span).microseconds - cut)
-    return -whole if span < datetime.timedelta(0) else whole
+    if text[:1] == "-" or not whole.isdecimal() or int(whole) > _LAST_MOMENT:
+        return values.TIME_END * (-1 if text[:1] == "-" else 1), False
+    moment = _number_as_moment(given, kind) or ""
+    if not values.is_moment(moment):
+        return None, False
+    return values.as_span(moment, _MOMENT), True
 
 
 def entry_text(parts: Iterable[tuple[Any, Type, int]]) -> str:
