@@ -5,6 +5,7 @@ What is not named here is refused (1235), whatever sqlglot has parsed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -42,8 +43,8 @@ from binlog_protocol.errors import (
     WrongValue,
     WrongValueCount,
 )
-from binlog_protocol.events.charsets import charset_of
-from binlog_protocol.events.collation_names import collation_numbered
+from binlog_protocol.events.charsets import charset_of, decode_text
+from binlog_protocol.events.collation_names import collation_numbered, default_collation
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.collation import folded, folded_like, is_by_several, is_comparable
 from binlog_protocol.wire.results import FLAG_BINARY
@@ -891,7 +892,7 @@ class _Binder:
         return constant(replace(types.octets(len(data)), unsigned=True, code=code), data)
 
     def _bits(self, node: Any, scope: Names, place: str) -> Term:
-        size = max(1, (len(node.this) + 7) // 8)
+        size = (len(node.this) + 7) // 8
         data = int(node.this or "0", 2).to_bytes(size, "big")
         return constant(replace(types.octets(size), unsigned=True, code=types.HYBRID), data)
 
@@ -1596,7 +1597,18 @@ class _Binder:
         return Term(kind, term.value, term.constant)
 
     def _introduced(self, node: Any, scope: Names, place: str) -> Term:
-        return self._term(node.expression, scope, place)
+        """A constant behind a character set. Raises `NotSupportedYet` for bytes that are none of that set's."""
+        term = self._term(node.expression, scope, place)
+        charset = str(node.this).lstrip("_").lower()
+        is_hex = isinstance(node.expression, exp.HexString | exp.BitString)
+        if charset == "binary" or (charset.startswith("utf8") and not is_hex):
+            return term
+        raw = values.as_bytes(term.value(), term.kind)
+        with contextlib.suppress(KeyError):
+            text = decode_text(raw, default_collation(charset))
+            if isinstance(text, str):
+                return constant(types.text(len(text)), text)
+        raise NotSupportedYet(f"these bytes behind _{charset}")
 
     def _bare(self, node: Any, scope: Names, place: str) -> Term:
         name = _BARE[type(node)]

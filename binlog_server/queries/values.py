@@ -235,6 +235,50 @@ def is_true(value: Any, kind: Type) -> bool:
 # --- texts ---
 
 
+def double_within(number: float, width: int) -> tuple[str, bool]:
+    """A DOUBLE in so many characters, rounded, with an exponent where that keeps more digits; and whether it is whole:
+    there was room for what is in front of its point, or for one digit and the exponent."""
+    sign = "-" * (number < 0)
+    room = width - len(sign)
+    number = abs(number)
+    digits, point = _shortest(number, max(room, 1))
+    count = len(digits)
+    exponent_digits = 1 + (point >= 101 or point <= -99) + (point >= 11 or point <= -9)
+    has_room = (count - point + 2 if point <= 0 else max(point, count + (count > point))) <= room
+    needs_exponent = point < 0 and 3 + exponent_digits <= room <= 2 - point
+    if has_room:
+        is_plain = point > -_FIXED_DIGITS_MAX and (point <= _FIXED_DIGITS_MAX or count > point)
+    else:
+        is_plain = point <= room and not needs_exponent and (point >= -1 or point == -2)
+    if is_plain:
+        places = room - (point < count) - (1 - point if point <= 0 else 0) - point
+        if places + point >= count:
+            return sign + _plain(digits, point), True
+        text = f"{number:.{max(places, 0)}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return sign + text if text != "0" else text, places >= 0
+    room -= 1 + exponent_digits + (point < 1) + (count > 1)
+    if room < count:
+        digits, point = _shortest(number, max(room, 1))
+    behind = "." * (len(digits) > 1) + digits[1:]
+    return f"{sign}{digits[0]}{behind}e{point - 1}", room > 0
+
+
+def _shortest(number: float, most: int) -> tuple[str, int]:
+    """The fewest digits that say a number, at most so many, and where its point is: behind so many of them."""
+    digits = Decimal(repr(number)).normalize()
+    if len(digits.as_tuple().digits) > most:
+        digits = Decimal(f"{number:.{most - 1}e}").normalize()
+    text = "".join(map(str, digits.as_tuple().digits))
+    return text, digits.adjusted() + 1
+
+
+def _plain(digits: str, point: int) -> str:
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    return digits.ljust(point, "0")[:point] + "." * (len(digits) > point) + digits[point:]
+
+
 def double_text(value: float) -> str:
     """A DOUBLE as MariaDB prints it: its shortest digits, with an exponent where the point is far off."""
     if value == 0:

@@ -237,8 +237,11 @@ class Cells:
             return None
         name = column.type.name
         if (kind.code in types.NATIVE or name in NATIVE) and not _is_assignable(column, kind):
-            instead = None if column.nullable else implicit_default(column)
-            return self.unfit(self._not_assignable(column, kind), instead)
+            self.unfit(self._not_assignable(column, kind))
+            given, kind = values.as_text(given, kind), _TEXT
+            if name in NATIVE:
+                self.session.warn(WrongTime(name, given[:_SHOWN_CHARS], self._where(column), row))
+                return implicit_default(column)
         if name in _INTEGER_BYTES:
             return self._integer(column, given, kind, row)
         if name in _TIMES:
@@ -388,8 +391,15 @@ class Cells:
         return array("f", [number])[0] if is_single else number
 
     def _year(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
-        if self.copies and kind.form in (ValueForm.DATE, ValueForm.DATETIME):
-            given, kind = int(given[:4]), types.BIGINT
+        if kind.form in (ValueForm.DATE, ValueForm.DATETIME, ValueForm.TIME):
+            year = 0 if kind.form is ValueForm.TIME else int(given[:4])
+            if not self.copies and (not year or year in _YEARS):
+                if self.is_strict:
+                    shown_kind = kind.form.name.lower()
+                    raise WrongTime(shown_kind, given[:_SHOWN_CHARS], self._where(column), row)
+                self.session.warn(ColumnTruncated(column.name, row))
+            if not self.copies or kind.form is not ValueForm.TIME:
+                given, kind = year, types.BIGINT
         number = self._whole(self._number(column, given, kind, row, "integer"), 0, 9999)
         if number == 0:
             is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
@@ -493,6 +503,11 @@ class Cells:
             isinstance(given, Decimal) and not self.copies
         ):  # with all digits that it was computed with
             given, kind = f"{given:f}", _TEXT
+        if isinstance(given, float) and not self.copies:
+            given, is_whole = _printed_within(given, kind, column)
+            kind = _TEXT
+            if not is_whole:
+                self.unfit(error(column.name, row))
         if not column.type.is_text:
             raw = values.as_bytes(given, kind)
             most = _LONGEST.get(column.type.name) or column.type.numbers[0]
@@ -685,6 +700,16 @@ def _hex(found: re.Match[str]) -> str:
 
 def _is_json(value: Value) -> bool:
     return documents.bounds(str(value)) is not None
+
+
+def _printed_within(number: float, kind: Type, column: StoredColumn) -> tuple[str, bool]:
+    """A DOUBLE for a column of characters or bytes, with as many digits as it has room for; and whether it is whole."""
+    text = values.as_text(number, kind)
+    width = _LONGEST.get(column.type.name) or column.type.numbers[0]
+    if len(text) <= width:
+        return text, True
+    text, is_whole = values.double_within(float(number), width)
+    return text[:width], is_whole
 
 
 def _eight_bytes(number: int | Decimal | float) -> int:
