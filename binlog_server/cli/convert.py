@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,7 +107,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command. Returns the exit code. Raises `ConfigError`, `StorageError`, `OSError`."""
     source_path, target_path = arguments.source, arguments.target
-    if source_path.resolve() == target_path.resolve():
+    if os.path.realpath(source_path) == os.path.realpath(target_path):
         raise ConfigError("SOURCE and TARGET are the same")
     for path in (source_path, target_path):
         if (moved := gone_on_in(path)) != path:

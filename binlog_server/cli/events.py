@@ -279,7 +279,7 @@ class _LoadFiles:
             raise ConfigError(
                 f"--local-load {directory}: a path without quotes and backslashes, please"
             )
-        self._directory = directory.resolve()
+        self._directory = Path(os.path.realpath(directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         self._count = 0
 

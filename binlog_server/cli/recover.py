@@ -80,15 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
     except (ServerError, ValueError, PasswordUnavailable) as error:
         raise ConfigError(str(error)) from None
     text = script(
-        backup=arguments.backup.resolve(),
-        datadir=arguments.datadir.resolve(),
+        backup=Path(os.path.realpath(arguments.backup)),
+        datadir=Path(os.path.realpath(arguments.datadir)),
         source=source,
         until=until,
         position=position,
         server_id=arguments.server_id,
     )
     told = {
-        "datadir": str(arguments.datadir.resolve()),
+        "datadir": os.path.realpath(arguments.datadir),
         "begin": str(position),
         "until": until,
         "reached": None,

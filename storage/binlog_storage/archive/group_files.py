@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
@@ -190,7 +191,7 @@ def ibb_files(
 def key_of(path: Path, base: BinlogState | None) -> str:
     """The key of a file that is closed."""
     stat = path.stat()
-    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns} {base}"
+    return f"{os.path.realpath(path)} {stat.st_size} {stat.st_mtime_ns} {base}"
 
 
 def archive_files(where: Where, keys: ArchiveKeys | None = None) -> list[GroupFile]:

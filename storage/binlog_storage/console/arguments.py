@@ -38,6 +38,7 @@ def parse(
                 f"argument COMMAND: invalid choice: {name!r}{did_you_mean(name, commands)}; it is one of "
                 f"{', '.join(commands)}"
             )
+    _require_values(parser, commands, sys.argv[1:] if argv is None else argv)
     arguments, left = parser.parse_known_args(argv)
     if left:
         command = commands[arguments.command]
@@ -45,6 +46,19 @@ def parse(
         meant = did_you_mean(left[0].partition("=")[0], known)
         command.error(f"unrecognized arguments: {' '.join(left)}{meant}")
     return arguments
+
+
+def _require_values(
+    parser: argparse.ArgumentParser,
+    commands: Mapping[str, argparse.ArgumentParser],
+    argv: Sequence[str],
+) -> None:
+    """Refuses `--option=--`: argparse takes `--` out wherever it stands, and the value would be a list."""
+    for word in argv:
+        option, _, value = word.partition("=")
+        if option.startswith("--") and value == "--":
+            named = commands.get(next((word for word in argv if word in commands), ""), parser)
+            named.error(f"argument {option}: '--' is no value")
 
 
 def target_of(arguments: argparse.Namespace) -> object:

@@ -10,6 +10,7 @@ work leaves it) ends the reading quietly and is told in `torn_tail`; everything 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -112,7 +113,7 @@ class OfflineBinlog:
         """The binlog of a directory, or of files in one directory. Raises `NotAStore`, `DiskError`."""
         if len(paths) == 1 and not paths[0].is_file() and file_number(paths[0].name) is None:
             return cls.of_directory(paths[0])
-        directories = {path.resolve().parent for path in paths}
+        directories = {Path(os.path.realpath(path)).parent for path in paths}
         if len(directories) != 1:
             raise NotAStore(
                 "give files of one directory: groups may refer to other files beside them"

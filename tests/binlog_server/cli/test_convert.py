@@ -211,7 +211,10 @@ def test_killed(
 
 def test_refusals(config: Path, mariadb: Path, tmp_path: Path) -> None:
     store = opened(config, tmp_path / "ours")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     cases = [
+        ((loop, mariadb), 1, "Too many levels of symbolic links"),
         ((mariadb, mariadb), 2, "SOURCE and TARGET are the same"),
         ((mariadb, tmp_path / "t", "--log-bin", "x"), 2, "--log-bin names traditional files"),
         ((tmp_path / "none", tmp_path / "t"), 1, f"there is no {tmp_path}/none"),

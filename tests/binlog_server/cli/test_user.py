@@ -34,6 +34,13 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert accounts(store) == ["repl@%"]
 
 
+def test_two_dashes_are_no_value() -> None:
+    """Python takes them out wherever they stand: the directory was a list."""
+    with pytest.raises(SystemExit) as ended:
+        run("user", "list", "--directory=--")
+    assert ended.value.code == 2
+
+
 def test_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for twice: nobody sees what is typed."""
     store, said = tmp_path / "store", ["secret", "sceret", "secret", "secret"]
