@@ -286,6 +286,21 @@ def changed_table(question: Question) -> tuple[str | None, str]:
     return None if database is None else database.name, node.name
 
 
+def reads_values(question: Question) -> bool:
+    """Whether an UPDATE makes values of the columns' old ones or of their defaults, or a DELETE takes rows by their
+    order: errors may tell these values."""
+    tree = question.tree
+    parts = [tree.args.get("order")] if isinstance(tree, exp.Delete) else []
+    if isinstance(tree, exp.Update):
+        parts = [one.expression for one in tree.expressions]
+    return any(
+        column is not part or column.name.upper() != "DEFAULT"
+        for part in parts
+        if part is not None
+        for column in part.find_all(exp.Column)
+    )
+
+
 class _RowsBehind:
     """Constants that stand in the text, of which each row has terms when its turn comes; and other rows behind them."""
 

@@ -1261,6 +1261,8 @@ def require_on(session: SqlSession, privilege: str, table: TableName) -> None:
 
 def require_for_change(session: SqlSession, target: Target, question: Question) -> None:
     """The privileges of a change. Raises `TableAccessDenied` (1142)."""
+    from binlog_server.queries.binding import reads_values
+
     tree, table = question.tree, target.table
     found = session.find_table(*table)
     if found is not None and found.is_temporary:
@@ -1270,6 +1272,7 @@ def require_for_change(session: SqlSession, target: Target, question: Question) 
     if (
         any(tree.args.get(part) is not None for part in ("where", "conflict", "returning"))
         or question.reads_changed
+        or reads_values(question)
     ):
         needs.append("SELECT")
     for privilege in needs:

@@ -329,6 +329,11 @@ async def test_rights(lab: Lab) -> None:
     await writer.query("INSERT INTO shop.t VALUES (2, 'b', 0)")
     assert await errno(writer, "SELECT * FROM shop.t") == 1142
     assert await errno(writer, "UPDATE shop.t SET n = 1 WHERE id = 1") == 1142  # it would read
+    assert await errno(writer, "UPDATE shop.t SET n = a") == 1142  # an error would tell the value
+    assert await errno(writer, "UPDATE shop.t SET n = n + 1") == 1142
+    assert await errno(writer, "UPDATE shop.t SET a = DEFAULT(a)") == 1142
+    await writer.query("UPDATE shop.t SET a = DEFAULT, n = 1 + 1")
+    await writer.query("UPDATE shop.t SET a = 'b'")
     assert await errno(writer, "DELETE FROM shop.t") == 1142
     assert await errno(nobody, "SELECT * FROM shop.t") == 1142
     assert await errno(nobody, "CREATE TABLE shop.u (id INT PRIMARY KEY)") == 1142
