@@ -134,7 +134,9 @@ def _turn(
     gtid, sql = str(placed.gtid), placed.said.sql
     facts = kept.facts
     given = facts.given.seen(before).behind(turn.alteration, turn.of_database).seen(logged)
-    unknown = replace(facts, is_defined=False, is_plain=False, computed=(), defaulted=())
+    unknown = replace(
+        facts, is_defined=False, is_plain=False, computed=(), defaulted=(), sources=()
+    )
     unknown = replace(unknown, charset=given.charset, taken=given.taken)
     if not kept.columns.names:
         kept.forget_columns(unknown)

@@ -68,7 +68,9 @@ class RowEffect:
     definition: `SAME`, `TOLD` or `UNKNOWN`.
     computed: columns that the server computes when they are read; it logs them in full images alone. Of x `*`, if it
         may have brought one, or the AUTO_INCREMENT of which one is computed.
-    defaulted: columns that have a value other than null where an INSERT gives none.
+    defaulted: columns that have a value other than null where an INSERT gives none; STORED ones are among them.
+    sources: each column that is computed, VIRTUAL or STORED, with the columns behind it that it is computed of. Servers
+        may not log it where they change (11.8.9: in no UPDATE, whatever binlog_row_image is).
     is_own: it can only have changed rows that were there, so an empty table is empty behind it.
     charset: what columns get behind it that name none, empty for an unknown one. taken: columns that have it. None of
         what stays.
@@ -87,6 +89,7 @@ class RowEffect:
     ends: str = ""
     charset: str | None = None
     taken: tuple[str, ...] | None = None
+    sources: tuple[tuple[str, ...], ...] = ()
 
 
 def row_effect(
@@ -237,9 +240,22 @@ class _Definitions:
     computed: list[str] = field(default_factory=list)
     defaulted: list[str] = field(default_factory=list)
     sources: dict[str, set[str]] = field(default_factory=dict)
-    """The texts of the definitions of computed columns, by column; in small letters."""
+    """The texts of the definitions of computed columns, STORED ones too, by column; in small letters."""
+    names: list[str] = field(default_factory=list)
+    """All columns."""
     numbered: set[str] = field(default_factory=set)
     """The AUTO_INCREMENT columns."""
+
+    def computed_of(self) -> tuple[tuple[str, ...], ...]:
+        """`RowEffect.sources`: of a column that is computed of such a one, what that is computed of, too."""
+        found = {name: {*self.sources[name]} for name in self.sources}
+        for _ in found:
+            for words in found.values():
+                words.update(*(found[one] for one in found if one.casefold() in words))
+        return tuple(
+            (name, *(one for one in self.names if one != name and one.casefold() in words))
+            for name, words in found.items()
+        )
 
 
 class _Reader(ColumnReader):
@@ -321,7 +337,8 @@ class _Reader(ColumnReader):
         of_numbers = self._computed_of_numbers()
         self.is_numbered = bool(of_numbers)
         doubt = self._cascades() or of_numbers
-        return RowEffect("t", said.sql, doubt, TOLD, tuple(found.computed), tuple(found.defaulted))
+        names = (tuple(found.computed), tuple(found.defaulted))
+        return RowEffect("t", said.sql, doubt, TOLD, *names, sources=found.computed_of())
 
     def _computed_of_numbers(self) -> str:
         """Servers compute VIRTUAL columns for the log before they give the row its number (10.11, 11.8)."""
@@ -576,9 +593,11 @@ class _Reader(ColumnReader):
                 is_plain = is_plain and (word in _PLAIN or self.is_sign("("))
                 words.add(word)
                 self.skip_one()
-        if {"AS", "GENERATED"} & words and not {"STORED", "PERSISTENT", "ROW"} & words:
-            self._found.computed.append(name)
+        self._found.names.append(name)
+        if {"AS", "GENERATED"} & words and "ROW" not in words:
             self._found.sources[name] = {t.text.casefold() for t in self.tokens[begin : self.at]}
+        if name in self._found.sources and not {"STORED", "PERSISTENT"} & words:
+            self._found.computed.append(name)
         elif not (is_plain and is_nullable):
             self._found.defaulted.append(name)
             if {"AUTO_INCREMENT", "SERIAL"} & words:

@@ -101,6 +101,7 @@ def effects(
     rows = _chosen(is_delete, before, after)
     if present is not None:
         was_there = () if empties or is_empty else there
+        _require_computed(changes, ops, before, after, present, facts)
         facts = _checked(changes, ops, present, facts, was_there)
         facts = _with_replaced(changes, before, rows, present, is_update, facts)
         _require_primary(changes, keys)
@@ -117,7 +118,8 @@ def effects(
         raise SourceError(
             "an UPDATE has changed a key, and only the changed columns were logged: the other ones of the row cannot "
             f"be known under its new key ({gtid_text(changes, int(partly[0]))}); set binlog_row_image=FULL on the "
-            "master, or begin with a new copy"
+            "master, or begin with a new copy; columns that are computed may not be logged even so (MariaDB 11.8.9): "
+            "leave them out with the option columns"
         )
     # The removals of old keys, each in front of its row.
     count = len(ops)
@@ -194,15 +196,13 @@ def _checked(
     """The facts; with a doubt, if columns that were not logged may have changed. Raises `SourceError` if they have."""
     names = [one.name for one in changes.schema.field("after").type]
     is_insert, is_change = ops == "c", ops != "d"
-    for name in {*facts.computed, *facts.defaulted} & {*names}:
-        is_computed = name in facts.computed
-        missing = ~present[:, names.index(name)] & (is_change if is_computed else is_insert)
+    for name in {*facts.defaulted} & {*names}:
+        missing = ~present[:, names.index(name)] & is_insert
         if missing.any():
-            why = "is computed by the server" if is_computed else "got its default"
             raise SourceError(
-                f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which {why}: set "
-                "binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out with the "
-                "option columns"
+                f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which got its "
+                "default: set binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out "
+                "with the option columns"
             )
     known = [i for i, name in enumerate(names) if name in there or not there]
     if facts.is_defined or facts.doubt:
@@ -217,6 +217,70 @@ def _checked(
     return replace(facts, doubt=doubt)
 
 
+def _require_computed(
+    changes: pa.Table,
+    ops: NDArray[np.str_],
+    before: pa.Table,
+    after: pa.Table,
+    present: Booleans,
+    facts: Facts,
+) -> None:
+    """Raise `SourceError` if a column that the server computes was not logged, and may have another value now.
+
+    It has not where an UPDATE has left alone what it is computed of.
+    """
+    names = after.column_names
+    sources = {name: of for name, *of in facts.sources}
+    for name in sorted({*facts.computed, *sources} & {*names}):
+        missing = ~present[:, names.index(name)] & (ops != "d")
+        if name in sources and missing.any():
+            missing &= (ops == "c") | _may_differ(changes, before, after, present, sources[name])
+        if missing.any():
+            raise SourceError(
+                f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which is computed "
+                "by the server: leave the column out with the option columns, or load the table again; or set "
+                "binlog_row_image=FULL on the master, and begin with a new copy (MariaDB 11.8.9 logs such columns in "
+                "no UPDATE even so)"
+            )
+
+
+def _may_differ(
+    changes: pa.Table,
+    before: pa.Table,
+    after: pa.Table,
+    present: Booleans,
+    columns: Sequence[str],
+) -> Booleans:
+    """Whether one of the columns was logged, and may have another value than before, row by row."""
+    found = np.zeros(len(present), np.bool_)
+    names = [one.casefold() for one in after.column_names]
+    for column in columns:
+        if column.casefold() not in names:  # it is not read
+            return ~found
+        number = names.index(column.casefold())
+        is_same = _is_same(changes, before.column(number), after.column(number), number)
+        found |= present[:, number] & ~is_same
+    return found
+
+
+def _is_same(
+    changes: pa.Table, was: pa.ChunkedArray, now: pa.ChunkedArray, number: int
+) -> Booleans:
+    """Whether a column has the same value in both images, row by row; False where that is not certain."""
+    if pa.types.is_nested(now.type) or "_before_present" not in changes.schema.names:
+        return np.zeros(len(now), np.bool_)
+    is_same = pc.fill_null(pc.equal(was, now), False)
+    if pa.types.is_string(now.type) or pa.types.is_large_string(now.type):
+        is_same = pc.and_not(is_same, pc.fill_null(pc.match_substring(now, "\ufffd"), False))
+    if not pa.types.is_temporal(now.type):  # where null may be a date without a day, too
+        is_same = pc.or_(is_same, pc.and_(pc.is_null(was), pc.is_null(now)))
+    logged = _present(
+        changes.column("_before_present"), changes.schema.field("after").type.num_fields
+    )
+    certain: Booleans = is_same.to_numpy()
+    return certain if logged is None else certain & logged[:, number]
+
+
 def _with_replaced(
     changes: pa.Table,
     before: pa.Table,
@@ -229,8 +293,11 @@ def _with_replaced(
 
     Servers log that without the columns that it has set to their defaults (10.11, 11.8: not with FULL, FULL_NODUP). It
     is known by a key that is logged though it stays, which an UPDATE seldom does, unless all but BLOBs are logged.
+    Computed columns have no defaults: `_require_computed` has looked at them.
     """
-    partly = is_update & ~present.all(axis=1)
+    computed = {name for name, *_ in facts.sources}
+    others = [i for i, name in enumerate(rows.column_names) if name not in computed]
+    partly = is_update & ~present[:, others].all(axis=1)
     if facts.doubt or not partly.any():
         return facts
     has_kept = np.zeros(len(partly), np.bool_)

@@ -21,7 +21,7 @@ _COMPUTING: Final = re.compile(r"\b(AS|GENERATED)\b", re.IGNORECASE)
 class Facts:
     """The facts of one table, at a place of the log.
 
-    is_defined: its CREATE TABLE was read, so `computed` and `defaulted` are all there are: as in `RowEffect`.
+    is_defined: its CREATE TABLE was read, so `computed`, `defaulted`, `sources` are all there are, as in `RowEffect`.
     doubt: what may be wrong in its rows; empty for nothing.
     was_emptied: since the beginning, so no row is from before it.
     prepared: XA transactions that are not at their end, by XID, and what to say of one that has rows of the table;
@@ -44,13 +44,15 @@ class Facts:
     described: str = ""
     charset: str = ""
     taken: tuple[str, ...] = ()
+    sources: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """The facts that `content` made. Raises TypeError, KeyError."""
         names = {name: tuple(content[name]) for name in ("computed", "defaulted")}
         names["taken"] = tuple(content.get("taken", ()))
-        return cls(**{**content, **names})
+        sources = tuple(map(tuple, content.get("sources", ())))
+        return cls(**{**content, **names, "sources": sources})
 
     def content(self) -> dict[str, Any]:
         """The facts as a JSON object, for a manifest."""
@@ -94,6 +96,7 @@ class Facts:
         return replace(
             self,
             computed=still(self.computed),
+            sources=tuple(still(one) for one in self.sources if still(one[:1])),
             defaulted=tuple(every),
             doubt=self.doubt or doubt,
             charset=given.charset,
@@ -132,7 +135,8 @@ class Facts:
         if said["definition"] == TOLD:
             names = (tuple(said["computed"]), tuple(said["defaulted"]))
             is_plain = not _COMPUTING.search(said["sql"])
-            return Facts(True, *names, doubt, prepared=self.prepared, is_plain=is_plain)
+            facts = Facts(True, *names, doubt, prepared=self.prepared, is_plain=is_plain)
+            return replace(facts, sources=tuple(map(tuple, said["sources"] or ())))
         if op == "x":  # nothing is published behind it, until the table is empty
             why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
             doubt = doubted(gtid, said["sql"], why) if said["computed"] else ""

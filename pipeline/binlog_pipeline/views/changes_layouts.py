@@ -51,6 +51,7 @@ STATEMENT: Final = pa.struct(
         pa.field("ends", pa.string()),
         pa.field("charset", pa.string()),
         pa.field("taken", _NAMES),
+        pa.field("sources", pa.list_(pa.field("element", _NAMES))),
     ]
 )
 """The effect of a statement, with the fields of `RowEffect`."""

@@ -185,6 +185,7 @@ def test_definitions() -> None:
     assert found.definition == TOLD
     assert found.computed == ("d", "j")
     assert found.defaulted == ("id", "b", "c", "e", "f")
+    assert found.sources == (("d", "a"), ("e", "a"), ("j", "a"))
     for sql, definition in {
         "TRUNCATE orders": SAME,
         "DROP TABLE orders": UNKNOWN,
@@ -198,6 +199,11 @@ def test_definitions() -> None:
         told = effect(sql)
         assert told is not None
         assert told.definition == definition, sql
+    nested = effect(
+        "CREATE TABLE orders (A INT, b INT AS (`a` + 1) STORED, c INT AS (B + 1), d INT, e INT AS (3))"
+    )
+    assert nested is not None
+    assert nested.sources == (("b", "A"), ("c", "A", "b"), ("e",))
     late = effect("ALTER TABLE orders ALTER a SET DEFAULT 5")
     assert late is not None
     assert late.defaulted == ("a",)

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 SAME, REFUSED, DOUBT = "same", "refused", "doubt"
 """As the server has it; an error; there, but told to be in doubt."""
+AS_LOGGED = "same or refused"
+"""Servers log the column (10.11), or they do not (11.8.9)."""
 
 
 class Case(NamedTuple):
@@ -846,16 +848,44 @@ nodup_virtual: refused
     SET binlog_row_image=FULL_NODUP
     UPDATE t SET a=5
 
-full_virtual: same
+full_virtual: same or refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT, g INT AS (a*2), s INT AS (a*3) STORED)
     INSERT INTO t (id,a) VALUES (1,1)
     UPDATE t SET a=5
 
-minimal_stored: same
+minimal_stored: same or refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT, s INT AS (a*3) STORED)
     SET binlog_row_image=MINIMAL
     INSERT INTO t (id,a) VALUES (1,1)
     UPDATE t SET a=5
+
+full_stored: same or refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, s INT AS (a*3) STORED, u INT AS (s+1) STORED)
+    INSERT INTO t (id,a) VALUES (1,1)
+    UPDATE t SET a=5
+
+nodup_stored: same or refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, s INT AS (a*3) STORED)
+    INSERT INTO t (id,a) VALUES (1,1)
+    SET binlog_row_image=FULL_NODUP
+    UPDATE t SET a=5
+
+replaced_stored: same or refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, s INT AS (a*3) STORED)
+    INSERT INTO t (id,a) VALUES (1,1)
+    REPLACE INTO t (id,a) VALUES (1,7)
+
+full_computed_of_others: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b TEXT, g INT AS (a*2), s INT AS (a*3) STORED, n INT DEFAULT 4)
+    INSERT INTO t (id,a) VALUES (1,1),(2,NULL)
+    UPDATE t SET b='x', n=n+1
+    REPLACE INTO t (id,a,b) VALUES (1,1,'y')
+
+minimal_computed_of_others: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT, b TEXT, s INT AS (a*3) STORED)
+    INSERT INTO t (id,a) VALUES (1,1),(2,NULL)
+    SET binlog_row_image=MINIMAL
+    UPDATE t SET b='x'
 
 minimal_default: refused
     CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 5)

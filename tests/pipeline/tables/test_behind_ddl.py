@@ -36,7 +36,7 @@ from tests.kit import backends
 from tests.kit.fixtures import MakeMariaDB
 from tests.pipeline.any_ddl import BETWEEN, NAMES, TYPES, AnyDdl, quoted, table_text
 from tests.pipeline.stores import FULL, store_of_upstream
-from tests.pipeline.tables.ddl_cases import CASES, DOUBT, REFUSED, SAME, Case
+from tests.pipeline.tables.ddl_cases import AS_LOGGED, CASES, DOUBT, REFUSED, SAME, Case
 from tests.pipeline.tables.lake import configure, place, rows_of
 
 
@@ -58,7 +58,7 @@ def in_turn(rng: random.Random) -> dict[str, Case]:
     if backends.full_matrix():
         return CASES
     names: list[str] = []
-    for want in (SAME, REFUSED, DOUBT):
+    for want in (SAME, REFUSED, DOUBT, AS_LOGGED):
         alike = [name for name, one in CASES.items() if one.want == want]
         names += rng.sample(alike, -(-len(alike) // 8))
     return {name: CASES[name] for name in CASES if name in names}
@@ -167,7 +167,9 @@ def test_a_state_is_what_the_server_has_or_says_that_it_cannot_be(
         store = store_of_upstream(tmp_path / str(number), upstream)
         for sink in sinks:
             found = {name: outcome(upstream, store, tmp_path, name, sink) for name in cases}
-            wrong = {name: told for name, told in found.items() if told != CASES[name].want}
+            wrong = {
+                n: told for n, told in found.items() if told not in CASES[n].want.split(" or ")
+            }
             assert not wrong, "\n".join(
                 f"{sink} {n}: {t}, not {CASES[n].want}" for n, t in wrong.items()
             )
@@ -238,6 +240,38 @@ def test_what_was_published_before_stays(make_upstream: MakeMariaDB, tmp_path: P
     upstream.script("TRUNCATE c_x.t", "INSERT INTO c_x.t (id, a) VALUES (4,4)")
     assert isinstance(kept(store_of_upstream(tmp_path / "healed", upstream), target, "c_x.t"), Kept)
     assert comparable(read_state(target)[0].to_pylist()) == asked(upstream, "c_x.t")
+
+
+@pytest.mark.parametrize("image", ["FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"])
+def test_a_computed_column_is_not_as_it_was(
+    make_upstream: MakeMariaDB, tmp_path: Path, image: str
+) -> None:
+    """MariaDB 11.8.9 logs it in no UPDATE: where it may have changed that is an error, also behind a load."""
+    upstream = make_upstream(FULL, version="11.8")
+    columns = "id INT PRIMARY KEY, a INT, b INT, s INT AS (a * 3) STORED"
+    upstream.script(
+        "CREATE DATABASE d",
+        f"CREATE TABLE d.t ({columns})",
+        f"CREATE TABLE d.u ({columns}, v INT AS (s + a) STORED)",
+        f"SET binlog_row_image={image}",
+        "INSERT INTO d.t (id, a, b) VALUES (1, 1, 1), (2, NULL, 2)",
+        "UPDATE d.t SET b = b + 1",
+        "INSERT INTO d.u (id, a, b) VALUES (1, 1, 1)",
+        "UPDATE d.u SET a = 5",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    done = kept(store, tmp_path / "t", "d.t")
+    said = kept(store, tmp_path / "u", "d.u")
+    assert isinstance(said, str)
+    assert "does not say what is in column s, which is computed by the server" in said
+    assert isinstance(done, Kept), done
+    if image != "NOBLOB":  # where a REPLACE looks like this
+        assert done.is_complete
+    assert comparable(read_state(tmp_path / "t")[0].to_pylist()) == asked(upstream, "d.t")
+    left = kept(store, tmp_path / "left", "d.u", columns="id,a,b")
+    assert isinstance(left, Kept), left
+    rows = read_state(tmp_path / "left")[0].to_pylist()
+    assert comparable(rows) == comparable([{"id": 1, "a": 5, "b": 1}])
 
 
 XA_SETUP = (
