@@ -19,6 +19,10 @@ class DataLost(SourceError):
     """Wanted groups were purged, or the history is another one. Never skipped silently."""
 
 
+class IncompleteImage(SourceError):
+    """A row was logged without a column that may have another value than before."""
+
+
 class SchemaChanged(PipelineError):
     """A table has got other columns than a query was started with; started anew it goes on."""
 

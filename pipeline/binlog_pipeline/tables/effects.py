@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from binlog_protocol.dataclass import dataclass
 from numpy.typing import NDArray
 
-from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.errors import BadOption, IncompleteImage, SourceError
 from binlog_pipeline.groups import Integers
 from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.watermark import gtid_text
@@ -115,7 +115,7 @@ def effects(
         return Effects(rows, is_delete, present, empties, unknown, facts)
     partly = moves if present is None else moves[~present[moves].all(axis=1)]
     if present is not None and len(partly):
-        raise SourceError(
+        raise IncompleteImage(
             "an UPDATE has changed a key, and only the changed columns were logged: the other ones of the row cannot "
             f"be known under its new key ({gtid_text(changes, int(partly[0]))}); set binlog_row_image=FULL on the "
             "master, or begin with a new copy; columns that are computed may not be logged even so (MariaDB 11.8.9): "
@@ -193,13 +193,13 @@ def _checked(
     facts: Facts,
     there: Collection[str],
 ) -> Facts:
-    """The facts; with a doubt, if columns that were not logged may have changed. Raises `SourceError` if they have."""
+    """The facts, in doubt if columns that were not logged may have changed. Raises `IncompleteImage`, if they have."""
     names = [one.name for one in changes.schema.field("after").type]
     is_insert, is_change = ops == "c", ops != "d"
     for name in {*facts.defaulted} & {*names}:
         missing = ~present[:, names.index(name)] & is_insert
         if missing.any():
-            raise SourceError(
+            raise IncompleteImage(
                 f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which got its "
                 "default: set binlog_row_image=FULL on the master, and begin with a new copy; or leave the column out "
                 "with the option columns"
@@ -225,7 +225,7 @@ def _require_computed(
     present: Booleans,
     facts: Facts,
 ) -> None:
-    """Raise `SourceError` if a column that the server computes was not logged, and may have another value now.
+    """Raise `IncompleteImage` if a column that the server computes was not logged, and may have another value now.
 
     It has not where an UPDATE has left alone what it is computed of.
     """
@@ -236,7 +236,7 @@ def _require_computed(
         if name in sources and missing.any():
             missing &= (ops == "c") | _may_differ(changes, before, after, present, sources[name])
         if missing.any():
-            raise SourceError(
+            raise IncompleteImage(
                 f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which is computed "
                 "by the server: leave the column out with the option columns, or load the table again; or set "
                 "binlog_row_image=FULL on the master, and begin with a new copy (MariaDB 11.8.9 logs such columns in "

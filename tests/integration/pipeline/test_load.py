@@ -17,7 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 from binlog_pipeline.cli import main
-from binlog_pipeline.errors import BadOption, NonRowChange, SourceError
+from binlog_pipeline.errors import BadOption, IncompleteImage, NonRowChange, SourceError
 from binlog_pipeline.jobs import load as loading
 from binlog_pipeline.jobs.load import KeyPiece, ReadPiece, load, tables_of
 from binlog_pipeline.jobs.state import OPS, keep_state
@@ -310,6 +310,36 @@ def test_altered_meanwhile(shop: MariaDB, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(loading.ReadPiece, "__call__", always)
     with pytest.raises(SourceError, match="altered while it was read, 3 times"):
         load(options, tmp_path / "t", again=True)
+    assert rows_of(tmp_path / "t") == sorted(shop.q("SELECT * FROM d.t"), key=str)
+
+
+def test_an_update_meanwhile_that_does_not_say_all(
+    make_upstream: MakeMariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB 11.8.9 logs no computed column of an UPDATE: what was read before is of no use, and is read anew."""
+    shop = make_upstream(FULL, version="11.8")
+    shop.q(f"GRANT SELECT ON *.* TO `{shop.account.user}`@'%'")
+    shop.script(
+        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, s INT AS (a * 3) STORED)"
+    )
+    shop.q("INSERT INTO d.t (id, a) VALUES (1, 10), (2, 20), (3, 30)")
+    options = options_of(shop, "d.t")
+    done, left = loading.ReadPiece.__call__, [3]
+
+    def read(task: ReadPiece, piece: KeyPiece) -> int:
+        count = done(task, piece)
+        if left[0]:
+            left[0] -= 1
+            shop.q("UPDATE d.t SET a = a + 1")
+        return count
+
+    monkeypatch.setattr(loading.ReadPiece, "__call__", read)
+    with pytest.raises(IncompleteImage, match="does not say what is in column s"):
+        load(options, tmp_path / "t")
+    assert not left[0]
+    left[0] = 2
+    assert load(options, tmp_path / "t").kept.is_complete
+    assert not left[0]
     assert rows_of(tmp_path / "t") == sorted(shop.q("SELECT * FROM d.t"), key=str)
 
 
