@@ -14,8 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from binlog_protocol.sql.token_reader import TableName
 from binlog_storage.log.ranges import TimeRange
 
+from binlog_pipeline.table_names import parsed_table, table_text
 from binlog_pipeline.wanted import Numbers, Wanted
 
 SLACK_S: Final = 86_400
@@ -90,10 +92,10 @@ def narrowed_tables(
     if databases is None and tables is None:
         return tuple(patterns)
     left = [
-        f"{database}.{table}"
-        for pattern in patterns or ["*.*"]
-        for database in _matching(pattern.split(".")[0], databases)
-        for table in _matching(pattern.split(".")[1], tables)
+        table_text(TableName(database, table))
+        for pattern in map(parsed_table, patterns or ["*.*"])
+        for database in _matching(pattern.database, databases)
+        for table in _matching(pattern.table, tables)
     ]
     return tuple(left or patterns)  # nothing at all cannot be said; the rows are looked at again
 

@@ -22,6 +22,7 @@ from binlog_storage.disk.local_path import local_path
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
 from binlog_pipeline.errors import BadOption
+from binlog_pipeline.table_names import parsed_table, table_text
 from binlog_pipeline.wanted import Wanted
 
 MIB: Final = 1 << 20
@@ -212,9 +213,7 @@ def _sources(text: str) -> tuple[str, ...]:
 
 
 def _table(text: str) -> str:
-    if text.count(".") != 1 or not all(text.split(".")):
-        raise ValueError("a table is named database.table")
-    return text
+    return table_text(parsed_table(text))
 
 
 def _domains(text: str) -> frozenset[int]:

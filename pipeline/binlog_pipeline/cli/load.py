@@ -5,7 +5,8 @@ its binlog has of that time. FOLDER/DB/TABLE is then a target as `state` keeps i
 `stream` go on from there. A load that was killed goes on where it was.
 
 A target that is there is left as it is; --again reads its table anew and replaces its rows in one step, while others
-keep it up to date: so a target that may not be complete is mended, too.
+keep it up to date: so a target that may not be complete is mended, too. Of several tables those that can be loaded are;
+of the others it is said why not.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
 from binlog_storage.console.output import show_json
-from binlog_storage.console.running import EXIT_FAILED
+from binlog_storage.console.running import EXIT_FAILED, complain
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_source, source_options
 from binlog_pipeline.targets import TABLE_SINKS, target_argument
+
+if TYPE_CHECKING:
+    from binlog_pipeline.jobs.load import LoadedTable
+    from binlog_pipeline.options import SourceOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from binlog_pipeline.cli.outcome import as_object, told
-    from binlog_pipeline.errors import BadOption
-    from binlog_pipeline.jobs.load import load, staging_of, tables_of, target_of
+    from binlog_pipeline.errors import BadOption, PipelineError
+    from binlog_pipeline.jobs.load import tables_of
     from binlog_pipeline.jobs.state import OPS
 
     again = arguments.again.split(",") if arguments.again else []
@@ -98,16 +104,14 @@ def run(arguments: argparse.Namespace) -> int:
     found: list[dict[str, object]] = []
     for table in wanted:
         began = time.monotonic()
-        done = load(
-            replace(options, table=table),
-            target_of(arguments.target, table),
-            keys=arguments.keys.split(",") if arguments.keys else (),
-            sink=arguments.sink,
-            again=table in anew,
-            workers=arguments.workers,
-            piece_rows=arguments.piece_rows,
-            staging=None if arguments.staging is None else staging_of(arguments.staging, table),
-        )
+        try:
+            done = _loaded(arguments, replace(options, table=table), again=table in anew)
+        except PipelineError as error:
+            if len(wanted) == 1:
+                raise
+            worst = complain("binlog-spark", f"{table} is not loaded: {error}", EXIT_FAILED)
+            tables_of(options, ["*.*"])  # not if the server is gone
+            continue
         seconds = time.monotonic() - began
         if arguments.json:
             facts = {"table": table, "rows": done.rows, "loaded": done.is_new}
@@ -124,6 +128,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(found)
     return worst
+
+
+def _loaded(arguments: argparse.Namespace, options: SourceOptions, *, again: bool) -> LoadedTable:
+    """Load the table of the options. Raises `PipelineError`."""
+    from binlog_pipeline.jobs.load import load, staging_of, target_of
+
+    staging = arguments.staging
+    return load(
+        options,
+        target_of(arguments.target, options.table),
+        keys=arguments.keys.split(",") if arguments.keys else (),
+        sink=arguments.sink,
+        again=again,
+        workers=arguments.workers,
+        piece_rows=arguments.piece_rows,
+        staging=None if staging is None else staging_of(staging, options.table),
+    )
 
 
 def _dry_run(arguments: argparse.Namespace, wanted: Iterable[str], again: Sequence[str]) -> int:

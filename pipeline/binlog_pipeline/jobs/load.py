@@ -65,6 +65,7 @@ from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.link import ServerLink
 from binlog_pipeline.sources.dump.refusals import CAUGHT, source_error
 from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.table_names import parsed_table, table_text
 from binlog_pipeline.tables.buckets import open_parquet_state, read_state
 from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.lock import PATIENCE_S, in_turns, sole_writer
@@ -279,7 +280,7 @@ def tables_of(options: SourceOptions, patterns: Sequence[str]) -> list[str]:
     """The tables of the server that patterns (shop.*) mean. Raises `BadOption` for none, and as `load`."""
     wanted = Subscription.parse(patterns)
     with _session(_server_of(options)) as link:
-        found = [str(name) for name in asked_names(link.query) if wanted.has(*name)]
+        found = [table_text(name) for name in asked_names(link.query) if wanted.has(*name)]
     if not found:
         raise BadOption(f"the server shows no table of {', '.join(patterns)} to this account")
     return found
@@ -293,14 +294,14 @@ def _server_of(options: SourceOptions) -> ServerAddress:
 
 def target_of(folder: Target, table: str) -> Path | str:
     """Where a table is kept among others: FOLDER/shop/orders."""
-    names = [folder_of(name) for name in table.split(".")]
+    names = [folder_of(name) for name in parsed_table(table)]
     found = target_path(folder)
     return found.joinpath(*names) if isinstance(found, Path) else "/".join((found, *names))
 
 
 def staging_of(folder: Path, table: str) -> Path:
     """Where rows of a table are until all are read."""
-    return folder.joinpath(*(folder_of(name) for name in table.split(".")), STAGING)
+    return folder.joinpath(*(folder_of(name) for name in parsed_table(table)), STAGING)
 
 
 def position_of(target: Target, table: str, sink: str) -> SlavePosition | None:
@@ -488,7 +489,7 @@ def _distinct(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _facts(plan: LoadPlan, table: str) -> Facts:
     """What the CREATE TABLE tells, for rows that are whole."""
-    name = TableName(*table.split("."))
+    name = parsed_table(table)
     said = LoggedStatement(
         name.database, plan.created, parse_statement(plan.created, name.database)
     )
@@ -693,7 +694,7 @@ def _columns(plan: LoadPlan, options: SourceOptions) -> ResultColumns:
 
 
 def _name(options: SourceOptions) -> TableName:
-    return TableName(*options.table.split("."))
+    return parsed_table(options.table)
 
 
 def _furthest(a: SlavePosition, b: SlavePosition) -> SlavePosition:

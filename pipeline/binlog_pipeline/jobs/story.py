@@ -14,7 +14,7 @@ import pyarrow as pa
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.table_map import KeyPart, TableColumn
 from binlog_protocol.gtid import Gtid, SlavePosition
-from binlog_protocol.sql.token_reader import NotUnderstood, TableName
+from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_storage.ibb.chunk import Position
 
 from binlog_pipeline.errors import BadOption, SourceError
@@ -33,6 +33,7 @@ from binlog_pipeline.schemas.lineage import (
 )
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.sources.source import LogSource
+from binlog_pipeline.table_names import parsed_table, table_text
 from binlog_pipeline.tables.rewriting import Rewriting
 from binlog_pipeline.tables.sinks import KeptTable, TableSink
 from binlog_pipeline.telling import doubted
@@ -89,7 +90,7 @@ class Chapter:
         behind = before
         if turn is not None and turn.alteration is not None:
             behind = _turn(kept, turn, before, columns if self.has_rows else {}, options)
-        kept.name(str(self.stretch.name))
+        kept.name(table_text(self.stretch.name))
         if self.has_rows and self.keys:
             kept.find_by(self.keys)
         elif self.has_rows and not kept.keys:
@@ -202,10 +203,9 @@ def story_of(
         found = _followed(options, source, kept, start, end, keys)
         if found:
             return found
-    database, table = options.table.split(".")
     newest = _described(options, source, kept, start) or table_of(options, source)
     view = view_of_table(options, newest)
-    whole = TableStretch(TableName(database, table), start, end)
+    whole = TableStretch(parsed_table(options.table), start, end)
     chosen = keys or primary_key(view.schema)
     return [Chapter(whole, view, newest, True, chosen, is_alone=True)]
 
@@ -219,8 +219,7 @@ def _followed(
     keys: list[str],
 ) -> list[Chapter] | None:
     """The chapters, if the table can be followed."""
-    database, table = options.table.split(".")
-    name = TableName(database, table)
+    name = parsed_table(options.table)
     slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
     stream = (groups for part in slices for groups in part.read())
     ddl = [*placed_ddl(stream, start)]
@@ -228,7 +227,7 @@ def _followed(
     if stretches is None:
         return None
     first = stretches[0]
-    is_other = first.name != TableName(*kept.logged_as.split("."))
+    is_other = first.name != parsed_table(kept.logged_as)
     if is_other and not first.is_begun and (not kept.is_new or options.start_gtid is not None):
         return None
     if none_since := _described(options, source, kept, start):
@@ -253,7 +252,7 @@ def _followed(
         meant = next(others) if found is None else found
         named = replace(meant.table, database=one.name.database, table=one.name.table)
         meant = replace(meant, table=named)
-        view = view_of_table(replace(options, table=str(one.name)), meant)
+        view = view_of_table(replace(options, table=table_text(one.name)), meant)
         view = replace(view, numbered=numbered, charsets=charsets)
         chosen = names[number] or (primary_key(view.schema) if has_rows else [])
         chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
@@ -264,7 +263,7 @@ def _followed(
 def _found(options: SourceOptions, source: LogSource, one: TableStretch) -> FoundTable | None:
     """The table as the log has it last in a stretch, or before it."""
     try:
-        return table_of(replace(options, table=str(one.name), end_gtid=one.stop), source)
+        return table_of(replace(options, table=table_text(one.name), end_gtid=one.stop), source)
     except BadOption:
         return None
 
@@ -279,7 +278,7 @@ def _described(
     """The table as a server has described it, if the log has no row of it from there on; None to look into the log."""
     if not isinstance(kept, KeptTable) or not kept.facts.described:
         return None
-    database, table = options.table.split(".") if stop is None else kept.logged_as.split(".")
+    database, table = parsed_table(options.table if stop is None else kept.logged_as)
     end = options.end_gtid if stop is None else stop
     if newest_table(source, (database, table), end, by_numbers=source.is_growing, start=start):
         return None

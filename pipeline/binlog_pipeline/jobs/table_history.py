@@ -18,6 +18,7 @@ from binlog_pipeline.schemas.search import map_names, table_maps, without_id
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import Slice
+from binlog_pipeline.table_names import parsed_table
 from binlog_pipeline.views.changes_opening import column_options_of
 
 _ID_SIZE: Final = 6
@@ -57,7 +58,7 @@ class FindLayouts:
 
 def table_history(options: SourceOptions, engine: Engine | None = None) -> list[LoggedLayout]:
     """The layouts that `options.table` had, in the order of the log. Raises `PipelineError`, `StorageError`."""
-    task = FindLayouts(*options.table.split("."))
+    task = FindLayouts(*parsed_table(options.table))
     seed = Seed.read(options.schema_seed)
     found: list[LoggedLayout] = []
     for part in over_slices(task, open_source(options), options.wanted, engine, "schema"):

@@ -12,6 +12,7 @@ from binlog_protocol.sql.statements import ALL, StatementMeaning, TableName
 from binlog_pipeline.errors import BadOption
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.schemas.logged_statements import LoggedStatement, ddl_of, may_be_ddl
+from binlog_pipeline.table_names import parsed_table
 
 _WILD = frozenset("*?[")
 
@@ -25,12 +26,15 @@ class Subscription:
     @classmethod
     def parse(cls, patterns: Sequence[str]) -> Subscription:
         """`db.table` each, as globs. Raises `BadOption`."""
-        wrong = [pattern for pattern in patterns if pattern.count(".") != 1]
-        if wrong:
-            raise BadOption(
-                f"tables: {wrong[0]!r} is no pattern of the form database.table, such as shop.*"
-            )
-        return cls(tuple(TableName(*pattern.split(".")) for pattern in patterns))
+        found = []
+        for pattern in patterns:
+            try:
+                found.append(parsed_table(pattern))
+            except ValueError:
+                raise BadOption(
+                    f"tables: {pattern!r} is no pattern of the form database.table, such as shop.*"
+                ) from None
+        return cls(tuple(found))
 
     @classmethod
     def one(cls, database: str, table: str) -> Subscription:

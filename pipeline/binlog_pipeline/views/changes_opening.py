@@ -14,6 +14,7 @@ from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.source import LogSource
+from binlog_pipeline.table_names import parsed_table
 from binlog_pipeline.views.changes import ChangesView
 from binlog_pipeline.views.changes_layouts import layout_named
 from binlog_pipeline.views.changes_tables import TABLE_LAYOUTS, TablesView
@@ -32,7 +33,7 @@ def _one_table(options: SourceOptions, source: LogSource) -> ChangesView:
 
 def view_of_table(options: SourceOptions, found: FoundTable) -> ChangesView:
     """View `changes` of one table with the columns that it has in `found`. Raises `BadOption`."""
-    database, table = options.table.split(".")
+    database, table = parsed_table(options.table)
     seed = Seed.read(options.schema_seed)
     by_name = is_named(found.table)
     found = replace(found, table=seed.applied(found.table))
@@ -61,7 +62,7 @@ def view_of_table(options: SourceOptions, found: FoundTable) -> ChangesView:
 
 def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
     """The table of the options as the log has it last. Raises `BadOption` if the log has no row of it."""
-    database, table = options.table.split(".")
+    database, table = parsed_table(options.table)
     found = newest_table(source, (database, table), options.end_gtid, by_numbers=source.is_growing)
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"

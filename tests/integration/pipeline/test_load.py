@@ -416,6 +416,38 @@ def mend(shop: MariaDB, folder: Path, capsys: pytest.CaptureFixture[str]) -> int
         (folder / "d" / "t").rename(folder / "t")
 
 
+def test_names_and_tables_beside_one_that_cannot_be_loaded(
+    shop: MariaDB,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the command, with names that have dots and backticks; the tables behind one without a key are loaded."""
+    shop.script(
+        "CREATE DATABASE `d.e`",
+        "CREATE TABLE `d.e`.bare (id INT)",
+        "CREATE TABLE `d.e`.`t.``x``. \u8868` (id INT PRIMARY KEY)",
+        "INSERT INTO `d.e`.`t.``x``. \u8868` VALUES (1), (2)",
+        "CREATE TABLE `d.e`.`u``` (id INT PRIMARY KEY)",
+    )
+    monkeypatch.setenv("LOAD_TEST_PASSWORD", shop.account.password)
+    source = f"mariadb://{shop.account.user}@{shop.host}:{shop.port}"
+    login = ["--tls", "disabled", "--password-env", "LOAD_TEST_PASSWORD"]
+    target = str(tmp_path / "lake")
+    assert main(["load", source, "--tables", "`d.e`.*", "--target", target, *login]) == 1
+    said = capsys.readouterr()
+    assert "`d.e`.bare is not loaded: d.e.bare has no primary key" in said.err
+    assert "`d.e`.`t.``x``. \u8868`: 2 rows" in said.out
+    assert "`d.e`.u`: 0 rows" in said.out
+    kept = tmp_path / "lake" / "d.e" / "t.`x`. \u8868"
+    shop.q("INSERT INTO `d.e`.`t.``x``. \u8868` VALUES (3)")
+    shop.q("RENAME TABLE `d.e`.`t.``x``. \u8868` TO `d.e`.`n.n`")
+    for table in ("`d.e`.`t.``x``. \u8868`", "`d.e`.`n.n`"):
+        code = main(["state", source, str(kept), "--table", table, *login])
+        assert code == (1 if "x" in table else 0), capsys.readouterr()
+    assert [row["id"] for row in rows_of(kept)] == [1, 2, 3]
+
+
 def test_refused(shop: MariaDB, tmp_path: Path) -> None:
     """What cannot be joined, before a row is read; and nothing is left of it."""
     shop.script(
