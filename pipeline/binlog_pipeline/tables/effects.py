@@ -100,9 +100,8 @@ def effects(
     present = _present(changes.column("_present"), len(names))
     rows = _chosen(is_delete, before, after)
     if present is not None:
-        was_there = () if empties or is_empty else there
         _require_computed(changes, ops, before, after, present, facts)
-        facts = _checked(changes, ops, present, facts, was_there)
+        facts = _checked(changes, ops, present, facts, () if empties or is_empty else there)
         facts = _with_replaced(changes, before, rows, present, is_update, facts)
         _require_primary(changes, keys)
         rows = _filled(changes, rows, before, present, is_update)
