@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.types import StructType
 
-from binlog_pipeline.errors import BadOption
+from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
@@ -17,9 +19,10 @@ from binlog_pipeline.tables.landing import LandedDoubts
 from binlog_pipeline.tables.lock import PATIENCE_S, in_turns
 from binlog_pipeline.tables.sinks import TableSink, open_sink
 from binlog_pipeline.tables.watermark import position_behind
-from binlog_pipeline.targets import target_path
+from binlog_pipeline.targets import checkpoint_path, target_path
 from binlog_pipeline.tasks import HERE, Workers
 from binlog_pipeline.telling import tell
+from binlog_pipeline.wanted import unreached
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _NEEDED: Final = ("_gtid", ORDER)
+_NOTE: Final = "binlog_target.position"
+"""In a checkpoint: the GTID position to which the stream has brought its target."""
 
 
 def state(
@@ -84,6 +89,8 @@ class StreamTarget:
         self._keys: Final = chosen
         self._doubts: Final = LandedDoubts()
         self._told = ""
+        self._reached = SlavePosition()
+        self._note: Path | None = None
 
     def opened(self, workers: Workers = HERE) -> AbstractContextManager[TableSink]:
         """The sink, open for writing: not while the query runs."""
@@ -102,7 +109,12 @@ class StreamTarget:
     def start(
         self, changes: DataFrame, checkpoint: str, trigger: dict[str, Any] | None
     ) -> StreamingQuery:
-        """Start the query."""
+        """Start the query. How far it has brought the target is noted in the checkpoint, if that is of this machine."""
+        folder = checkpoint_path(checkpoint)
+        if self._sink != "changes" and "://" not in folder:
+            self._note = Path(folder) / _NOTE
+            with contextlib.suppress(OSError, ValueError):
+                self._reached = SlavePosition.parse(self._note.read_text())
         writer = changes.writeStream.foreachBatch(self._keep)
         writer = writer.option("checkpointLocation", checkpoint)
         if trigger:
@@ -118,10 +130,28 @@ class StreamTarget:
     def _add(self, rows: Iterator[pa.RecordBatch], workers: Workers) -> None:
         with self.opened(workers) as kept:
             start = end = kept.position
+            if lacking := unreached(self._reached, start):
+                raise SourceError(
+                    f"{self._path} is at '{start}', and this stream had brought it to '{self._reached}': an older "
+                    f"state of it was put there, or it was removed. The changes up to {lacking[0]} are not read again "
+                    "with this checkpoint: give a new one; what the target has is passed over then"
+                )
             for part, position in chunks(rows, start, split_groups=kept.takes_parts):
                 kept.add(part, position)
                 end = position_behind(part, end)
             kept.flush(end)
+            self._noted(kept.position)
             if kept.doubt and kept.doubt != self._told:  # the stream may go on for months
                 tell(f"{self._path} may not be right: {kept.doubt}")
             self._told = kept.doubt
+
+    def _noted(self, position: SlavePosition) -> None:
+        """Remember how far the target is. What is noted may be older than that, and is never newer."""
+        if self._sink == "changes" or position == self._reached:
+            return  # files that were gathered may be taken away
+        self._reached = position
+        if self._note is not None:
+            with contextlib.suppress(OSError):  # the folder may be Spark's alone
+                staged = self._note.with_suffix(".new")
+                staged.write_text(str(position))
+                staged.replace(self._note)

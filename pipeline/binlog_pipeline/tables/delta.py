@@ -394,12 +394,31 @@ def _opened(where: str) -> DeltaTable | None:
 
 
 def _published(table: DeltaTable) -> Mapping[str, Any]:
-    """What our last commit says of the table. Raises `SourceError` for a table of others."""
+    """What our last commit that is in the table says of it. Raises `SourceError` for a table of others.
+
+    RESTORE takes the table back to a version: the table has no commit that came between.
+    """
     for newest in _NEWEST:  # most often it is the last one, and the others may be thousands
+        last = table.version()
         for commit in table.history(newest):
+            if commit["version"] > last:
+                continue
             if POSITION in commit:
                 return commit
+            if commit["operation"] == "RESTORE":
+                last = _restored(table, commit)
     raise SourceError(f"{table.table_uri} is a Delta table that this program has not written")
+
+
+def _restored(table: DeltaTable, commit: Mapping[str, Any]) -> int:
+    """The version that a RESTORE has led back to. Raises `SourceError` if that is not told."""
+    version = commit.get("operationParameters", {}).get("version")
+    if version is None:
+        raise SourceError(
+            f"{table.table_uri} was restored to a time (version {commit['version']}), which does not tell what it has "
+            "of the log: restore it to a version by its number"
+        )
+    return int(version)
 
 
 def read_delta(target: str | PathLike[str]) -> pa.Table:

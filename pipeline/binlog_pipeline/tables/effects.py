@@ -79,7 +79,7 @@ def effects(
     if missing or not keys:
         raise BadOption(
             f"the table has no column {', '.join(missing)}: it has {', '.join(names)}"
-            if missing
+            if missing and "@1" not in names
             else "the log names no primary key: the table has none, or its rows were logged without names "
             "(binlog_row_metadata is not FULL); name the columns in keys that tell its rows apart"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from binlog_pipeline.errors import BadOption, SourceError, TargetChanged
 from binlog_pipeline.tables import merging, sinks
 from binlog_pipeline.tables.iceberg import IcebergState
 from binlog_pipeline.tables.lock import in_turns
-from binlog_pipeline.tables.sinks import open_sink
+from binlog_pipeline.tables.sinks import open_sink, position_of_table
 from binlog_protocol.gtid import Gtid, SlavePosition
 from deltalake.exceptions import CommitFailedError
 
@@ -198,6 +199,34 @@ def test_an_iceberg_table_that_is_rolled_back_goes_on_from_there(
     again = history.batch(5)
     add("iceberg", target, again, history.position)
     assert read("iceberg", target) == history.table()
+
+
+def test_a_delta_table_that_is_restored_goes_on_from_there(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    """By RESTORE to a version, also twice, and with commits of others behind it; one to a time is an error."""
+    import deltalake
+
+    history = History(rng)
+    add("delta", tmp_path, history.batch(10), history.position)
+    first, position = read("delta", tmp_path), history.position
+    old = deltalake.DeltaTable(tmp_path).version()
+    batch = history.batch(10)
+    add("delta", tmp_path, batch, history.position)
+    newest = deltalake.DeltaTable(tmp_path).version()
+    for version in (old, newest, newest + 1):  # the last is the first RESTORE
+        deltalake.DeltaTable(tmp_path).restore(version)
+    deltalake.DeltaTable(tmp_path).optimize.compact()
+    assert read("delta", tmp_path) == first
+    assert position_of_table(tmp_path) == position
+    moment = datetime.now(UTC)
+    with open_sink("delta", tmp_path, TABLE, KEYS, START) as kept:
+        assert kept.position == position
+        kept.add(batch, history.position)
+    assert read("delta", tmp_path) == history.table()
+    deltalake.DeltaTable(tmp_path).restore(moment)
+    with pytest.raises(SourceError, match="restored to a time"):
+        position_of_table(tmp_path)
 
 
 @contextmanager
