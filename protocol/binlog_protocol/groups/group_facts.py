@@ -94,11 +94,15 @@ class GroupFacts:
                 self._note(name, operation)
             return
         operation = meaning.kind if meaning.kind in OPERATIONS else "other"
-        for name in meaning.affected:
+        names = (*meaning.affected, *meaning.views)
+        for name in names:
             self._note(name, operation)
+        if operation == "create":
+            for name in meaning.emptied:  # OR REPLACE: what was there is gone
+                self._note(name, "drop")
         if not meaning.is_certain:
             self._note(_ANY, operation)
-        elif not meaning.affected and operation != "other":  # of a view, an account, ...
+        elif not names and operation != "other":  # of an account, a routine, ...
             self._note(TableName("", ""), operation)
 
     def _note(self, name: TableName, operation: str) -> None:

@@ -55,6 +55,7 @@ class StatementMeaning:
         takes back rows that were logged; other.
     affected: tables that it makes, changes or removes; temporary tables do not count.
     emptied: those of them that have no rows behind it, whatever they had.
+    views: views that it makes, changes or removes: no tables, and without rows.
     is_certain: whether those are all.
     writes_rows: whether rows come from it that are not logged as rows.
     """
@@ -62,6 +63,7 @@ class StatementMeaning:
     kind: str
     affected: tuple[TableName, ...] = ()
     emptied: tuple[TableName, ...] = ()
+    views: tuple[TableName, ...] = ()
     is_certain: bool = True
     writes_rows: bool = False
 
@@ -189,6 +191,8 @@ class _Parser(TokenReader):
             case "DATABASE" | "SCHEMA":
                 name = TableName(self.identifier(), ALL)
                 return StatementMeaning("create", (name,), (name,) if replaces else ())
+            case "VIEW":
+                return StatementMeaning("create", views=(self.name(),))
         return StatementMeaning("create")
 
     def _alter(self) -> StatementMeaning:
@@ -199,6 +203,8 @@ class _Parser(TokenReader):
                 return StatementMeaning("alter", (self.name(), *self._other_tables()))
             case "SEQUENCE":
                 return StatementMeaning("alter", (self.name(),))
+            case "VIEW":
+                return StatementMeaning("alter", views=(self.name(),))
         return StatementMeaning(
             "alter"
         )  # of a database: what new tables get, not those that there are
@@ -211,10 +217,12 @@ class _Parser(TokenReader):
         self.accept("IF", "EXISTS")
         if temporary:
             return StatementMeaning("drop")
-        if kind in ("TABLE", "TABLES", "SEQUENCE"):
+        if kind in ("TABLE", "TABLES", "SEQUENCE", "VIEW"):
             names = [self.name()]
             while self.sign(","):
                 names.append(self.name())
+            if kind == "VIEW":
+                return StatementMeaning("drop", views=tuple(names))
             return StatementMeaning("drop", tuple(names), tuple(names))
         if kind in ("DATABASE", "SCHEMA"):
             name = TableName(self.identifier(), ALL)

@@ -34,7 +34,7 @@ from binlog_storage.intake.source import FileStart, SourceGroup
 from binlog_storage.log.file_times import group_time
 from binlog_storage.log.groups import OfflineBinlog, OfflineGroup
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2  # 1 did not know views, nor what OR REPLACE takes away
 _REMEMBERED_BYTES_MAX: Final = 16 << 20
 
 

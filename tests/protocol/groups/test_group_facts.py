@@ -20,6 +20,16 @@ STATEMENTS = {
     "TRUNCATE orders": {"d.orders truncate"},
     "RENAME TABLE a TO b": {"d.a rename", "d.b rename"},
     "DROP USER x": {". drop"},
+    "CREATE OR REPLACE TABLE orders (a INT)": {"d.orders create", "d.orders drop"},
+    "CREATE OR REPLACE SEQUENCE s": {"d.s create", "d.s drop"},
+    "CREATE OR REPLACE DATABASE shop": {"shop.* create", "shop.* drop"},
+    "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER VIEW `v` AS SELECT 1": {
+        "d.v create"
+    },
+    "CREATE OR REPLACE VIEW shop.v AS SELECT * FROM t": {"shop.v create"},
+    "ALTER ALGORITHM=MERGE VIEW v AS SELECT 1": {"d.v alter"},
+    "DROP VIEW IF EXISTS v, shop.w": {"d.v drop", "shop.w drop"},
+    "CREATE PROCEDURE p() SELECT 1": {". create"},
     "INSERT INTO shop.orders (a) VALUES ('DROP TABLE x')": {"shop.orders insert"},
     "insert low_priority ignore into t select * from u": {"d.t insert"},
     "REPLACE t VALUES (1)": {"d.t insert"},
