@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
-from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_protocol.errors import ProtocolError, RemoteError, SqlSyntaxError
 from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.prepare import is_of_a_backup
 from binlog_storage.backup.target import BackupTarget, require_empty
@@ -385,7 +385,10 @@ async def _asked(
         finally:
             link.close()
     except RemoteError as error:
-        raise BackupRefused(f"{info.address}: {refused(error)}") from None
+        said = refused(error)
+        if error.errno == SqlSyntaxError("").errno:
+            said += "; it is no binlog-server (mariadb-backup makes backups of a MariaDB)"
+        raise BackupRefused(f"{info.address}: {said}") from None
     except (ProtocolError, PasswordUnavailable, TlsFailed) as error:
         raise BackupRefused(f"{info.address}: {error}") from None
     except (ConnectionError, TimeoutError, socket.gaierror) as error:

@@ -29,6 +29,7 @@ from binlog_protocol.errors import (
     UserAbsent,
     UserExists,
     WrongUsage,
+    require_chars,
 )
 from binlog_protocol.wire.results import Column
 
@@ -642,7 +643,10 @@ class _Builder(Rules):
     def account(self, children: list[Token | None]) -> Who:
         user, host = children
         assert user is not None
-        return Who(_text(user), ANY_HOST if host is None else _text(host).lower())
+        name, of = _text(user), ANY_HOST if host is None else _text(host).lower()
+        require_chars(name, "user name", 128)
+        require_chars(of, "host name", 255)
+        return Who(name, of)
 
     def current_user(self, _: list[Any]) -> Who:
         return ME

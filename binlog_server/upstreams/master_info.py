@@ -18,7 +18,9 @@ from binlog_protocol.errors import (
     HeartbeatTooShort,
     MasterInfoRefused,
     ServerError,
+    TooLongString,
     WrongArguments,
+    require_chars,
 )
 from binlog_protocol.gtid import U32_MAX
 from binlog_storage.console.arguments import BAD_ADDRESS, did_you_mean
@@ -31,6 +33,8 @@ NAME_CHARS_MAX: Final = 64
 HEARTBEAT_S_MAX: Final = 4294967
 _HEARTBEAT_S_MIN: Final = 0.001
 _TEXT_CHARS_MAX: Final = 512
+_CHARS_MAX: Final = {"host": ("MASTER_HOST", 255), "user": ("MASTER_USER", 128)}
+_PASSWORD_BYTES_MAX: Final = 96
 _PASSWORD_KEYS: Final = {"password": "text", "password_file": "file", "password_env": "env"}
 
 Warn = Callable[[ServerError], None]
@@ -140,10 +144,14 @@ class MasterInfo:
     ) -> MasterInfo:
         """The settings with these options, by the names of the fields, `password_file` and `password_env`.
 
-        Raises `ServerError` with MariaDB's numbers: 1201, 1210, 1624. `warn` is told what is taken
+        Raises `ServerError` with MariaDB's numbers: 1201, 1210, 1470, 1624. `warn` is told what is taken
         otherwise than written.
         """
         values = dict(options)
+        for key, (option, limit) in _CHARS_MAX.items():
+            require_chars(values.get(key, ""), option, limit)
+        if len(values.get("password", "").encode("utf-8", "surrogateescape")) > _PASSWORD_BYTES_MAX:
+            raise TooLongString("...", "MASTER_PASSWORD", _PASSWORD_BYTES_MAX)  # errors are logged
         for key, part in _PASSWORD_KEYS.items():
             if key in values:
                 values["password"] = Password(**{part: values.pop(key)})

@@ -682,6 +682,10 @@ TooManyPreparedStatements = ErrorKind(
     "Can't create more than max_prepared_stmt_count statements (current value: {limit})",
     "42000",
 )
+# ER_WRONG_STRING_LENGTH: see `require_chars`
+TooLongString = ErrorKind(
+    1470, "String '{text}' is too long for {what} (should be no longer than {limit})"
+)
 # ER_PLUGIN_IS_NOT_LOADED
 PluginNotLoaded = ErrorKind(1524, "Plugin '{plugin}' is not loaded")
 # ER_WRONG_VALUE: text that is no date, or no time
@@ -940,3 +944,11 @@ _PASSING: Final = frozenset(
         ConnectionKilled,
     )
 )
+
+
+def require_chars(text: str, what: str, limit: int) -> None:
+    """Raises 1470 for a text of more characters, of which it tells 70 bytes, as MariaDB does."""
+    if len(text) > limit:
+        data = text.encode("utf-8", "surrogateescape")
+        shown = text if len(data) <= 70 else data[:67].decode("utf-8", "ignore") + "..."
+        raise TooLongString(shown, what, limit)

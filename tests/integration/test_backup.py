@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from binlog_server.testing.sql_server import url
 from tests.integration.load import assert_equal, insert
 from tests.integration.mixed_load import MixedLoad
 from tests.integration.test_crash import STRICT
@@ -80,3 +81,14 @@ def test_under_load(
     replica.script("STOP SLAVE")
     replica.follow(restored)
     assert_equal(upstream, replica, *anew)
+
+
+@pytest.mark.any_version
+def test_of_a_mariadb_there_is_none(
+    backend: object, make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    upstream, target = make_upstream(), f"--target={tmp_path / 'b'}"
+    tls = "--skip-ssl-verify-server-cert"
+    done = command("backup", "--server", url(upstream), target, tls)
+    assert done.returncode == 1
+    assert "it is no binlog-server (mariadb-backup makes backups of a MariaDB)" in done.stderr

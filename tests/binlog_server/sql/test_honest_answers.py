@@ -150,6 +150,8 @@ async def test_warnings_are_those_of_the_last_statement() -> None:
         (" ; ", 1065),
         ("DROP USER nosuch", 1396),
         ("GRANT RELOAD ON *.* TO nosuch", 1133),
+        (f"CREATE USER '{'x' * 129}'", 1470),
+        (f"DROP USER u@'{'x' * 256}'", 1470),
         ("SHOW GRANTS FOR nosuch", 1141),
         ("GRANT", 1064),
         ("XA END 'x'", 1399),

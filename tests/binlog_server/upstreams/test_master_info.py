@@ -30,7 +30,17 @@ def ignored(_: ServerError) -> None:
 WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"host": ""}, 1210, "MASTER_HOST"),
     ({"host": "a\nb"}, 1201, "printable"),
-    ({"user": "u" * 513}, 1201, "up to 512"),
+    (
+        {"user": "ä" * 129},
+        1470,
+        rf"String '{'ä' * 33}\.\.\.' is too long for MASTER_USER \(should be no longer than 128\)$",
+    ),
+    (
+        {"host": "h" * 256},
+        1470,
+        rf"String '{'h' * 67}\.\.\.' is too long for MASTER_HOST .* 255\)$",
+    ),
+    ({"password": "ö" * 49}, 1470, r"String '\.\.\.' is too long for MASTER_PASSWORD .* 96\)$"),
     ({"port": 0}, 1201, "port 0 is not between"),
     ({"port": 65536}, 1201, "port 65536"),
     ({"do_domain_ids": (1,)}, 1201, "cannot both name domains"),
