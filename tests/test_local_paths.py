@@ -25,6 +25,7 @@ from binlog_pipeline.tables.delta import read_delta
 from binlog_pipeline.tables.sinks import open_sink
 from binlog_pipeline.targets import SINKS
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.manifest import MANIFEST_NAME
 from binlog_storage.disk.local_path import NotLocal
 from binlog_storage.errors import StorageError
 
@@ -36,6 +37,10 @@ from tests.storage.groups import simple
 URL = "s3://bucket/x"
 UNKNOWN = "hdfs://bucket/x"
 """Where {A} stands an archive may be, which `s3://` would name."""
+SAID = re.compile(
+    r"not supported yet, only (folders and files|object stores \(s3://, gs://, az://\) and folders) of this machine"
+    r"|s3://bucket/x is an archive, no store: `binlog-spark verify` checks it"
+)
 PIPELINE = (
     "archive STORE {A}", "export STORE {}", "state STORE {A} --table d.t", "state STORE t --table d.t --copy {}",
     "state STORE {A} --table d.t --sink delta", "state STORE {A} --table d.t --sink changes",
@@ -76,7 +81,7 @@ def refused(main: Callable[[list[str]], int], command: str, store: str, capsys: 
         code = int(error.code or 0)
     said = capsys.readouterr().err
     assert code != 0, said
-    assert "not supported yet, only folders and files of this machine" in said, said
+    assert SAID.search(said), said
     assert not list(Path().iterdir()), command
 
 
@@ -155,6 +160,26 @@ def test_archives_may_be_elsewhere() -> None:
     with pytest.raises(BadOption, match="variables of the environment") as error:
         SourceOptions.parse({"path": "s3://key:secret@bucket/x"})
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("written", ["s3:/x", "gs:/bucket/x", "S3A:/b"])
+def test_a_url_with_one_slash(written: str) -> None:
+    """Not a word of local folders: an archive may be in an object store."""
+    scheme = written.partition(":")[0]
+    for name in ("binlog_archive_url", "binlog_archive_directory"):
+        said = f"^{name}: {written}: an object store is written as {scheme}://BUCKET/FOLDER$"
+        with pytest.raises(configuration.ConfigError, match=said):
+            configuration.load(None, {"binlog_directory": "x", name: written})
+
+
+@pytest.mark.parametrize("command", ["verify", "ls", "events"])
+def test_an_archive_is_no_store(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / MANIFEST_NAME).write_text("{}")
+    with pytest.raises(SystemExit):
+        binlog_server.cli.main([command, str(tmp_path)])
+    assert f"{tmp_path} is an archive, no store: `binlog-spark verify`" in capsys.readouterr().err
 
 
 def test_a_file_url_is_a_path(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from binlog_protocol.event_text.debezium_form import DebeziumForm, DebeziumOptio
 from binlog_protocol.event_text.json_form import JsonForm
 from binlog_protocol.event_text.sql_form import SqlForm
 from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
-from binlog_storage.archive.places import Where
+from binlog_storage.archive.places import Where, store_argument
 from binlog_storage.classic.binlog import read_head
 from binlog_storage.classic.directory import bases
 from binlog_storage.classic.encryption import Keys, given_to_read
@@ -162,7 +162,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def _path_or_server(text: str) -> Where:
-    return text if is_server(text) else path_argument(text)
+    return text if is_server(text) else store_argument(text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,9 +7,9 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
+from binlog_storage.archive.places import store_argument
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json, show_table
-from binlog_storage.disk.local_path import path_argument
 from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.log.summary import FileState, FileSummary, GroupEnd, summarize
 
@@ -28,7 +28,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=path_argument, metavar="DIR", help="the store")
+    parser.add_argument("directory", type=store_argument, metavar="DIR", help="the store")
     add_json(parser, "one array with an object for each file")
     parser.set_defaults(run=run)
 

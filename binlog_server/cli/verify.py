@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from binlog_storage.archive.places import store_argument
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json
 from binlog_storage.console.progress import Progress
-from binlog_storage.disk.local_path import path_argument
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine.backup import require_readable
 from binlog_storage.errors import NotAStore
@@ -31,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=path_argument, metavar="DIR", help="the store")
+    parser.add_argument("directory", type=store_argument, metavar="DIR", help="the store")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -79,7 +79,8 @@ def open_objects(url: str) -> Objects:
         "allow_http": allow_http,
     }
     retries = {"max_retries": _RETRIES, "retry_timeout": _RETRY}
-    with _said_of(url):
+    # What is wrong with the URL itself is a ValueError.
+    with _said_of(url, (obstore.exceptions.BaseError, OSError, ValueError)):
         # A part that is sent has no answer until all of it is there.
         patient = store.from_url(url, client_options=options, retry_config=retries)
         made = store.from_url(
@@ -151,7 +152,7 @@ class ObstoreObjects:
 
     @contextmanager
     def _said(self, name: str) -> Iterator[None]:
-        with _said_of(f"{self.where}/{name}"):
+        with _said_of(f"{self.where}/{name}", (self._obstore.exceptions.BaseError, OSError)):
             yield
 
 
@@ -184,13 +185,11 @@ def _version(tag: str) -> dict[str, str]:
 
 
 @contextmanager
-def _said_of(where: str) -> Iterator[None]:
-    """Whatever the library says of a call is `ArchiveUnreachable`."""
+def _said_of(where: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    """These errors of the library and of the network are `ArchiveUnreachable`. Others are defects of ours, and seen."""
     try:
         yield
-    except (ObjectChanged, ArchiveUnreachable, GeneratorExit):
-        raise
-    except Exception as error:
+    except errors as error:
         text = str(error).split("\n\nDebug source", 1)[0]
         text = _DURATION.sub("", text)  # else no two errors are the same, and each is logged
         raise ArchiveUnreachable(f"{where}: {_without_keys(text)[:_SHOWN]}") from error

@@ -25,10 +25,11 @@ from binlog_protocol.compiled_later import compiled_later
 
 from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArchive
+from binlog_storage.archive.manifest import MANIFEST_NAME
 from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
 from binlog_storage.disk.disk import mapped
 from binlog_storage.disk.given_files import open_given
-from binlog_storage.disk.local_path import NotLocal, local_path, no_directory
+from binlog_storage.disk.local_path import NotLocal, local_path, no_directory, path_argument
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadOnlyDisk
 from binlog_storage.errors import FileMissing
 
@@ -165,15 +166,33 @@ def is_remote(where: Where) -> bool:
 
 def archive_path(where: Where) -> str | Path:
     """A URL as it is, or the path that `local_path` gives. Raises `NotLocal`, for a URL with a password as well."""
-    if not is_remote(where):
-        return local_path(where)
     text = str(where)
+    if not is_remote(where):
+        scheme, colon, rest = text.partition(":")
+        if colon and scheme.lower() in SCHEMES and rest.startswith("/"):
+            raise NotLocal(f"{text}: an object store is written as {scheme}://BUCKET/FOLDER")
+        if "://" in text and scheme.isalnum() and scheme.lower() != "file":
+            raise NotLocal(
+                f"{text}: {scheme}:// is not supported yet, only object stores (s3://, gs://, az://) and folders of "
+                f"this machine (a folder that is really called so is ./{text})"
+            )
+        return local_path(where)
     if "@" in text.split("//", 1)[1].split("/", 1)[0] and not text.startswith("abfs"):
         raise NotLocal(
             f"{text.split('//', 1)[0]}//...: keys of an object store are given by variables of the environment, not "
             "in its URL"
         )
     return text.rstrip("/")
+
+
+def store_argument(text: str) -> Path:
+    """`path_argument`, of a store: one that is an archive is told as that."""
+    if is_remote(text) or (path_argument(text) / MANIFEST_NAME).is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text} is an archive, no store: `binlog-spark verify` checks it, `binlog-server find` and `binlog-spark "
+            "stats` read it"
+        )
+    return path_argument(text)
 
 
 def archive_argument(text: str) -> str | Path:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,14 +268,47 @@ def test_what_does_not_answer(objects: MemoryObjects, store: Path) -> None:
         run(DirectorySource(str(store)), URL)
 
 
+def test_a_defect_of_ours_is_none_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the library says, and the network, is an archive that cannot be reached."""
+    objects = objects_module.open_objects("s3://bucket/x")
+    library = objects._obstore  # type: ignore[attr-defined]
+
+    def fail(error: Exception) -> None:
+        def call(*_: object, **__: object) -> None:
+            raise error
+
+        for name in ("get", "put", "list", "delete"):
+            monkeypatch.setattr(library, name, call)
+
+    calls: list[Callable[[], object]] = [
+        lambda: objects.get("a"), lambda: objects.put("a", b"x", None), lambda: objects.names("a", ""),
+        lambda: objects.delete("a"),
+    ]  # fmt: skip
+    for call in calls:
+        fail(TypeError("ours"))
+        with pytest.raises(TypeError, match="ours"):
+            call()
+        for error in (library.exceptions.GenericError("503"), ConnectionResetError("reset")):
+            fail(error)
+            with pytest.raises(ArchiveUnreachable, match=r"503|reset"):
+                call()
+
+
+@pytest.mark.parametrize("url", ["s3://b:99999/x", "s3://[::1/x", "az:///x", "s3:///x"])
+def test_what_is_no_url_of_a_store(url: str) -> None:
+    with pytest.raises(ArchiveUnreachable, match=re.escape(url)):
+        objects_module.open_objects(url)
+
+
 def test_an_error_is_the_same_text_each_time() -> None:
     """Else each of them is logged: an error is logged once, until it changes."""
     told = set()
     for took in ("618.038795ms", "1.2s", "97.3µs"):
-        with pytest.raises(ArchiveUnreachable) as error, objects_module._said_of("s3://b/a"):
-            raise ValueError(
-                f"GET http://h/a in {took}, after 4 retries, retry_timeout: 30s  - 500"
-            )
+        with (
+            pytest.raises(ArchiveUnreachable) as error,
+            objects_module._said_of("s3://b/a", (OSError,)),
+        ):
+            raise OSError(f"GET http://h/a in {took}, after 4 retries, retry_timeout: 30s  - 500")
         told.add(str(error.value))
     assert told == {"s3://b/a: GET http://h/a, after 4 retries, retry_timeout: 30s  - 500"}
 
