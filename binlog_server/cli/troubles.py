@@ -54,9 +54,11 @@ TROUBLES: Final = (
     Trouble(
         r"never reached expected GTID state",
         'mariadb-binlog: "Binary logs never reached expected GTID state"',
-        "It was given a file that is not the one that the server sends, or a position that the files do not have.",
-        "Of a server with `.ibb` files give it the name `binlog.000001`, whatever `SHOW BINARY LOGS` says: it gets "
-        "what is in all of them. `--raw` without `--stop-never` says so at its end with every server. clients.md",
+        "It was given a file that is not the one that the server sends, or a position behind which nothing has come, "
+        "or that the files do not have.",
+        "Of a traditional binlog give it the file in which the position is; of a server with `.ibb` files any name "
+        "will do, such as `binlog.000001`. `--raw` without `--stop-never` says so at its end with every server. "
+        "clients.md",
     ),
     Trouble(
         r"reported unrecognized MariaDB version",

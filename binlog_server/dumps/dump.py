@@ -261,6 +261,8 @@ class Dump:
     def _place_in(self, style: FrameStyle) -> StreamPlace:
         place = style.place(self._out, self._events, self._engine, registered=style.registered)
         place.as_in_files = self._request.as_in_files
+        if isinstance(place, EnginePlace):
+            place.name = self._request.engine_file or place.name
         return place
 
     async def _send_batch(self, groups_filter: DumpFilter) -> None:
@@ -296,7 +298,7 @@ class Dump:
                 self._events,
                 self._engine,
                 registered=request.style.registered,
-                name=name,
+                name=request.engine_file or name,
             )
             acks = self._follow(NOWHERE) if request.style.semi_sync else None
             cursor = await self._begin_archived(archived, purged)

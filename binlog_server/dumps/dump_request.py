@@ -23,6 +23,7 @@ from binlog_server.process.logs import shortened
 _NS: Final = 1_000_000_000
 _HEARTBEAT_NS_MIN: Final = 1_000_000
 _HEARTBEAT_NS_MAX: Final = 4_294_967 * _NS  # as CHANGE MASTER allows
+_USE_GTID: Final = "CHANGE MASTER TO MASTER_USE_GTID=slave_pos"
 
 UserVariables = Mapping[str, str | int | Decimal | None]
 
@@ -39,6 +40,8 @@ class DumpRequest:
     """A replica's request. `file_position` is None with GTID; without, `position` is empty.
 
     last_file: with GTID, the file that a replica has read before, whoever has sent it; empty of others.
+    engine_file: the name of the one file of an engine style, for a client that is no replica and has named one:
+        mariadb-binlog reads the file alone that it has asked for. Empty: any.
     target, stops: the end of the history for its login, see `HistoryEnd`; whether the stream ends there, with an error.
     as_in_files: it knows checksums, and so gets those of traditional files, whatever it has asked for: as from MariaDB.
     """
@@ -55,6 +58,7 @@ class DumpRequest:
     non_block: bool
     as_in_files: bool = False
     last_file: str = ""
+    engine_file: str = ""
     target: HistoryEnd | None = None
     stops: bool = False
 
@@ -73,8 +77,8 @@ class DumpRequest:
         """`coordinates`: the session's, by which it gets its style of stream. `registered`: COM_REGISTER_SLAVE came
         before. `named`: the target in the name of its login, `zone`: of its time.
 
-        Raises `ServerError`: 4246 without a GTID position, where only that will do; 1941 or 1943 for a malformed one;
-        1236.
+        Raises `ServerError`: 4246 without a GTID position, where only that will do, and 1236 with its text for a
+        replica, which would come again and again after any other; 1941 or 1943 for a malformed one; 1236.
         """
         style = style_in(coordinates)
         text = variables.get("slave_connect_state")
@@ -93,6 +97,8 @@ class DumpRequest:
         elif style.by_files:
             position = SlavePosition()
             file_position = FilePosition(command.file, command.position)
+        elif registered:
+            raise MasterFatalError(f"{EngineBinlogNeedsGtid().message}: {_USE_GTID}")
         else:
             raise EngineBinlogNeedsGtid()
         until = None if file_position else variables.get("slave_until_gtid")
@@ -117,6 +123,7 @@ class DumpRequest:
             non_block=command.non_block,
             as_in_files=style.keeps_ends and variables.get("master_binlog_checksum") is not None,
             last_file=command.file if registered and file_position is None else "",
+            engine_file="" if registered or style.by_files else command.file,
             target=None if named is None else _target(named, zone),
             stops=named is not None and named.stop,
         )

@@ -107,11 +107,11 @@ class EnginePlace(StreamPlace):
         name: str = STREAM_NAME,
     ) -> None:
         super().__init__(out, events, engine, registered=registered)
-        self._name = name
+        self.name = name
 
     def name_of(self, file_no: int) -> str:
         """See `StreamPlace`."""
-        return self._name
+        return self.name
 
     async def open(
         self,
@@ -123,7 +123,7 @@ class EnginePlace(StreamPlace):
     ) -> None:
         """See `StreamPlace`."""
         self.cursor = cursor
-        self._out.event(self._events.rotate(self._name))
+        self._out.event(self._events.rotate(self.name))
         self._out.event(self._events.engine_description())
 
     async def move(self, end: Position, *, overtaken: bool) -> None:
@@ -141,7 +141,7 @@ class EnginePlace(StreamPlace):
     def heartbeat(self) -> None:
         """See `StreamPlace`. The replica stops on a heartbeat that lies before its sum."""
         position = FIRST_EVENT_POSITION + self._out.event_bytes
-        self._out.event(self._events.heartbeat(self._name, position))
+        self._out.event(self._events.heartbeat(self.name, position))
 
 
 class ClassicPlace(StreamPlace):

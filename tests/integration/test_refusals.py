@@ -111,9 +111,10 @@ def test_raw_clients_are_told(make_relay: MakeRelay) -> None:
         assert wanted.errno in (1941, 1943), position
         assert str(dump_error(server, position)) == str(wanted)
     error = dump_error(server, None)
-    assert (error.errno, error.message) == (
-        4246,
-        "Slave must enable GTID mode when master uses --binlog-storage-engine",
+    assert (error.errno, error.message) == (  # it has registered
+        1236,
+        "Slave must enable GTID mode when master uses --binlog-storage-engine: "
+        "CHANGE MASTER TO MASTER_USE_GTID=slave_pos",
     )
     for source in (upstream, server):
         with pytest.raises(RemoteError) as refusal:
@@ -170,7 +171,12 @@ def test_without_gtid_and_with_a_wrong_password(
 
     by_file = make_replica()
     by_file.replicate_from("127.0.0.1", server.port, account.user, account.password, gtid="no")
-    until(lambda: "4246 (HY000): Slave must enable GTID mode" in server.log(), "a refusal")
+    until(lambda: by_file.replica_status()["Slave_IO_Running"] == "No", "a replica that stops")
+    assert by_file.replica_status()["Last_IO_Errno"] == 1236
+    assert by_file.replica_status()["Last_IO_Error"] == (
+        "Got fatal error 1236 from master when reading data from binary log: 'Slave must enable GTID mode when master "
+        "uses --binlog-storage-engine: CHANGE MASTER TO MASTER_USE_GTID=slave_pos'"
+    )
 
     stranger = make_replica()
     stranger.replicate_from("127.0.0.1", server.port, account.user, "wrong")

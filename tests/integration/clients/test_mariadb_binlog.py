@@ -54,6 +54,15 @@ def test_between_gtids(relay: Relay) -> None:
     assert "INSERT INTO d.t (a) VALUES ('in words')" in said
 
 
+def test_any_name_of_a_file_will_do(relay: Relay) -> None:
+    """The position tells where to begin: a name that SHOW BINARY LOGS has, or one of an earlier master."""
+    written = relay.write()
+    start = f"--start-position={written[0]}"
+    for name in ("binlog-000000.ibb", "m-bin.004711"):
+        said = relay.programs.run("mariadb-binlog", start, "--read-from-remote-server", name)
+        assert gtids(said) == written[1:]
+
+
 @pytest.mark.proves("-R --to-last-log", client="mariadb-binlog", versions=("10.11", "11.8"))
 def test_to_the_last_file(relay: Relay) -> None:
     """Over the borders of our files, in whichever of them it begins."""
