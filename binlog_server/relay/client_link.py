@@ -100,6 +100,12 @@ class ClientLink:
         assert self.machine.greeting is not None
         return self.machine.greeting.server_version
 
+    @property
+    def connection_id(self) -> int:
+        """The number that the server has given to the connection, by its greeting; 0 before."""
+        greeting = self.machine.greeting
+        return 0 if greeting is None else greeting.connection_id
+
     async def query(self, sql: str) -> list[list[str | None]]:
         """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
         return await self.drive(query(self.machine, sql))

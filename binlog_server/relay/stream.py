@@ -180,14 +180,14 @@ class UpstreamStream:
 
     async def _end_dump(self, link: ClientLink) -> None:
         """End the dump as a MariaDB replica does: an upstream with semi-sync does not notice by itself that we go."""
-        greeting = link.machine.greeting
-        if greeting is None or link.machine.is_closed:
+        number = link.connection_id
+        if not number or link.machine.is_closed:
             return
         try:
             async with asyncio.timeout(END_DUMP_S):
                 other = await self._connect_more()
                 try:
-                    await other.query(f"KILL {greeting.connection_id}")
+                    await other.query(f"KILL {number}")
                 finally:
                     other.close()
         except Exception as error:  # noqa: BLE001 - we go in any case

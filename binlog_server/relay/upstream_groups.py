@@ -24,20 +24,29 @@ PROGRESS_BYTES: Final = 1 << 16  # each slave_net_timeout
 OTHER_GROUPS_MAX: Final = 1_000_000
 _LIGHT_BYTES: Final = 1 << 10  # compressed, they may stand for a thousand times as much
 _MORE_BYTES: Final = 1 << 16  # that the same group may have elsewhere
-SAME_START_S = 3.0  # Uptime has whole seconds, and the way takes time
+UPTIME_S: Final = 1.0  # Uptime has whole seconds
 
 
 class UpstreamState(NamedTuple):
-    """started: by our clock, in seconds since 1970."""
+    """started: between when and when, by `time.monotonic`. connection: the number of the one that has asked."""
 
     server_id: str
-    started: float
+    started: tuple[float, float]
+    connection: int
     gtids: BinlogState
 
     def is_same_server(self, other: UpstreamState) -> bool:
-        """Whether both are of one server that was not restarted in between."""
+        """Whether both are of one server that was not restarted in between; `other` is the later one.
+
+        A server that has lived for a second and is there again in the next may have lost its last groups: where the
+        time of its start is too coarse to tell, it counts its connections anew.
+        """
+        (after, before), (other_after, other_before) = self.started, other.started
         return (
-            self.server_id == other.server_id and abs(self.started - other.started) <= SAME_START_S
+            self.server_id == other.server_id
+            and self.connection < other.connection
+            and other_after <= before
+            and after <= other_before
         )
 
 
@@ -45,14 +54,18 @@ async def ask_state(link: ClientLink) -> UpstreamState:
     """Raises `RemoteError`, `ProtocolError`."""
     state = await _value(link, "SELECT @@GLOBAL.gtid_binlog_state", 0)
     server_id = await _value(link, "SHOW VARIABLES LIKE 'SERVER_ID'", 1)
+    asked = time.monotonic()
     uptime = await _value(link, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1)
+    answered = time.monotonic()
     number("server_id", server_id, U32_MAX)
-    started = time.time() - number("Uptime", uptime or "0", U32_MAX)
+    runs_s = number("Uptime", uptime or "0", U32_MAX)
+    started = asked - runs_s - UPTIME_S, answered - runs_s
     try:
         # In a thread: it may have as many entries as fit a result.
-        return UpstreamState(server_id, started, await asyncio.to_thread(BinlogState.parse, state))
+        gtids = await asyncio.to_thread(BinlogState.parse, state)
     except ServerError:
         raise ProtocolError(f"gtid_binlog_state is {state!r}") from None
+    return UpstreamState(server_id, started, link.connection_id, gtids)
 
 
 async def _value(link: ClientLink, sql: str, column: int) -> str:

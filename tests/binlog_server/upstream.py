@@ -62,6 +62,8 @@ class FakeUpstream:
         self._visits = list(visits)
         self.port = 0
         self.visits = 0
+        self.first_connection = 9
+        """The number of its first connection."""
         self.positions: list[str] = []
         self.dumps: list[BinlogDump] = []
         self.registered: list[RegisterSlave] = []
@@ -98,7 +100,10 @@ class FakeUpstream:
         self._writers.append(writer)
         visit = self._visits[self.visits] if self.visits < len(self._visits) else Visit(OPENING)
         self.visits += 1
-        machine = ServerConnection(connection_id=9, server_version=f"5.5.5-{VERSION}", salt=SALT)
+        number = self.first_connection + self.visits - 1
+        machine = ServerConnection(
+            connection_id=number, server_version=f"5.5.5-{VERSION}", salt=SALT
+        )
         writer.write(machine.greeting())
         while not machine.is_closed:
             event = machine.next_event()

@@ -407,11 +407,21 @@ async def test_a_reconnect_in_no_time_needs_no_proof(
         there.cut()
         await until(lambda: there.followed == 4)
         assert there.visits == 6
-        # The same one, but away for long.
-        monkeypatch.setattr("binlog_server.relay.guard.MOMENT_S", -1.0)
+        # So it was, some seconds apart.
+        there.rows[UPTIME] = "Uptime", "4"
         there.cut()
         await until(lambda: there.followed == 5)
         assert there.visits == 8
+        # In the same second: it counts its connections anew.
+        there.first_connection -= 8
+        there.cut()
+        await until(lambda: there.followed == 6)
+        assert there.visits == 10
+        # The same one, but away for long.
+        monkeypatch.setattr("binlog_server.relay.guard.MOMENT_S", -1.0)
+        there.cut()
+        await until(lambda: there.followed == 7)
+        assert there.visits == 12
 
 
 async def test_failed_attempts_do_not_make_it_a_moment(
