@@ -85,10 +85,10 @@ def refusal(cursor: Any, text: str) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", ["10.11", "11.8"])
 def test_each_definition_that_is_taken_here_is_taken_there(
-    version: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+    version: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
 ) -> None:
     real, ours = make_replica(version=version), binlog_server(users=USERS, local_tables=True)
-    rng, taken, stopping = random.Random(1), 0, {}
+    taken, stopping = 0, {}
     with real.connect(autocommit=True) as there, ours.connect(autocommit=True) as here:
         mine, theirs = here.cursor(), there.cursor()
         for cursor in (mine, theirs):

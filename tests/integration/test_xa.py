@@ -285,10 +285,9 @@ class Coordinator:
 
 @pytest.mark.parametrize("version", VERSIONS_BY_TURNS)
 def test_replicas_and_restarts(
-    version: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
+    version: str, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer, rng: random.Random
 ) -> None:
     """Rows and text, prepared in one life of the server and ended in another: a replica has what was committed."""
-    rng = random.Random(7)
     master = binlog_server(users=REPLAY, local_tables=True)
     for text in SCHEMA:
         master.q(text)

@@ -10,6 +10,7 @@
 #
 # A part that fails says why. The tests then skip that backend; with CI=true this exits non-zero.
 set -uo pipefail
+suite=${1:-}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
 if [ "$(id -u)" = 0 ]; then default_home=/var/cache/binlog-test; else default_home=${XDG_CACHE_HOME:-$HOME/.cache}/binlog-test; fi
@@ -104,6 +105,8 @@ packages() {   # the ones that are wanted and not there
     # Clients under test (tests/integration/clients/test_connectors.py).
     want+=(unixodbc odbc-mariadb libmariadb-java libdbd-mariadb-perl libdbd-mysql-perl php-cli php-mysql
         prometheus-mysqld-exporter percona-toolkit mycli)
+    # A client under test too; its compiler takes 465 MB.
+    [ "$suite" != slow ] || want+=(golang-go golang-github-go-sql-driver-mysql-dev)
     for name in "${want[@]}"; do installed "$name" || printf '%s ' "$name"; done
 }
 
@@ -317,7 +320,7 @@ promtool_program() {   # checks our alert rules (tests/binlog_server/metrics/tes
 }
 
 connector &
-if [ "${1:-}" = slow ]; then
+if [ "$suite" = slow ]; then
     { node_clients; azurite_store; } &
     rest_catalog &
 else

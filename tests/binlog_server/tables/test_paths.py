@@ -75,9 +75,8 @@ async def filled(client: Any, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("tries", [80, pytest.param(250, marks=pytest.mark.slow)])
-async def test_all_paths_find_the_same_rows(lab: Lab, tries: int) -> None:
+async def test_all_paths_find_the_same_rows(lab: Lab, tries: int, rng: random.Random) -> None:
     """Beside a copy of the rows that has no such keys."""
-    rng = random.Random(2607)
     client = await session(lab)
     await filled(client, rng)
     for _ in range(tries):
@@ -110,8 +109,9 @@ async def test_all_paths_find_the_same_rows(lab: Lab, tries: int) -> None:
 
 
 @pytest.mark.parametrize("tries", [40, pytest.param(120, marks=pytest.mark.slow)])
-async def test_changes_take_the_same_rows_by_each_path(lab: Lab, tries: int) -> None:
-    rng = random.Random(11)
+async def test_changes_take_the_same_rows_by_each_path(
+    lab: Lab, tries: int, rng: random.Random
+) -> None:
     client = await session(lab)
     await filled(client, rng)
     for _ in range(tries):

@@ -148,7 +148,9 @@ def test_zongji(server: BinlogServer) -> None:
 def go_driver() -> None:
     """To be asked for before `commits`, which a test that is skipped would not have made."""
     if not (GO_PATH / "src/github.com/go-sql-driver/mysql").is_dir():
-        pytest.skip("needs golang-go and golang-github-go-sql-driver-mysql-dev")
+        pytest.skip(
+            "needs golang-go and golang-github-go-sql-driver-mysql-dev: tests/kit/setup.sh slow"
+        )
 
 
 @pytest.mark.slow
