@@ -1612,7 +1612,7 @@ class _Binder:
         return Term(kind, term.value, term.constant)
 
     def _introduced(self, node: Any, scope: Names, place: str) -> Term:
-        """A constant behind a character set. Raises `NotSupportedYet` for bytes that are none of that set's."""
+        """A constant behind a character set. Raises `NotSupportedYet` (1235) where that makes it another text."""
         term = self._term(node.expression, scope, place)
         charset = str(node.this).lstrip("_").lower()
         is_hex = isinstance(node.expression, exp.HexString | exp.BitString)
@@ -1621,7 +1621,8 @@ class _Binder:
         raw = values.as_bytes(term.value(), term.kind)
         with contextlib.suppress(KeyError):
             text = decode_text(raw, default_collation(charset))
-            if isinstance(text, str):
+            # Other bytes are those of another text where characters count, and themselves where bytes do.
+            if isinstance(text, str) and (charset.startswith("utf8") or text.encode() == raw):
                 return constant(types.text(len(text)), text)
         raise NotSupportedYet(f"these bytes behind _{charset}")
 

@@ -226,6 +226,8 @@ class Cells:
         """
         column = self.table.columns[number]
         if given is None:
+            if not column.nullable and column.type.name == "timestamp" and not self.copies:
+                return self._of_text(number, now_text(_digits(column)), row)
             if not column.nullable:
                 instead = implicit_default(column)
                 if self.copies and column.type.name == "enum":
