@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
-from binlog_protocol.errors import WrongVariableValue
+from binlog_protocol.errors import NotSupportedYet, WrongVariableValue
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
     character_bytes_max,
@@ -28,6 +30,7 @@ from binlog_protocol.events.statement_context import (
 )
 from binlog_protocol.events.status_variables import SessionFlags, StatusVariables
 from binlog_protocol.groups.statement_group import Origin
+from binlog_protocol.sql.tokens import STRING_OR_REST
 from binlog_protocol.wire.results import UTF8, ResultCharset, utf8
 
 from binlog_server.sql.recorded_variables import RECORDED
@@ -51,6 +54,42 @@ _MODES: Final = (
 _MODE_BITS: Final = {name: 1 << bit for bit, name in enumerate(_MODES)}
 assert _MODE_BITS["TIME_ROUND_FRACTIONAL"] == 1 << 34
 assert _MODE_BITS["NO_BACKSLASH_ESCAPES"] == 1 << 20
+# Modes that give these words another meaning, which nothing here knows; where `''` is an empty string, `'x'` another.
+_OTHER_READING: Final = {
+    "PIPES_AS_CONCAT": compiled_later(r"\|\|"),
+    "HIGH_NOT_PRECEDENCE": compiled_later(
+        r"\bNOT\b(?!\s+(?:NULL|IN|LIKE|BETWEEN|REGEXP|RLIKE|EXISTS)\b)", re.IGNORECASE
+    ),
+    "EMPTY_STRING_IS_NULL": compiled_later(r"''"),
+    "PAD_CHAR_TO_FULL_LENGTH": compiled_later(r"\bSELECT\b.*\bFROM\b", re.IGNORECASE | re.DOTALL),
+    "REAL_AS_FLOAT": compiled_later(r"\bREAL\b", re.IGNORECASE),
+    "SIMULTANEOUS_ASSIGNMENT": compiled_later(
+        r"\A\s*UPDATE\b.*\bSET\b.*=.*,.*=", re.IGNORECASE | re.DOTALL
+    ),
+    "ORACLE": compiled_later(
+        r"\A\s*(?:CREATE|ALTER)\b.*\bTABLE\b.*\bDATE\b", re.IGNORECASE | re.DOTALL
+    ),
+}
+_STRINGS: Final = compiled_later(STRING_OR_REST, re.DOTALL)
+_INSTEAD: Final = {"PIPES_AS_CONCAT": ": write CONCAT()"}
+
+
+def require_read_alike(text: str, modes: Iterable[str]) -> None:
+    """Refuses a statement, in the form that the grammars read, which these modes make another one.
+
+    Raises `NotSupportedYet` (1235).
+    """
+    if text[:16].lstrip()[:4].upper() == "SET ":
+        return
+    words = _STRINGS.sub(lambda found: "''" if found[0] in ("''", '""') else "'x'", text)
+    for mode in modes:
+        found = _OTHER_READING[mode].search(words)
+        if found is not None:
+            raise NotSupportedYet(
+                f"{found[0].split()[0]} with the sql_mode {mode}{_INSTEAD.get(mode, '')}"
+            )
+
+
 # Modes that switch others on, too.
 _OTHER_DATABASE: Final = (
     *("PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS"),
@@ -102,7 +141,9 @@ class Settings:
     charset: str  # the client's character set
     backslash_escapes: bool
     ansi_quotes: bool
-    pipes_concat: bool
+    other_reading: tuple[
+        str, ...
+    ]  # modes of sql_mode that give a text another meaning than the grammars do
     context: tuple[IntvarEvent | RandEvent, ...]
     is_logged: bool  # sql_log_bin
 
@@ -162,7 +203,7 @@ def settings_of(
         charset,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
         bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
-        bool(sql_mode & _MODE_BITS["PIPES_AS_CONCAT"]),
+        tuple(name for name in _OTHER_READING if sql_mode & _MODE_BITS[name]),
         _context(variables),
         variables.get("sql_log_bin") != "OFF",
     )

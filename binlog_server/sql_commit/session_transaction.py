@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -23,7 +22,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     DatabaseAccessDenied,
@@ -56,7 +54,6 @@ from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.groups.statement_group import Origin, QuickGroup, own_variables
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.sql.plain import plain
-from binlog_protocol.sql.tokens import STRING_OR_REST
 from binlog_protocol.tables.row_group import QuickRows, RowLogging
 from binlog_protocol.wire.plain_changes import STATEMENT_AT
 from binlog_protocol.wire.results import (
@@ -87,6 +84,7 @@ from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
     Settings,
+    require_read_alike,
     settings_of,
 )
 from binlog_server.sql.sql_session import SqlSession
@@ -181,7 +179,6 @@ _UNLOGGED: Final = (
 
 _QUICK_GROUPS_MAX: Final = 64
 _INSERT_IDS: Final = ("last_insert_id", "identity")  # variables that LAST_INSERT_ID() gives
-_STRINGS: Final = compiled_later(STRING_OR_REST, re.DOTALL)
 
 T = TypeVar("T")
 _Commit = Callable[[], Gtid]
@@ -614,16 +611,11 @@ class SessionTransaction:
     def for_grammars(self, text: str) -> str:
         """A statement's text as the grammars must read it, where the session's sql_mode reads strings otherwise.
 
-        Raises `NotSupportedYet` (1235) for || where the sql_mode makes it CONCAT: the grammars read it as OR.
+        Raises `NotSupportedYet` (1235) for words that the sql_mode gives another meaning, as || that is CONCAT.
         """
-        settings = self._settings
-        read = plain(
-            text,
-            backslash_escapes=settings.backslash_escapes,
-            ansi_quotes=settings.ansi_quotes,
-        )
-        if settings.pipes_concat and "||" in text and "||" in _STRINGS.sub("''", read):
-            raise NotSupportedYet("|| with the sql_mode PIPES_AS_CONCAT: write CONCAT()")
+        read = self._plain(text)
+        if self._settings.other_reading:
+            require_read_alike(read, self._settings.other_reading)
         return read
 
     def refresh(self) -> None:
@@ -1089,7 +1081,13 @@ class SessionTransaction:
     # --- tables that are here ---
 
     def _plain(self, text: str) -> str:
-        return self.for_grammars(text)
+        """A text with the strings and names of the default sql_mode."""
+        settings = self._settings
+        return plain(
+            text,
+            backslash_escapes=settings.backslash_escapes,
+            ansi_quotes=settings.ansi_quotes,
+        )
 
     def _may_be_here(self, statement: Classified) -> bool:
         return self._tables.has_any and may_be_here(self._tables, statement.text, self._database)
@@ -1471,7 +1469,7 @@ class SessionTransaction:
 
     def _spoken(self, statement: Classified, logged: bytes) -> str:
         """What the grammars read of a text as it is logged: behind its setting. Raises `ServerError`."""
-        return self._plain(self._decoded(logged[len(statement.setting) :]))
+        return self.for_grammars(self._decoded(logged[len(statement.setting) :]))
 
     def _decoded(self, text: bytes) -> str:
         """Raises `NotSupportedYet` (1235) for what is no text in the client's character set."""

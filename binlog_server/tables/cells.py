@@ -538,6 +538,9 @@ class Cells:
         error: ErrorKind = ColumnTruncated
         if name == "time":
             found, error, is_right = _clock(given, text, kind, digits)
+            if "TIME_ROUND_FRACTIONAL" in self.session.modes:
+                exact, _, _ = _clock(given, text, kind, _MICROS)
+                self._require_cutting(exact != found)
             if found is not None and is_right:
                 if _is_cut(text, kind):
                     self._note(column, row)
@@ -560,6 +563,11 @@ class Cells:
         self.session.warn(error(column.name, row))
         return implicit_default(column) if found is None else found
 
+    def _require_cutting(self, rest: int | bool) -> None:
+        """Raises `NotSupportedYet` (1235) where digits that are cut would have to be rounded."""
+        if rest and "TIME_ROUND_FRACTIONAL" in self.session.modes:
+            raise NotSupportedYet("a time with more digits and the sql_mode TIME_ROUND_FRACTIONAL")
+
     def _today_at(self, text: str) -> str:
         """A TIME as the moment that a DATE or DATETIME gets for it."""
         at = values.time_on(text, self.session.local_now())
@@ -573,6 +581,7 @@ class Cells:
         modes = self.session.modes
         year, month, day, hour, minute, second, micro = parts
         unit = 10 ** (6 - digits)
+        self._require_cutting(micro % unit)
         micro = micro // unit * unit
         zero = ZERO_TIMESTAMP if name != "date" else ZeroDate(0, 0, 0)
         if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:

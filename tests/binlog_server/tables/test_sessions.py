@@ -318,6 +318,30 @@ async def test_restart(lab: Lab) -> None:
         assert await rows(other) == [("1", "kept", "0"), ("3", "new", "0")]
 
 
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("PIPES_AS_CONCAT", "SELECT 'a' || 'b'"),
+        ("HIGH_NOT_PRECEDENCE", "SELECT NOT 1 BETWEEN -5 AND 5"),
+        ("EMPTY_STRING_IS_NULL", "INSERT INTO t (a) VALUES ('')"),
+        ("PAD_CHAR_TO_FULL_LENGTH", "SELECT a FROM t"),
+        ("SIMULTANEOUS_ASSIGNMENT", "UPDATE t SET id = n, n = id"),
+        ("REAL_AS_FLOAT", "CREATE TABLE u (id INT PRIMARY KEY, r REAL)"),
+        ("ORACLE", "CREATE TABLE u (id INT PRIMARY KEY, d DATE)"),
+        ("TIME_ROUND_FRACTIONAL", "INSERT INTO moments VALUES (1, '2024-12-31 23:59:59.9', NULL)"),
+        ("TIME_ROUND_FRACTIONAL", "INSERT INTO moments VALUES (1, NULL, '10:11:12.9')"),
+    ],
+)
+async def test_what_a_mode_makes_another_statement(lab: Lab, mode: str, text: str) -> None:
+    """Refused: read as in the default mode it would give other values."""
+    client = await session(lab)
+    await client.query("CREATE TABLE moments (id INT PRIMARY KEY, d DATETIME, t TIME)")
+    await client.query(f"SET sql_mode = '{mode}'")
+    assert await errno(client, text) == 1235
+    await client.query("SET sql_mode = ''")
+    assert await errno(client, text) == 0
+
+
 async def test_rights(lab: Lab) -> None:
     root = await session(lab)
     await root.query("INSERT INTO t VALUES (1, 'a', 0)")
