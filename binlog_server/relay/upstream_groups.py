@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -13,7 +12,7 @@ from binlog_protocol.events.header import split_events
 from binlog_protocol.groups.event_group import EventGroup, StartMarker
 from binlog_protocol.groups.group_content import GroupContent
 from binlog_protocol.groups.group_stream import GroupPart, GroupStream, StreamEnded
-from binlog_protocol.gtid import U32_MAX, BinlogState, Gtid, SlavePosition
+from binlog_protocol.gtid import U32_MAX, U64_MAX, BinlogState, Gtid, SlavePosition
 
 from binlog_server.loop.turn import Turn
 from binlog_server.relay.client_link import ClientLink
@@ -24,29 +23,30 @@ PROGRESS_BYTES: Final = 1 << 16  # each slave_net_timeout
 OTHER_GROUPS_MAX: Final = 1_000_000
 _LIGHT_BYTES: Final = 1 << 10  # compressed, they may stand for a thousand times as much
 _MORE_BYTES: Final = 1 << 16  # that the same group may have elsewhere
-UPTIME_S: Final = 1.0  # Uptime has whole seconds
 
 
 class UpstreamState(NamedTuple):
-    """started: between when and when, by `time.monotonic`. connection: the number of the one that has asked."""
+    """started: the second in which it was, by its own clock, or two of which one is right.
+
+    connection: the number of the one that has asked.
+    """
 
     server_id: str
-    started: tuple[float, float]
+    started: tuple[int, int]
     connection: int
     gtids: BinlogState
 
     def is_same_server(self, other: UpstreamState) -> bool:
         """Whether both are of one server that was not restarted in between; `other` is the later one.
 
-        A server that has lived for a second and is there again in the next may have lost its last groups: where the
-        time of its start is too coarse to tell, it counts its connections anew.
+        A server that has lived for a second and is there again in the next may have lost its last groups: the second of
+        its start is asked for, and it counts its connections anew.
         """
-        (after, before), (other_after, other_before) = self.started, other.started
         return (
             self.server_id == other.server_id
             and self.connection < other.connection
-            and other_after <= before
-            and after <= other_before
+            and self.started[0] <= other.started[1]
+            and other.started[0] <= self.started[1]
         )
 
 
@@ -54,12 +54,13 @@ async def ask_state(link: ClientLink) -> UpstreamState:
     """Raises `RemoteError`, `ProtocolError`."""
     state = await _value(link, "SELECT @@GLOBAL.gtid_binlog_state", 0)
     server_id = await _value(link, "SHOW VARIABLES LIKE 'SERVER_ID'", 1)
-    asked = time.monotonic()
+    before = await _value(link, "SELECT UNIX_TIMESTAMP()", 0)
     uptime = await _value(link, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1)
-    answered = time.monotonic()
+    behind = await _value(link, "SELECT UNIX_TIMESTAMP()", 0)
     number("server_id", server_id, U32_MAX)
     runs_s = number("Uptime", uptime or "0", U32_MAX)
-    started = asked - runs_s - UPTIME_S, answered - runs_s
+    first, last = (number("UNIX_TIMESTAMP()", t or "0", U64_MAX) - runs_s for t in (before, behind))
+    started = first, last
     try:
         # In a thread: it may have as many entries as fit a result.
         gtids = await asyncio.to_thread(BinlogState.parse, state)

@@ -407,8 +407,8 @@ async def test_a_reconnect_in_no_time_needs_no_proof(
         there.cut()
         await until(lambda: there.followed == 4)
         assert there.visits == 6
-        # So it was, some seconds apart.
-        there.rows[UPTIME] = "Uptime", "4"
+        # So it was, a second apart.
+        there.rows[UPTIME] = "Uptime", "2"
         there.cut()
         await until(lambda: there.followed == 5)
         assert there.visits == 8
