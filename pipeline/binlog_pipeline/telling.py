@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from typing import Final
 
@@ -13,6 +14,11 @@ from binlog_pipeline.wanted import unreached
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = 200  # letters of a statement
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_REFUSED: Final = re.compile(
+    r"\b40[13] |access.?denied|InvalidAccessKeyId|SignatureDoesNot", re.IGNORECASE
+)
+_NO_BUCKET: Final = re.compile(r"no.?such.?bucket|bucket does not exist", re.IGNORECASE)
 
 
 def tell(text: str) -> None:
@@ -31,6 +37,19 @@ def tell_gap(path: str, start: SlavePosition, oldest: BinlogState) -> None:
         f"{path}: groups that are wanted were purged: {', '.join(lost)}; "
         "they are left out, as failOnDataLoss=false says"
     )
+
+
+def told_by_store(where: object, error: Exception) -> str:
+    """What a library says of an object store, and what to look at."""
+    text = f"{where}: {_COLOURS.sub('', str(error))}"
+    if _NO_BUCKET.search(text):
+        return f"{text}; is the bucket there? It is not made here"
+    if _REFUSED.search(text):
+        return (
+            f"{text}; are the keys in the environment (AWS_ACCESS_KEY_ID ...), or in the catalog's configuration, "
+            "those of that store, and may they read and write there?"
+        )
+    return text
 
 
 def shown(sql: str) -> str:

@@ -43,7 +43,7 @@ from binlog_pipeline.tables.effects import Effects
 from binlog_pipeline.tables.merging import KeptFile, Merge, NotSeen, Uncommitted, rolled
 from binlog_pipeline.targets import delta_path
 from binlog_pipeline.tasks import HERE, Workers
-from binlog_pipeline.telling import tell
+from binlog_pipeline.telling import tell, told_by_store
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -369,7 +369,11 @@ def said_of_delta(where: object) -> Iterator[None]:
             raise SourceError(f"{where}: {error}") from error
         raise TargetChanged(f"{where} was changed by somebody else meanwhile: {error}") from error
     except errors.DeltaError as error:
-        raise SourceError(f"{where}: {error}") from error
+        raise SourceError(told_by_store(where, error)) from error
+    except OSError as error:
+        if isinstance(where, Path):  # a disk's
+            raise
+        raise SourceError(told_by_store(where, error)) from error
 
 
 def delta_position(target: str | PathLike[str]) -> SlavePosition | None:

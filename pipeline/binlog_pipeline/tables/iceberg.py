@@ -36,6 +36,7 @@ from binlog_pipeline.tables.iceberg_types import arrow_schema, as_kept, iceberg_
 from binlog_pipeline.tables.merging import SIZE_BYTES, KeptFile, Merge, Uncommitted, written
 from binlog_pipeline.targets import Target, iceberg_names
 from binlog_pipeline.tasks import HERE, Workers
+from binlog_pipeline.telling import told_by_store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -272,8 +273,12 @@ def said_of_iceberg(where: object) -> Iterator[None]:
     """What pyiceberg says, in our errors: `TargetChanged` if another writer was faster, else `SourceError`."""
     try:
         yield
-    except (PipelineError, OSError):
+    except PipelineError:
         raise
+    except OSError as error:
+        if error.errno is not None:  # a disk's
+            raise
+        raise SourceError(told_by_store(where, error)) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _LIBRARIES:
             raise
@@ -281,7 +286,7 @@ def said_of_iceberg(where: object) -> Iterator[None]:
             raise TargetChanged(
                 f"{where} was changed by somebody else meanwhile: {error}"
             ) from error
-        raise SourceError(f"{where}: {error}") from error
+        raise SourceError(told_by_store(where, error)) from error
 
 
 def _catalog(name: str) -> Catalog:
