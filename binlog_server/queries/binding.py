@@ -1365,7 +1365,7 @@ class _Binder:
             else self._term(amount, scope, place)
         )
         return called(
-            moments.shifted_by(at.kind, count.kind, name, sign, self._session),
+            moments.shifted_by(at, count.kind, name, sign, self._session),
             [at, count],
             self._session,
         )

@@ -548,9 +548,9 @@ def _extreme_moment(terms: Sequence[Term], session: Asker, choose: Callable[[Any
     """GREATEST and LEAST with dates or times among others: all are one, a TIME beside a date one of today."""
     forms = {term.kind.form for term in terms if term.kind.is_time}
     form = forms.pop() if len(forms) == 1 else ValueForm.DATETIME
-    decimals = 0 if form is ValueForm.DATE else max(map(_decimals_as_moment, terms))
+    decimals = 0 if form is ValueForm.DATE else max(map(moments.decimals_as_moment, terms))
     kind = types.moment(form, decimals).nullable()
-    if form is not ValueForm.DATE and any(map(_is_free_text, terms)):
+    if form is not ValueForm.DATE and any(map(moments.is_free_text, terms)):
         kind = replace(kind, length=_FREE_LENGTHS[form])
     beside = ValueForm.TIME if form is ValueForm.TIME else ValueForm.DATETIME
     told = [dated(watched_moment(term, session, beside), kind, session) for term in terms]
@@ -575,27 +575,7 @@ def _extreme_moment(terms: Sequence[Term], session: Asker, choose: Callable[[Any
     return Term(kind, value)
 
 
-_DECIMALS_MAX: Final = 6  # of a time
 _FREE_LENGTHS: Final = {ValueForm.TIME: 17, ValueForm.DATETIME: 26}  # made of a text
-
-
-def _is_free_text(term: Term) -> bool:
-    """Whether it is a text or bytes, and none of an ENUM or SET, nor x'31'."""
-    is_text = term.kind.form in (ValueForm.TEXT, ValueForm.BYTES)
-    return is_text and term.kind.code not in (types.LABEL, types.HEX)
-
-
-def _decimals_as_moment(term: Term) -> int:
-    """The decimals of a value that is taken for a date or time: of a text those that the statement says, or all."""
-    if term.kind.form not in (ValueForm.TEXT, ValueForm.BYTES):
-        is_exact = term.kind.form is not ValueForm.DOUBLE
-        return min(term.kind.scale, _DECIMALS_MAX) if is_exact else _DECIMALS_MAX
-    if not _is_free_text(term):
-        return 0
-    if not isinstance(term.constant, str) or not values.is_time(term.constant):
-        return _DECIMALS_MAX
-    fraction = term.constant.strip().partition(".")[2]
-    return min(len(fraction), _DECIMALS_MAX)
 
 
 def _part(cut: Callable[[Any, int], Any]) -> Make:

@@ -13,7 +13,7 @@ from binlog_protocol.errors import TimeOverflow
 
 from binlog_server.queries import types, values
 from binlog_server.queries.plain import Plain
-from binlog_server.queries.terms import Asker
+from binlog_server.queries.terms import Asker, Term
 from binlog_server.queries.types import Type, ValueForm
 
 MONTHS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -28,6 +28,7 @@ SECONDS: Final = {
 UNITS: Final = frozenset(MONTHS) | frozenset(SECONDS)
 _DAY_UNITS: Final = frozenset({"DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
 _OF_DATES_ALONE: Final = frozenset({"WEEK", *MONTHS})  # a TIME is not moved by these
+DECIMALS_MAX: Final = 6  # of a time
 _SECONDS_MAX: Final = Decimal(86400 * 366 * 10_000)
 
 
@@ -107,10 +108,11 @@ _MARKS: Final[dict[str, Callable[[datetime], str]]] = {
 }
 
 
-def shifted_by(source: Type, amount: Type, unit: str, sign: int, session: Asker) -> Plain:
-    """`source + INTERVAL amount unit`; minus with a `sign` of -1. NULL for what is no time, and out of range, which is
+def shifted_by(at: Term, amount: Type, unit: str, sign: int, session: Asker) -> Plain:
+    """`at + INTERVAL amount unit`; minus with a `sign` of -1. NULL for what is no time, and out of range, which is
     a warning."""
-    kind = _shifted_kind(source, amount, unit)
+    source = at.kind
+    kind = _shifted_kind(at, amount, unit)
 
     def time_moved(value: str, count: Decimal) -> str | None:
         span = values.time_in(value)
@@ -128,45 +130,74 @@ def shifted_by(source: Type, amount: Type, unit: str, sign: int, session: Asker)
             except (ValueError, OverflowError):
                 session.warn(TimeOverflow("time"))
                 return None
-        at = values.as_moment(value, source)
-        if at is None:
+        begin = values.as_moment(value, source)
+        if begin is None:
             return None
         try:
             if unit in MONTHS:
                 whole = int(values.rounded(count * sign, 0))
-                moved = months_later(at, max(-200_000, min(whole, 200_000)) * MONTHS[unit])
+                moved = months_later(begin, max(-200_000, min(whole, 200_000)) * MONTHS[unit])
             else:
-                moved = _moved(at, count * sign, unit)
+                moved = _moved(begin, count * sign, unit)
         except (ValueError, OverflowError):
             session.warn(TimeOverflow("datetime"))
             return None
-        is_text = kind.form is ValueForm.TEXT
-        is_short = is_text and len(values.as_text(value, source)) <= 10 and unit in _DAY_UNITS
+        is_short = (
+            kind.form is ValueForm.TEXT
+            and len(values.as_text(value, source)) <= 10
+            and unit in _DAY_UNITS
+        )
         if kind.form is ValueForm.DATE or is_short:
             return values.date_text(moved)
-        return values.datetime_text(moved, 6 if is_text and moved.microsecond else kind.decimals)
+        return values.datetime_text(moved, kind.decimals)
 
     return Plain("xe", lambda kinds: kind, run, gives_null=True)
 
 
-def _shifted_kind(source: Type, amount: Type, unit: str) -> Type:
-    decimals = 6 if unit == "MICROSECOND" else 0
-    if unit == "SECOND":
-        decimals = min(6, amount.decimals) if amount.form is ValueForm.DECIMAL else 0
+def _shifted_kind(at: Term, amount: Type, unit: str) -> Type:
+    source = at.kind
+    decimals = _decimals_of_amount(amount, unit)
     if source.form is ValueForm.DATE and unit in _DAY_UNITS:
         return types.moment(ValueForm.DATE)
     if source.form is ValueForm.TIME and unit not in _OF_DATES_ALONE:
         return types.moment(ValueForm.TIME, max(source.decimals, decimals))
     if source.is_time:
         return types.moment(ValueForm.DATETIME, max(source.decimals, decimals))
-    return types.text(26 if decimals else 19)
+    decimals = max(decimals_as_moment(at), decimals)
+    return types.text(19 + bool(decimals) + decimals, decimals=decimals)
+
+
+def _decimals_of_amount(amount: Type, unit: str) -> int:
+    if unit != "SECOND" or amount.form is ValueForm.INT:
+        return DECIMALS_MAX if unit == "MICROSECOND" else 0
+    has_its_own = amount.form is ValueForm.DECIMAL or amount.is_time
+    return min(amount.decimals, DECIMALS_MAX) if has_its_own else DECIMALS_MAX
+
+
+def is_free_text(term: Term) -> bool:
+    """Whether it is a text or bytes, and none of an ENUM or SET, nor x'31'."""
+    is_text = term.kind.form in (ValueForm.TEXT, ValueForm.BYTES)
+    return is_text and term.kind.code not in (types.LABEL, types.HEX)
+
+
+def decimals_as_moment(term: Term) -> int:
+    """The decimals of a value that is taken for a date or time: of a text those that the statement says, or all."""
+    if term.kind.form not in (ValueForm.TEXT, ValueForm.BYTES):
+        is_exact = term.kind.form is not ValueForm.DOUBLE
+        return min(term.kind.scale, DECIMALS_MAX) if is_exact else DECIMALS_MAX
+    if not is_free_text(term):
+        return 0
+    if not isinstance(term.constant, str) or not values.is_time(term.constant):
+        return DECIMALS_MAX
+    fraction = term.constant.strip().partition(".")[2]
+    return min(len(fraction), DECIMALS_MAX)
 
 
 _At = TypeVar("_At", datetime, timedelta)
 
 
 def _moved(at: _At, amount: Decimal, unit: str) -> _At:
-    if unit not in ("SECOND", "MICROSECOND"):
+    if unit != "SECOND":
         amount = values.rounded(amount, 0)
     seconds = amount * SECONDS[unit]
     if abs(seconds) > _SECONDS_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -193,6 +194,42 @@ def test_as_a_real_server(cursor: Cursor, seed: int) -> None:
 def test_times_json_and_regular_expressions(cursor: Cursor, times: int) -> None:
     rng = random.Random(1)
     require_none_different(cursor, (filled(rng) for _ in range(times * COUNT)))
+
+
+MOMENTS: Final = (
+    *(
+        "'2026-01-31'",
+        "'2026-01-31 10:00:00'",
+        "'2026-01-31 10:00:00.5'",
+        "'2026-01-31 10:00:00.123456'",
+    ),
+    *(
+        "TIMESTAMP'2026-01-31 10:00:00'",
+        "TIMESTAMP'2026-01-31 10:00:00.25'",
+        "DATE'2026-01-31'",
+        "TIME'10:00:00'",
+    ),
+    *("20260131", "20260131100000", "20260131100000.25", "20260131.0e0", "'x'"),
+)
+AMOUNTS: Final = ("5", "-1", "5.5", "5.50", "(4e0 + 1)", "CONCAT(5, '')", "NULL")
+UNITS: Final = (
+    "MICROSECOND",
+    "SECOND",
+    "MINUTE",
+    "HOUR",
+    "DAY",
+    "WEEK",
+    "MONTH",
+    "QUARTER",
+    "YEAR",
+)
+
+
+def test_intervals_as_a_real_server(cursor: Cursor) -> None:
+    """With as many digits of a second as the time and the amount have. (A literal text is no amount here: sqlglot does
+    not tell it from a number.)"""
+    found = itertools.product(MOMENTS, AMOUNTS, UNITS)
+    require_none_different(cursor, (f"{at} + INTERVAL {n} {unit}" for at, n, unit in found))
 
 
 REGULAR: Final = (
