@@ -138,7 +138,8 @@ class TableSnapshots:
     def finish(self) -> None:
         """The store is being closed: the next start needs no log in front of here, unless there are many rows."""
         redo, tables = self._redo, self._tables
-        rows = sum(len(table) for table in tables.memory.tables.values())
+        with tables.latch:  # another thread may give one its first row
+            rows = sum(len(table) for table in tables.memory.tables.values())
         if redo.tables is not None and not redo.tables_unchanged and rows <= FEW_ROWS:
             try:
                 self.make()

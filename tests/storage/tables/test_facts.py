@@ -18,6 +18,7 @@ from binlog_storage.disk.state import FILE_KEYS, STATE_NAME, StateStore, read_fa
 from binlog_storage.errors import CorruptTables, DiskError, DiskFull, StoreFailed
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.tables.facts import ACCOUNTS, LEASES, SERVER, UPSTREAMS, OfflineFacts
+from binlog_storage.tables.rows import UNLOGGED, Table
 from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -369,6 +370,33 @@ def test_a_stop_leaves_them_where_no_log_is_needed() -> None:
     engine = opened(disk, innodb_force_recovery=6)
     assert everything(engine) == SOME
     engine.close()
+
+
+def test_a_stop_while_another_thread_makes_a_table() -> None:
+    """Counting the rows must not meet it: the store was left open by a RuntimeError."""
+    engine = opened(MemoryDisk())
+    engine.facts.update(SOME)
+    tables = engine._snapshots._tables
+    waiting: list[threading.Thread] = []
+
+    def make() -> None:
+        with tables.latch:
+            tables.memory.tables[UNLOGGED | 9] = Table()
+
+    class Slow(Table):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            waiting.append(threading.Thread(target=make))
+            waiting[-1].start()
+            waiting[-1].join(0.2)
+            return super().__len__()
+
+    tables.memory.tables = {UNLOGGED | 8: Slow(), **tables.memory.tables}
+    engine.close()
+    assert waiting
+    for thread in waiting:
+        thread.join()
 
 
 def test_groups_that_fill_the_log_wake_who_makes_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
