@@ -28,6 +28,7 @@ from binlog_protocol.errors import (
     NotSupportedYet,
     ServerError,
     UnknownColumn,
+    UnsupportedOnGenerated,
 )
 from binlog_protocol.events.charsets import character_bytes_max, charset_of
 from binlog_protocol.events.collation_names import collation_name
@@ -350,6 +351,10 @@ class _AlterReader(DefinitionReader):
         if was is None:
             self._unknown(name, optional=optional)
             return
+        if (was.column.generation is Generation.VIRTUAL) is not (
+            made.column.generation is Generation.VIRTUAL
+        ):
+            raise UnsupportedOnGenerated()
         was_name = was.column.name
         self._forget_check(was_name)
         was.column = made.column

@@ -777,11 +777,13 @@ MalformedPacket = ErrorKind(1835, "Malformed communication packet")
 FunctionNotAllowed = ErrorKind(
     1901, "Function or expression '{function}' cannot be used in the {clause} clause of `{name}`"
 )
-# ER_PRIMARY_KEY_BASED_ON_GENERATED_COLUMN, ER_WARNING_NON_DEFAULT_VALUE_FOR_GENERATED_COLUMN
+# ER_PRIMARY_KEY_BASED_ON_GENERATED_COLUMN, ER_WARNING_NON_DEFAULT_VALUE_FOR_GENERATED_COLUMN,
+# ER_UNSUPPORTED_ACTION_ON_GENERATED_COLUMN
 GeneratedPrimaryKey = ErrorKind(1903, "Primary key cannot be defined upon a generated column")
 GeneratedValueIgnored = ErrorKind(
     1906, "The value specified for generated column '{column}' in table '{table}' has been ignored"
 )
+UnsupportedOnGenerated = ErrorKind(1907, "This is not yet supported for generated columns")
 # ER_DATA_OVERFLOW: a warning
 DataOverflow = ErrorKind(
     1916, "Got overflow when converting '{value}' to {kind}. Value truncated", "22003"

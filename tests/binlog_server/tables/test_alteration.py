@@ -217,6 +217,30 @@ def test_converted(was: str, given: Any, now: str, expected: Any) -> None:
     assert (str(found) if "DECIMAL" in was else found) == expected
 
 
+@pytest.mark.parametrize(
+    ("actions", "is_right"),
+    [
+        ("MODIFY v INT", False),
+        ("CHANGE v w INT", False),
+        ("MODIFY v INT AS (a + 1) STORED", False),
+        ("MODIFY s INT AS (a + 1) VIRTUAL", False),
+        ("MODIFY a INT AS (id + 1) VIRTUAL", False),
+        ("MODIFY v BIGINT AS (a + 2) VIRTUAL", True),
+        ("MODIFY s INT", True),
+        ("MODIFY a INT AS (id + 1) STORED", True),
+    ],
+)
+def test_a_virtual_column_stays_one(actions: str, is_right: bool) -> None:
+    """A replica refuses the rest, and stops."""
+    table = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1), s INT AS (a + 1) STORED)"
+    if is_right:
+        altered(actions, table)
+        return
+    with pytest.raises(ServerError) as refused:
+        altered(actions, table)
+    assert refused.value.errno == 1907
+
+
 def test_new_columns_have_their_defaults() -> None:
     session, old = asker(), held(ROWS.format("INT"))
     made = altered(

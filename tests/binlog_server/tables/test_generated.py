@@ -117,13 +117,13 @@ async def test_altered(lab: Lab) -> None:
         ["x10", "1", "10", "11", "22", None],
         [None, "2", None, None, None, None],
     ]
-    await client.query("ALTER TABLE t MODIFY w INT AS (a - 1) STORED AFTER s, DROP COLUMN n")
+    await client.query("ALTER TABLE t MODIFY w INT AS (a - 1) VIRTUAL AFTER s, DROP COLUMN n")
     assert await rows(client) == [["1", "10", "11", "22", "9"], ["2", None, None, None, None]]
     lab.engine.sync()
     events = [event for payload in read_all(lab.engine) for event in split_events(payload)]
     texts = [QueryEvent.parse(e).text.decode() for e in events if e[4] == EventType.QUERY]
     assert texts[-1].endswith(
-        "CHANGE COLUMN `w` `w` int(11) GENERATED ALWAYS AS (`a` - 1) STORED AFTER `s`, DROP COLUMN `n`"
+        "CHANGE COLUMN `w` `w` int(11) GENERATED ALWAYS AS (`a` - 1) VIRTUAL AFTER `s`, DROP COLUMN `n`"
     )
 
 
