@@ -66,7 +66,8 @@ from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.user_locks import UserLocks
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
+from binlog_server.sql_commit.quick_way import StatusHolder
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from binlog_server.sql_commit.xa import XaBranches
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms

@@ -48,8 +48,9 @@ from binlog_server.sql.session_settings import login_variables
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement_kind import classify
 from binlog_server.sql.view import ResultSet
+from binlog_server.sql_commit.client import Answer
 from binlog_server.sql_commit.logged_text import result_of, template_of
-from binlog_server.sql_commit.session_transaction import Answer, SessionTransaction
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 from binlog_server.tables.definitions import quoted_name
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.rows import Reading

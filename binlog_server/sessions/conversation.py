@@ -98,8 +98,8 @@ from binlog_server.sql.view import (
     Wait,
     Work,
 )
+from binlog_server.sql_commit.client import ROW_UPDATED
 from binlog_server.sql_commit.logged_text import Reading, first_statement, result_of
-from binlog_server.sql_commit.session_transaction import ROW_UPDATED
 
 if TYPE_CHECKING:
     from binlog_server.sessions.dump_session import DumpSession
@@ -232,7 +232,7 @@ class Conversation:
         try:
             if is_plain_change(data):
                 self._began = monotonic()
-                if not self.transaction.quick(data):
+                if not self.transaction.quick_way.take(data):
                     return False
                 self._said = data[STATEMENT_AT:_SAID_END]
                 word = data[STATEMENT_AT:WORD_END]

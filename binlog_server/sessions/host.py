@@ -13,7 +13,8 @@ from binlog_server.sql.runner import Runner
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import ServerView
 from binlog_server.sql_commit.client import CommitClient
-from binlog_server.sql_commit.session_transaction import SessionTransaction, StatusHolder
+from binlog_server.sql_commit.quick_way import StatusHolder
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 
 if TYPE_CHECKING:
     from binlog_server.dumps.dump import Dump

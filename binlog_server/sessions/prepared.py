@@ -63,7 +63,8 @@ from binlog_server.sql.statement_kind import (
 from binlog_server.sql.tokens import NEAR_CHARS
 from binlog_server.sql.view import Row, RowStream
 from binlog_server.sql_commit.logged_text import Reading, Template, template_of
-from binlog_server.sql_commit.session_transaction import QuickStatement, SessionTransaction
+from binlog_server.sql_commit.quick_way import QuickStatement
+from binlog_server.sql_commit.session_transaction import SessionTransaction
 
 T = TypeVar("T")
 
@@ -268,18 +269,18 @@ class PreparedStatements:
             return None
         transaction = self._executor.transaction
         ready = statement.ready
-        if ready is None or not transaction.is_ready(ready):
+        if ready is None or not transaction.quick_way.is_ready(ready):
             found = statement.found
             if statement.is_for_here or found.kind is not Kind.DML or found.setting:
                 return None
-            ready = statement.ready = transaction.ready(found.text, statement.template)
+            ready = statement.ready = transaction.quick_way.ready(found.text, statement.template)
             if ready is None:
                 return None
         taken = take_plain_parameters(data, _HEAD_BYTES, statement.types, ready.pieces)
         if taken is None:
             return None
         types, values, text = taken
-        if not transaction.quick_rows(ready.change, values, text, data):
+        if not transaction.quick_way.take_rows(ready.change, values, text, data):
             return None
         statement.types = types
         return ready.shown, ready.counted

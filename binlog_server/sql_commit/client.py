@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ErrorOnWrite, NoRoomOnDisk, ServerError
 from binlog_storage.errors import (
     DiskError,
@@ -15,6 +16,24 @@ from binlog_storage.errors import (
 )
 
 from binlog_server.sql.view import Client, ResultSet
+from binlog_server.tables.changes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What OK says of a statement. `leaves`: the connection closes behind it. `rows`: they are sent in its place."""
+
+    affected_rows: int = 0
+    leaves: bool = False
+    insert_id: int = 0
+    info: bytes = b""
+    rows: ResultSet | None = None
+
+
+INSERTED: Final = Answer(1)
+"""The answer to an INSERT of one row."""
+ROW_UPDATED: Final = Answer(1, info=Outcome(1, 1).info("UPDATE", 0))
+"""The answer to an UPDATE that has changed one row."""
 
 
 class CommitClient(Client, Protocol):

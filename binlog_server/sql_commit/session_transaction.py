@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
@@ -48,14 +48,11 @@ from binlog_protocol.errors import (
 )
 from binlog_protocol.events.charsets import decode_text
 from binlog_protocol.events.collation_names import default_collation
-from binlog_protocol.events.rows import ChangeKind
 from binlog_protocol.events.statement_context import UserVarEvent
 from binlog_protocol.events.status_variables import StatusVariables
-from binlog_protocol.groups.statement_group import Origin, QuickGroup, own_variables
+from binlog_protocol.groups.statement_group import own_variables
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.sql.plain import plain
-from binlog_protocol.tables.row_group import QuickRows, RowLogging
-from binlog_protocol.wire.plain_changes import STATEMENT_AT
 from binlog_protocol.wire.results import (
     STATUS_ANSI_QUOTES,
     STATUS_AUTOCOMMIT,
@@ -76,10 +73,9 @@ from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.assignments import SetStatement
-from binlog_server.sql.inquiries import asker_of, keep_of_question, plain_asker, tables_of
+from binlog_server.sql.inquiries import asker_of, keep_of_question, tables_of
 from binlog_server.sql.little_tables import require_database
 from binlog_server.sql.places import Snapshot
-from binlog_server.sql.secrets_in_sql import SHOWN_CHARS
 from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
@@ -96,7 +92,13 @@ from binlog_server.sql.statement_kind import (
     is_stored_program,
 )
 from binlog_server.sql.view import ResultSet
-from binlog_server.sql_commit.client import CommitClient, not_written
+from binlog_server.sql_commit.client import (
+    INSERTED,
+    ROW_UPDATED,
+    Answer,
+    CommitClient,
+    not_written,
+)
 from binlog_server.sql_commit.held_statements import (
     MAY_WAIT,
     UPKEEP,
@@ -125,27 +127,20 @@ from binlog_server.sql_commit.held_statements import (
     wished_locks,
 )
 from binlog_server.sql_commit.logged_text import Reading as LoggedReading
-from binlog_server.sql_commit.logged_text import Template, logged_text
+from binlog_server.sql_commit.logged_text import logged_text
 from binlog_server.sql_commit.open_transaction import (
     Mark,
     OpenTransaction,
     RowThreads,
     no_such_savepoint,
 )
+from binlog_server.sql_commit.quick_way import QuickWay, StatusHolder
 from binlog_server.sql_commit.text_form import ROW, text_form, whole_microseconds
 from binlog_server.sql_commit.xa import Branch, SessionXa, XaBranches, XaState
 from binlog_server.sql_commit.xid import xid_of
 from binlog_server.tables.changes import Outcome
 from binlog_server.tables.generated import default_of
-from binlog_server.tables.held import HeldDatabase, HeldTable, HeldTables, RowPair
-from binlog_server.tables.quick_rows import (
-    TEXT_CHARS_MAX,
-    Given,
-    NotQuick,
-    QuickChange,
-    Run,
-    quick_change,
-)
+from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.rows import HeldRows, Reading
 
 if TYPE_CHECKING:
@@ -177,7 +172,6 @@ _UNLOGGED: Final = (
     "sql_log_bin is OFF: nothing was logged, and there are no tables here, so nothing was done"
 )
 
-_QUICK_GROUPS_MAX: Final = 64
 _INSERT_IDS: Final = ("last_insert_id", "identity")  # variables that LAST_INSERT_ID() gives
 
 T = TypeVar("T")
@@ -186,93 +180,12 @@ Steps = Generator["asyncio.Future[Any] | None", None, None]
 """What a statement waits for, one after the other; None: for room in the store, or until the loop has served others."""
 
 
-class StatusHolder(Protocol):
-    """The machine of a connection, of which a transaction needs little."""
-
-    status: int
-
-    def take_plain(self, data: bytes) -> bytes | None:
-        """See `ServerConnection.take_plain`."""
-
-    def is_whole(self, data: bytes) -> bool:
-        """See `ServerConnection`."""
-
-    def take_whole(self, data: bytes) -> None:
-        """See `ServerConnection`."""
-
-
 @dataclass(slots=True)
 class RoomWait:
     """A statement waits for room in the store. `interruption`: done by KILL QUERY."""
 
     interruption: asyncio.Future[None]
     began: float
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What OK says of a statement. `leaves`: the connection closes behind it. `rows`: they are sent in its place."""
-
-    affected_rows: int = 0
-    leaves: bool = False
-    insert_id: int = 0
-    info: bytes = b""
-    rows: ResultSet | None = None
-
-
-_INSERTED: Final = Answer(1)
-ROW_UPDATED: Final = Answer(1, info=Outcome(1, 1).info("UPDATE", 0))
-"""The answer to an UPDATE that has changed one row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The values that `SessionTransaction.quick` needs, computed once for many statements."""
-
-    domain: Domain
-    group: QuickGroup
-    server_id: int
-
-
-@dataclass(slots=True)
-class QuickStatement:
-    """A prepared change of one row of a table here, read for that table.
-
-    pieces: see `Template.plain_pieces`. shown: what is said of it while it runs. counted: the names of its counters.
-    session, databases: for which it was found to be ready last.
-    """
-
-    change: QuickChange
-    template: Template
-    pieces: list[bytes]
-    shown: bytes
-    counted: bytes
-    session: PreparedRows | None = None
-    databases: Mapping[str, HeldDatabase] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRows:
-    """The same for a change of one row: how the session logs rows, and numbers them."""
-
-    domain: Domain
-    origin: Origin
-    logging: RowLogging
-    numbers: tuple[int, int]
-    zero_is_a_value: bool
-    _groups: dict[tuple[HeldTable, str], QuickRows] = field(default_factory=dict)
-
-    def group(self, change: QuickChange) -> QuickRows:
-        """What builds the groups of a statement."""
-        key = change.table, change.verb
-        found = self._groups.get(key)
-        if found is None:
-            if len(self._groups) >= _QUICK_GROUPS_MAX:
-                self._groups.clear()
-            found = self._groups[key] = QuickRows(
-                self.domain.id, self.origin, self.logging, change.table.logged, change.kind
-            )
-        return found
 
 
 class SessionTransaction:
@@ -316,19 +229,17 @@ class SessionTransaction:
         self._has_locked = False  # LOCK TABLES holds
         self._locks: LockedTables | None = None  # of tables here
         self._settings: Settings  # for the next statement
-        self._prepared: Prepared | None = (
-            None  # None unless the next statement may go the quick way
-        )
-        self._prepared_rows: PreparedRows | None = None  # the same, once it is asked for
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
         self._undoing: list[asyncio.Future[None]] = []  # see `_until_undone`
         self.held = 0
         """Bytes of a change of rows that is being read or computed, about."""
         self._room_wait: RoomWait | None = None
         self._turn = Turn()
-        self._asks = lambda: plain_asker(sql)
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
-        self._due: Answer | None = None  # the answer that is due; None: the one of `quick`
+        self._due: Answer | None = (
+            None  # the answer that is due; None: that of an INSERT by `quick_way`
+        )
+        self.quick_way = QuickWay(self, client, machine, sql, publisher, room, tables)
         sql.in_transaction = self._in_transaction
         sql.has_locked_tables = lambda: self._has_locked
         sql.variables_changed = self.refresh
@@ -337,208 +248,7 @@ class SessionTransaction:
 
     # --- from the session ---
 
-    def quick(self, data: bytes) -> bool:
-        """Commit a DML statement that is a transaction by itself, without the long way.
-
-        False if it has to go that way: then nothing has happened.
-
-        Args:
-            data: bytes from the client, which are a plain change (`is_plain_change`).
-        """
-        prepared = self._prepared
-        if self._tables.databases and may_be_here(self._tables, data, self._database):
-            return self._quick_text_of_rows(data)
-        if (
-            prepared is None
-            or not self._publisher.accepts
-            or not self._room.engine.has_room
-            or prepared.domain.foreign
-        ):
-            return False
-        text = self._machine.take_plain(data)
-        if text is None:
-            return False
-        if self._sql.diagnostics:
-            self._sql.begin()
-        try:
-            self._publisher.commit_quickly(
-                prepared.domain, prepared.group, prepared.server_id, text
-            )
-        except ServerError as error:
-            self._client.refused(error)
-            return True
-        except StorageError as error:
-            self._client.refused(not_written(error))
-            return True
-        self._sql.last_gtid = prepared.domain.last
-        self._due = None
-        self._commits.on_commit(self._done)
-        return True
-
-    def _quick_text_of_rows(self, data: bytes) -> bool:
-        if self._rows_prepared() is None:
-            return False
-        text = data[STATEMENT_AT:]
-        change = self._quick_change(text)
-        if change is None or change.parameters:
-            return False
-        return self.quick_rows(change, (), text, data)
-
-    def _quick_change(self, text: bytes | bytearray) -> QuickChange | None:
-        """A statement on a table here that `quick_rows` may take; None if it is none of these."""
-        settings = self._settings
-        if (
-            not self._tables.databases
-            or self._sql.temporary
-            or len(text) > TEXT_CHARS_MAX
-            or settings.charset not in ("utf8mb4", "utf8mb3")
-            or not settings.backslash_escapes
-            or settings.ansi_quotes
-        ):
-            return None
-        try:
-            return quick_change(text.decode(), self._database, self._tables)
-        except (NotQuick, UnicodeDecodeError):
-            return None
-
-    def ready(self, text: bytes, template: Template) -> QuickStatement | None:
-        """A prepared statement for `quick_rows`; None if it is no change of one row of a table here."""
-        pieces = template.plain_pieces()
-        if pieces is None or template.variables or not template.fits(self._settings):
-            return None
-        change = self._quick_change(text)
-        if change is None or change.parameters != len(template.places):
-            return None
-        counted = f"stmt_execute {change.verb.lower()}".encode()
-        return QuickStatement(change, template, pieces, bytes(text[: SHOWN_CHARS + 1]), counted)
-
-    def is_ready(self, statement: QuickStatement) -> bool:
-        """Whether it would be read so again: its table is the same, and so is what the session says."""
-        if self._sql.temporary:
-            return False
-        databases, session = self._tables.databases, self._prepared_rows
-        if (
-            session is not None
-            and session is statement.session
-            and databases is statement.databases
-        ):
-            return True  # each of these is another object once anything in it changes
-        settings, table = self._settings, statement.change.table
-        if (
-            self._tables.find(table.database, table.name) is not table
-            or statement.change.database != self._database
-            or not statement.template.fits(settings)
-            or not settings.backslash_escapes
-            or settings.ansi_quotes
-        ):
-            return False
-        statement.session, statement.databases = session, databases
-        return True
-
-    def quick_rows(
-        self, change: QuickChange, given: Sequence[Given], text: bytes, data: bytes
-    ) -> bool:
-        """Change a row by a statement that is a transaction by itself, and commit that, without the long way.
-
-        Args:
-            change: read just now, or ready still.
-            given: the parameters.
-            text: the statement as it is logged.
-            data: the packet that has brought it.
-
-        False if it is not as plain as that: then nothing has happened.
-        """
-        rows, sql = self._prepared_rows or self._rows_prepared(), self._sql
-        if (
-            rows is None
-            or not self._publisher.accepts
-            or not self._room.engine.has_room
-            or rows.domain.foreign
-            or not (change.allowed is sql.grants or self._allows(change))
-            or not self._machine.is_whole(data)
-        ):
-            return False
-        run = Run(given, self._asks, self._tables, rows.numbers, rows.zero_is_a_value)
-        try:
-            changed = change.run(run)
-            if changed is not None and not self._commit_row(rows, change, changed, text):
-                return False
-        except NotQuick:
-            return False
-        except (ServerError, StorageError) as error:
-            self._machine.take_whole(data)
-            self._client.refused(error if isinstance(error, ServerError) else not_written(error))
-            return True
-        self._machine.take_whole(data)
-        if sql.diagnostics:
-            sql.begin()
-        if changed is None:
-            info = Outcome(matched=run.matched).info(change.verb, 0)
-            self._answer(Answer(info=info))
-            return True
-        answer = ROW_UPDATED if change.kind is ChangeKind.UPDATE else _INSERTED
-        if run.generated:
-            self._note_generated(run.generated)
-        if run.insert_id:
-            answer = Answer(1, insert_id=run.insert_id)
-        sql.last_gtid = rows.domain.last
-        self._due = answer
-        self._commits.on_commit(self._done)
-        return True
-
-    def _allows(self, change: QuickChange) -> bool:
-        sql = self._sql
-        if not sql.may(change.verb) or (change.reads and not sql.may("SELECT")):
-            return False
-        change.allowed = sql.grants
-        return True
-
-    def _commit_row(
-        self, rows: PreparedRows, change: QuickChange, changed: RowPair, text: bytes
-    ) -> bool:
-        tables, number = self._tables, change.table.number
-        key, before, after = changed
-        return self._publisher.commit_change(
-            rows.domain,
-            rows.group(change),
-            rows.origin.server_id,
-            text,
-            (before or b"") + (after or b""),
-            tables.append_of(number, changed),
-            Writes({(number, key)}, tables.next_sync),
-        )
-
-    def _rows_prepared(self) -> PreparedRows | None:
-        """See `_prepare`; computed when it is asked for, and valid as long as the session's state is."""
-        settings = self._settings
-        if (
-            self._prepared_rows is None
-            and self._machine.status == STATUS_AUTOCOMMIT
-            and self._open is None
-            and self._locks is None
-            and not self._sql.backup.is_active
-            and not self._reads_only
-            and self._sql.isolation is None
-            and not settings.seq_no
-            and settings.timestamp is None
-            and settings.is_logged
-            and self._logs_rows
-            and "insert_id" not in self._sql.variables
-        ):
-            domain = self._publisher.domain(settings.domain_id)
-            if domain.own:
-                variables = self._sql.variables
-                modes = variables.get("sql_mode", "").split(",")
-                self._prepared_rows = PreparedRows(
-                    domain,
-                    settings.origin,
-                    row_logging(variables),
-                    auto_increment_of(variables),
-                    "NO_AUTO_VALUE_ON_ZERO" in modes,
-                )
-        return self._prepared_rows
-
-    def _note_generated(self, number: int) -> None:
+    def note_generated(self, number: int) -> None:
         """LAST_INSERT_ID() is the first number that AUTO_INCREMENT gave."""
         self._sql.variables.update(dict.fromkeys(_INSERT_IDS, str(number)))
         self.refresh()
@@ -600,7 +310,7 @@ class SessionTransaction:
         return found
 
     def _locked_table(self, text: bytes) -> Target | None:
-        target = target_of(text, self._database, self._plain)
+        target = target_of(text, self.database, self._plain)
         is_here = target is not None and target.table.database in self._tables.databases
         return target if is_here else None
 
@@ -728,6 +438,11 @@ class SessionTransaction:
 
     # --- its state ---
 
+    @property
+    def is_free(self) -> bool:
+        """See `QuickSession`."""
+        return self._open is None and self._locks is None
+
     def _in_transaction(self) -> bool:
         return self._begun or self._open is not None
 
@@ -737,7 +452,7 @@ class SessionTransaction:
         return self._sql.variables.get("autocommit") != "OFF"
 
     @property
-    def _reads_only(self) -> bool:
+    def reads_only(self) -> bool:
         """Whether the open transaction, or without one the next statement, is read-only."""
         if self._begun:
             return self._read_only
@@ -773,7 +488,7 @@ class SessionTransaction:
         status |= 0 if settings.backslash_escapes else STATUS_NO_BACKSLASH_ESCAPES
         status |= STATUS_ANSI_QUOTES if settings.ansi_quotes else 0
         self._machine.status = status
-        self._prepared = self._prepared_rows = None
+        self.quick_way.forget()
 
     def _opened(self) -> OpenTransaction:
         """The open transaction, begun now if there is none."""
@@ -851,7 +566,7 @@ class SessionTransaction:
 
         Rows are undone in a thread: `_until_undone` waits for that.
         """
-        read_only = chain and self._reads_only
+        read_only = chain and self.reads_only
         isolation = self._sql.isolation if chain else None
         if not chain:
             self._xa.undone()
@@ -890,27 +605,6 @@ class SessionTransaction:
                     yield from self._until_undone()
             self._undoing.clear()
             raise
-
-    def _prepare(self) -> None:
-        """Let the next statement go the quick way, if the state allows it."""
-        settings = self._settings
-        if (
-            self._prepared is None
-            and not self._makes_databases
-            and self._machine.status == STATUS_AUTOCOMMIT  # the flags in the quick answer
-            and self._sql.may(*Kind.DML.needs)
-            and not self._sql.backup.is_active
-            and not self._reads_only
-            and self._sql.isolation is None
-            and not settings.seq_no
-            and not settings.context
-            and settings.timestamp is None
-            and settings.is_logged
-        ):
-            domain = self._publisher.domain(settings.domain_id)
-            if domain.own:
-                group = QuickGroup(domain.id, settings.origin)
-                self._prepared = Prepared(domain, group, settings.origin.server_id)
 
     # --- running a statement ---
 
@@ -1090,25 +784,25 @@ class SessionTransaction:
         )
 
     def _may_be_here(self, statement: Classified) -> bool:
-        return self._tables.has_any and may_be_here(self._tables, statement.text, self._database)
+        return self._tables.has_any and may_be_here(self._tables, statement.text, self.database)
 
     @property
-    def _database(self) -> str:
+    def database(self) -> str:
         return self._sql.database.decode("utf-8", "replace")
 
     def _mentions(self, statement: Classified) -> bool:
-        return mentions(self._tables, statement.text, self._database, self._plain)
+        return mentions(self._tables, statement.text, self.database, self._plain)
 
     def _target(self, statement: Classified) -> Target | None:
         """The table here that DML changes; None if it is text for other databases.
 
         Raises `ServerError`: 1046, 1146, 1227, 1235.
         """
-        sends_text = not self._makes_databases
+        sends_text = not self.makes_databases
         if sends_text and not self._may_be_here(statement):
             self._sql.require(*statement.kind.needs)
             return None
-        target = target_of(statement.inner_head, self._database, self._plain)
+        target = target_of(statement.inner_head, self.database, self._plain)
         if target is None or not target.is_alone:
             what = (
                 f"{statement.words[0]} of several tables, or" if statement.words else "a statement"
@@ -1161,11 +855,11 @@ class SessionTransaction:
             if self._open is not None and before is not None:
                 self._open.events.release(before.events)
         if total.generated:
-            self._note_generated(total.generated)
+            self.note_generated(total.generated)
         info = total.info(target.verb, self._sql.warning_count)
         answer = Answer(total.affected, False, total.insert_id, info, rows)
         if self._begun or not self._autocommit:
-            self._answer(answer)
+            self.answer(answer)
         else:
             yield from self._commit(answer=answer)
 
@@ -1231,7 +925,7 @@ class SessionTransaction:
         if direct.changes:
             self._answer_when_committed(answer)
         else:
-            self._answer(answer)
+            self.answer(answer)
 
     def _refused_half_way(self, failure: ServerError, *, warns: bool) -> None:
         self._client.refused(failure)
@@ -1359,7 +1053,7 @@ class SessionTransaction:
 
     def _log_as_text(self, job: ChangeJob, names: Sequence[bytes]) -> None:
         """Log the text of a change where `binlog_format` says so. Raises `RowsOnlyTable` (1665)."""
-        if self._logs_rows or self._xa.branch is not None:
+        if self.logs_rows or self._xa.branch is not None:
             return
         is_alone = self._autocommit and not self._begun
         if not job.table.is_transactional:
@@ -1385,7 +1079,7 @@ class SessionTransaction:
         )
 
     @property
-    def _logs_rows(self) -> bool:
+    def logs_rows(self) -> bool:
         return self._sql.variables.get("binlog_format", ROW) == ROW
 
     def _job(
@@ -1483,12 +1177,12 @@ class SessionTransaction:
 
     def _ddl_here(self, statement: Classified) -> Ddl | None:
         """DDL about databases here; None if it is text for others. Raises `ServerError`: 1046, 1227, 1235."""
-        sends_text = not self._makes_databases
+        sends_text = not self.makes_databases
         if sends_text and not self._may_be_here(statement):
             self._sql.require(*statement.kind.needs)
             _require_for_replicas(statement)
             return None
-        ddl = ddl_of(statement.inner_head, self._database, self._plain)
+        ddl = ddl_of(statement.inner_head, self.database, self._plain)
         here = ddl.databases & self._tables.databases.keys()
         if ddl.kind is DdlKind.OTHER and (not sends_text or self._mentions(statement)):
             what = "of so many tables in one statement" if ddl.is_long else "of what is"
@@ -1504,7 +1198,7 @@ class SessionTransaction:
         return ddl
 
     @property
-    def _makes_databases(self) -> bool:
+    def makes_databases(self) -> bool:
         """Whether CREATE DATABASE of this session makes one here: then it sends no text for others, either."""
         return self._sql.makes_databases
 
@@ -1552,7 +1246,7 @@ class SessionTransaction:
             return
         yield from self._until_room()
         yield from self._append(standalone=selected is None, of_table=selected, then=job.done)
-        if ddl.kind is DdlKind.DROP_DATABASE and self._database == ddl.names[0].database:
+        if ddl.kind is DdlKind.DROP_DATABASE and self.database == ddl.names[0].database:
             self._sql.database = b""
             self._sql.changed[""] = None
             self.refresh()
@@ -1672,7 +1366,7 @@ class SessionTransaction:
         self._sql.temporary.add(selected.table)
         if own.leaves_rows and (self._begun or not self._autocommit):
             self._opened().leaves_rows = True
-        self._answer(answer)
+        self.answer(answer)
 
     def _insert_selected(
         self, selected: SelectedRows, opened: OpenTransaction, text: bytes
@@ -1710,7 +1404,7 @@ class SessionTransaction:
         self._forget_insert_id(job)
         keep_of_question(self._sql, asker)
         if found.generated:
-            self._note_generated(found.generated)
+            self.note_generated(found.generated)
         info = found.info("INSERT", self._sql.warning_count)
         return Answer(found.affected, insert_id=found.insert_id, info=info)
 
@@ -1759,10 +1453,10 @@ class SessionTransaction:
     def _wished_locks(self, statement: Classified) -> dict[TableName, bool]:
         """The tables here that LOCK TABLES is about; none if it is text for others. Raises `ServerError`: 1046,
         1064, 1066, 1235."""
-        sends_text = not self._makes_databases
+        sends_text = not self.makes_databases
         if sends_text and not self._may_be_here(statement):
             return {}
-        wished = wished_locks(statement.text, self._database, self._plain)
+        wished = wished_locks(statement.text, self.database, self._plain)
         here = {name for name in wished if name.database in self._tables.databases}
         own = {name for name in wished if self._sql.temporary.find(*name) is not None}
         wished = {name: writes for name, writes in wished.items() if name not in own}
@@ -1788,7 +1482,7 @@ class SessionTransaction:
         target = self._target(statement)
         settings = self._check()
         is_own = target is not None and self._sql.temporary.find(*target.table) is not None
-        if self._reads_only and not is_own:
+        if self.reads_only and not is_own:
             raise ReadOnlyTransaction()
         if target is not None:
             if not settings.is_logged and not is_own:
@@ -1848,7 +1542,7 @@ class SessionTransaction:
         last: the session's last group before.
         """
         if self._sql.last_gtid is last:
-            self._answer(answer)
+            self.answer(answer)
         else:
             self._answer_when_committed(answer)
 
@@ -1857,7 +1551,7 @@ class SessionTransaction:
         ddl = self._ddl_here(statement)
         settings = self._check()
         if ddl is not None and ddl.is_temporary:
-            if self._reads_only:
+            if self.reads_only:
                 raise ReadOnlyTransaction()
             if ddl.kind is DdlKind.DROP_TABLE:
                 self._drop_temporary(ddl)
@@ -2204,7 +1898,7 @@ class SessionTransaction:
             snapshot: the next transaction reads tables here as they are now.
             go_on: called in the place of the answer OK.
         """
-        read_only = read_only or (chain and self._reads_only)
+        read_only = read_only or (chain and self.reads_only)
         is_first = (
             begin and not self._in_transaction()
         )  # else SET TRANSACTION was for the one that ends
@@ -2220,7 +1914,7 @@ class SessionTransaction:
         elif go_on is not None:
             go_on()
         else:
-            self._answer(answer)
+            self.answer(answer)
 
     def _take_snapshot(self, rows: RowSide) -> None:
         """WITH CONSISTENT SNAPSHOT: the rows, and where the binlog ended then."""
@@ -2233,7 +1927,7 @@ class SessionTransaction:
         if self._isolation == READ_UNCOMMITTED:
             self._sql.warn(SnapshotIgnored())
 
-    def _answer(self, answer: Answer) -> None:
+    def answer(self, answer: Answer) -> None:
         self._client.committed(
             answer.affected_rows,
             leaves=answer.leaves,
@@ -2241,6 +1935,12 @@ class SessionTransaction:
             info=answer.info,
             rows=answer.rows,
         )
+
+    def committed_quickly(self, domain: Domain, answer: Answer | None) -> None:
+        """See `QuickSession`."""
+        self._sql.last_gtid = domain.last
+        self._due = answer
+        self._commits.on_commit(self._done)
 
     def _append_open(self) -> Generator[asyncio.Future[Any] | None, None, bool]:
         """Append the open transaction to the store, if there is one. One without changes is forgotten: False."""
@@ -2366,7 +2066,7 @@ class SessionTransaction:
 
         `go_on` is called in the place of that answer.
         """
-        self._prepare()
+        self.quick_way.prepare()
         self._due = answer
         self._go_on = go_on
         self._commits.on_commit(self._done)
@@ -2378,12 +2078,12 @@ class SessionTransaction:
             self._client.refused(not_written(error))
         elif go_on is not None:
             go_on()
-        elif self._due is None or self._due is _INSERTED:
+        elif self._due is None or self._due is INSERTED:
             self._client.committed_quickly()
         elif self._due is ROW_UPDATED:
             self._client.committed_quickly(is_update=True)
         else:
-            self._answer(self._due)
+            self.answer(self._due)
 
 
 def _to_its_end(

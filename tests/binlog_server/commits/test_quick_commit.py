@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.accounts.users import Account
-from binlog_server.sql_commit.session_transaction import SessionTransaction
+from binlog_server.sql_commit.quick_way import QuickWay
 from tests.binlog_server.lab import PASSWORD, USER, Lab, until
 from tests.binlog_server.transport import Held
 from tests.protocol.statement_groups import transaction_group
@@ -79,16 +79,16 @@ async def outcome(
     held = Held(lab.server)
     held.log_in()
     taken = 0
-    transaction: Any = held.conversation.transaction
-    original = SessionTransaction.quick
+    way: Any = held.conversation.transaction.quick_way
+    original = QuickWay.take
 
     def counted(data: bytes) -> bool:
         nonlocal taken
-        done = quick and original(transaction, data)
+        done = quick and original(way, data)
         taken += done
         return done
 
-    transaction.quick = counted
+    way.take = counted
     answers: list[Any] = []
     stream = b"".join(map(packet, texts))
     wholes = [stream] if together else [packet(text) for text in texts]
@@ -182,8 +182,8 @@ async def test_behind_a_reset_the_quick_way_begins_with_a_start_marker_too() -> 
             await until(lambda: bool(writer.packets()))
         assert (await admin.query("RESET MASTER")) == []
         assert engine._groups == []
-        transaction: Any = writer.conversation.transaction
-        assert transaction.quick(packet(b"INSERT INTO t VALUES (3)"))
+        way: Any = writer.conversation.transaction.quick_way
+        assert way.take(packet(b"INSERT INTO t VALUES (3)"))
         stored = [gtid for _, gtid in engine._groups]
         assert stored == [None, Gtid(0, 1, 1)]
         assert EventHeader.parse(engine._groups[0][0]).type == EventType.FORMAT_DESCRIPTION

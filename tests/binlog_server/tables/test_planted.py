@@ -172,9 +172,9 @@ def _view_of_each_look(rows: RowSide) -> Any:
 
 
 def _answered_at_once(session: SessionTransaction, answer: Any, *, go_on: Any = None) -> None:
-    session._prepare()
+    session.quick_way.prepare()
     if go_on is None:
-        session._answer(answer)
+        session.answer(answer)
     else:
         go_on()
 

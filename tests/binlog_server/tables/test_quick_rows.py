@@ -17,7 +17,7 @@ from binlog_protocol.wire.results import parse_ok
 
 from binlog_server.accounts.users import Account
 from binlog_server.commits.commit_ids import CommitIds
-from binlog_server.sql_commit.session_transaction import SessionTransaction
+from binlog_server.sql_commit.quick_way import QuickWay
 from tests.binlog_server.lab import ROOT, Client, Lab, until
 from tests.storage.groups import read_all
 
@@ -110,12 +110,10 @@ async def played(script: Script) -> tuple[list[bytes], list[bytes], list[Any]]:
 async def both(monkeypatch: pytest.MonkeyPatch, script: Script) -> tuple[list[bytes], list[bytes]]:
     """The answers of the quick way, which are those of the long one; and the statements for which it was taken."""
     taken: list[bytes] = []
-    quick_rows = SessionTransaction.quick_rows
+    take_rows = QuickWay.take_rows
 
-    def counted(
-        self: SessionTransaction, change: Any, given: Any, text: bytes, data: bytes
-    ) -> bool:
-        found = quick_rows(self, change, given, text, data)
+    def counted(self: QuickWay, change: Any, given: Any, text: bytes, data: bytes) -> bool:
+        found = take_rows(self, change, given, text, data)
         if found:
             taken.append(text)
         return found
@@ -123,10 +121,10 @@ async def both(monkeypatch: pytest.MonkeyPatch, script: Script) -> tuple[list[by
     # What shares an id depends on when the log is synced.
     monkeypatch.setattr(CommitIds, "next", lambda *_: None)
     with monkeypatch.context() as patch:
-        patch.setattr(SessionTransaction, "quick_rows", counted)
+        patch.setattr(QuickWay, "take_rows", counted)
         quick = await played(script)
     with monkeypatch.context() as patch:
-        patch.setattr(SessionTransaction, "quick_rows", lambda *_: False)
+        patch.setattr(QuickWay, "take_rows", lambda *_: False)
         assert await played(script) == quick
     return quick[0], taken[1:]  # behind the one that `played` has executed
 
