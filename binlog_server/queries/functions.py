@@ -617,7 +617,7 @@ def _repeat(terms: Sequence[Term], session: Asker) -> Term:
     run = Plain(
         "ti",
         lambda kinds: types.text(length),
-        lambda text, times: text * times if text else text,  # more than Python counts
+        lambda text, times: text * max(0, times) if text else text,  # more than Python counts
         gives_null=True,
         size=lambda text, times: len(text) * max(0, times),
     )

@@ -49,6 +49,11 @@ def run(text: str, asking: Asker | None = None) -> Sequence[Sequence[Any]]:
     return bind(question(text), asking, lambda schema, name: Numbers()).run()
 
 
+@pytest.mark.parametrize("times", [-1, -(1 << 63), -(10**20)])
+def test_fewer_times_than_none(times: int) -> None:
+    assert run(f"SELECT REPEAT('a', {times}), SPACE({times})") == [("", "")]
+
+
 LONG: Final = f"(SELECT REPEAT('é', {TEXT}) x) l"
 HOSTILE: Final = {
     "quotes that double": "SELECT LENGTH(" + "QUOTE(" * 12 + "REPEAT('\\\\', 60000)" + ")" * 13,
