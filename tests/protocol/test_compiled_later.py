@@ -12,7 +12,7 @@ from binlog_protocol.compiled_later import _Later, compiled_later
 
 from tests.house import product
 
-PATTERNS = 140
+PATTERNS = 100  # some 140: the test would say nothing if it found none
 
 
 def test_it_is_a_pattern() -> None:
