@@ -100,6 +100,7 @@ class Script:
 
 
 _GTID_NEEDED = "error 4246"
+_STOPS_WITHOUT_GTID = "error 1236 Slave must enable GTID mode"  # a replica, which would come again
 REGISTER = RegisterSlave(100, "replica", port=3306).build()
 PING = b"\x0e"
 DUMP = BinlogDump(100, DumpFlag.SEND_ANNOTATE_ROWS)
@@ -196,7 +197,9 @@ OF_12_3 = [
     replica(_R(semi_sync=True), "semi-sync"),
     replica(_R(POSITION, reconnects=True), "reconnect", gets=BEHIND_POSITION),
     replica(_R("0-1-99"), "refusals", gets=(), error=1236),
-    replica(_R(by_file=True), "file and position", "classic by file", engine_refuses=_GTID_NEEDED),
+    replica(
+        _R(by_file=True), "file and position", "classic by file", engine_refuses=_STOPS_WITHOUT_GTID
+    ),
 ]
 
 # -- clients of any version, by the protocol's own rules -----------------------------------------------
