@@ -251,6 +251,15 @@ def test_null_and_defaults() -> None:
     assert moment == datetime.datetime(2026, 11, 23, 3, 4, 5, 678000)
 
 
+def test_what_is_no_uuid_where_alter_copies() -> None:
+    """Without a strict sql_mode: no value, where there may be none; INSERT takes the first one of the type."""
+    first = uuid.UUID(int=0)
+    for nullable, copied in ((True, None), (False, first)):
+        inserting = replace(cells("uuid", nullable=nullable), is_strict=False)
+        copying = replace(inserting, copies=True)
+        assert (copying.value(0, 5, INT, 1), inserting.value(0, 5, INT, 1)) == (copied, first)
+
+
 def test_four_bytes_are_no_utf8mb3() -> None:
     with pytest.raises(ServerError, match="1366"):
         cells("varchar(9)", collation=33).value(0, "😀", TEXT, 1)
