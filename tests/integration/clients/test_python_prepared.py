@@ -64,8 +64,11 @@ def test_mysql_connector(server: BinlogServer, pure: bool) -> None:
     connection = connector.connect(**login(server), use_pure=pure)
     looks(lambda: connection.cursor(prepared=True), "%s")
     cursor = connection.cursor(prepared=True)
-    cursor.execute(INSERT.format(",".join(["%s"] * len(VALUES))), VALUES)
-    assert cursor.rowcount == 1
+    # Its C part writes beyond the values of some statements with several, such as a text, bytes and a Decimal
+    # (mysql-connector-python 9.7: one process of 60 such statements in two ends by a signal).
+    for values in [VALUES] if pure else [(value,) for value in VALUES]:
+        cursor.execute(INSERT.format(",".join(["%s"] * len(values))), values)
+        assert cursor.rowcount == 1
     cursor.executemany("INSERT INTO d.t (a) VALUES (%s)", [(1,), (2,)])
     connection.commit()
     # Its C part reads the error of a refused preparation from a statement that it has freed
@@ -74,10 +77,10 @@ def test_mysql_connector(server: BinlogServer, pure: bool) -> None:
     with pytest.raises(connector.Error) as refused:
         asked.execute("SELEC %s", (1,))
     assert refused.value.errno == 1064
-    first, *others = committed(server)
-    assert ROW in first
-    assert first.endswith(",-2.25e0,NULL)")
-    assert [text.rpartition("VALUES ")[2] for text in others] == ["(1)", "(2)"]
+    *first, one, two = [text.rpartition("VALUES ")[2][1:-1] for text in committed(server)]
+    assert ",".join(first).startswith(ROW)
+    assert ",".join(first).endswith(",-2.25e0,NULL")
+    assert (one, two) == ("1", "2")
     who = login(server)
     connection.cmd_change_user(who["user"], who["password"], "d")
     cursor = connection.cursor()
