@@ -241,9 +241,9 @@ class Cells:
         if (kind.code in types.NATIVE or name in NATIVE) and not _is_assignable(column, kind):
             self.unfit(self._not_assignable(column, kind))
             given, kind = values.as_text(given, kind), _TEXT
-            if name in NATIVE and self.copies and column.nullable:
-                return None  # ALTER knows no value, where INSERT of a number takes the type's first one
             if name in NATIVE:
+                if self.copies and column.nullable:
+                    return None  # INSERT of a number takes the type's first one
                 self.session.warn(WrongTime(name, given[:_SHOWN_CHARS], self._where(column), row))
                 return implicit_default(column)
         if name in _INTEGER_BYTES:

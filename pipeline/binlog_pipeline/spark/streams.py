@@ -151,6 +151,7 @@ class StreamTarget:
             return  # files that were gathered may be taken away
         self._reached = position
         if self._note is not None:
+            # Not `replace_file`, which syncs, each batch: an older note, or an empty one, still is none that is newer.
             with contextlib.suppress(OSError):  # the folder may be Spark's alone
                 staged = self._note.with_suffix(".new")
                 staged.write_text(str(position))

@@ -230,10 +230,14 @@ def _require_computed(
     """
     names = after.column_names
     sources = {name: of for name, *of in facts.sources}
+    was_logged: Booleans | None = None  # made once, for all columns, where one asks
     for name in sorted({*facts.computed, *sources} & {*names}):
         missing = ~present[:, names.index(name)] & (ops != "d")
         if name in sources and missing.any():
-            missing &= (ops == "c") | _may_differ(changes, before, after, present, sources[name])
+            if was_logged is None:
+                was_logged = _logged_before(changes, len(names))
+            differs = _may_differ(before, after, was_logged, present, sources[name])
+            missing &= (ops == "c") | differs
         if missing.any():
             raise IncompleteImage(
                 f"{gtid_text(changes, int(missing.argmax()))} does not say what is in column {name}, which is computed "
@@ -243,10 +247,19 @@ def _require_computed(
             )
 
 
+def _logged_before(changes: pa.Table, width: int) -> Booleans:
+    """Which columns the images before have, row by row; none where that is not told."""
+    shape = changes.num_rows, width
+    if "_before_present" not in changes.schema.names:
+        return np.zeros(shape, np.bool_)
+    logged = _present(changes.column("_before_present"), width)
+    return np.ones(shape, np.bool_) if logged is None else logged
+
+
 def _may_differ(
-    changes: pa.Table,
     before: pa.Table,
     after: pa.Table,
+    was_logged: Booleans,
     present: Booleans,
     columns: Sequence[str],
 ) -> Booleans:
@@ -257,27 +270,22 @@ def _may_differ(
         if column.casefold() not in names:  # it is not read
             return ~found
         number = names.index(column.casefold())
-        is_same = _is_same(changes, before.column(number), after.column(number), number)
+        is_same = was_logged[:, number] & _is_same(before.column(number), after.column(number))
         found |= present[:, number] & ~is_same
     return found
 
 
-def _is_same(
-    changes: pa.Table, was: pa.ChunkedArray, now: pa.ChunkedArray, number: int
-) -> Booleans:
+def _is_same(was: pa.ChunkedArray, now: pa.ChunkedArray) -> Booleans:
     """Whether a column has the same value in both images, row by row; False where that is not certain."""
-    if pa.types.is_nested(now.type) or "_before_present" not in changes.schema.names:
+    if pa.types.is_nested(now.type):
         return np.zeros(len(now), np.bool_)
     is_same = pc.fill_null(pc.equal(was, now), False)
     if pa.types.is_string(now.type) or pa.types.is_large_string(now.type):
         is_same = pc.and_not(is_same, pc.fill_null(pc.match_substring(now, "\ufffd"), False))
     if not pa.types.is_temporal(now.type):  # where null may be a date without a day, too
         is_same = pc.or_(is_same, pc.and_(pc.is_null(was), pc.is_null(now)))
-    logged = _present(
-        changes.column("_before_present"), changes.schema.field("after").type.num_fields
-    )
     certain: Booleans = is_same.to_numpy()
-    return certain if logged is None else certain & logged[:, number]
+    return certain
 
 
 def _with_replaced(

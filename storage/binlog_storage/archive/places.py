@@ -187,12 +187,13 @@ def archive_path(where: Where) -> str | Path:
 
 def store_argument(text: str) -> Path:
     """`path_argument`, of a store: one that is an archive is told as that."""
-    if is_remote(text) or (path_argument(text) / MANIFEST_NAME).is_file():
+    path = None if is_remote(text) else path_argument(text)
+    if path is None or (path / MANIFEST_NAME).is_file():
         raise argparse.ArgumentTypeError(
             f"{text} is an archive, no store: `binlog-spark verify` checks it, `binlog-server find` and `binlog-spark "
             "stats` read it"
         )
-    return path_argument(text)
+    return path
 
 
 def archive_argument(text: str) -> str | Path:
