@@ -26,6 +26,7 @@ from tests.pipeline.archives import grow, run
 from tests.storage.groups import simple
 
 OPTIONS: dict[str, Any] = {"max_binlog_size": 1 << 20, "innodb_log_file_size": 4 << 20}
+TRADITIONAL = {"binlog_storage_engine": ""}
 LEFT = 3 << 20
 WAITS = "Waiting"
 """What the log says of a full disk, in MariaDB's words."""
@@ -137,17 +138,21 @@ def test_inside_a_large_group(
     server.stop()
 
 
+@pytest.mark.parametrize("kind", [{}, TRADITIONAL], ids=["ibb", "traditional"])
 def test_clients_wait(
     disk: SmallDisk,
     make_replica: MakeMariaDB,
     binlog_server: MakeBinlogServer,
     rng: random.Random,
+    kind: dict[str, Any],
 ) -> None:
     """Commits are neither refused nor lost: they take until there is room."""
-    server = binlog_server(users=USERS, directory=disk.path / "data", faults=Faults(), **OPTIONS)
+    server = binlog_server(
+        users=USERS, directory=disk.path / "data", faults=Faults(), **OPTIONS, **kind
+    )
     replica = make_replica().follow(server)
     make_table(server)
-    disk.fill(leave=LEFT)
+    disk.fill(leave=LEFT if not kind else 64 << 10)  # traditional files are not made ahead
     committers = Committers(server, rng)
     committers.start()
     until(lambda: WAITS in server.log(), "notice of the full disk")
@@ -155,6 +160,9 @@ def test_clients_wait(
     committers.wait_more(50)
     committers.end()
     replica.wait_gtid(server.gtid_binlog_pos)
+    server.kill()
+    server.start()
+    server.wait_position(replica.gtid_slave_pos)  # nothing was told that was in memory only
     assert {row["id"] for row in replica.q("SELECT id FROM d.t")} == committers.acknowledged
 
 

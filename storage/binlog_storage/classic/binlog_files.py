@@ -122,6 +122,8 @@ class BinlogFiles:
         self.indexing = threading.Lock()
         """Held while files get or lose their names."""
         self.index: list[int] = []
+        self.when_removed: Callable[[], object] = lambda: None
+        """Called when a purge on a full disk has made room, in front of its writes."""
         self.checkpoint: int | None = None
         """The file that heads name, if it is not their own."""
         self.indexes = FileIndexes(
@@ -282,6 +284,7 @@ class BinlogFiles:
                 # Files that the index names and that are not there are no obstacle; now there is room for it.
                 for number in numbers:
                     directory.remove(number)
+                self.when_removed()
                 directory.write_index(self.index)
             for number in numbers:
                 directory.remove(number)

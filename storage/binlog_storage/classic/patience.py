@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from binlog_storage.binlog.full_disk import FullDisk
+from binlog_storage.disk.disk import Disk
+from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.engine.soundness import Soundness
-from binlog_storage.errors import DiskFull, NoRoom, WaitGivenUp
+from binlog_storage.errors import DiskError, DiskFull, NoRoom, TooManyOpenFiles, WaitGivenUp
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -22,18 +27,56 @@ class Patience:
 
     Args:
         wait_for_room: as for `FullDisk`.
+        disk: of the store. What its opening has no room for waits, if it is a `PatientDisk`, and is written before
+            anything else.
+
+    is_late: something of the opening is not written yet.
     """
 
     def __init__(
-        self, soundness: Soundness, wait_for_room: Callable[[float], object] | None
+        self, soundness: Soundness, wait_for_room: Callable[[float], object] | None, disk: Disk
     ) -> None:
         self._soundness = soundness
+        self._disk = disk if isinstance(disk, PatientDisk) else None
+        self.is_late = False
         self.full = FullDisk(wait_for_room)
         self._never_wait = -1
 
     def never_wait_in(self, thread: int) -> None:
         """See `BinlogEngine`."""
         self._never_wait = thread
+
+    def opened(self) -> None:
+        """The store is open: from now on a change is made at once, or refused. One that waits in memory is not durable,
+        so nothing may be told so while one does."""
+        if self._disk is None:
+            return
+        self._disk.opened()
+        if (full := self._disk.full) is not None:
+            self.is_late = True
+            self.full.met(full, self.full.tries)
+            log.error(
+                "%s. What there is is served; what opening has to write, and all commits, wait for room. PURGE BINARY "
+                "LOGS makes some",
+                full,
+            )
+
+    def catch_up(self) -> None:
+        """Write what opening had no room for: in front of all other writes. Raises `DiskFull` without room for it."""
+        if self._disk is None or not self.is_late:
+            return
+        self._soundness.require_sound()
+        try:
+            done = self._disk.try_again()
+        except TooManyOpenFiles:
+            raise  # tried again
+        except DiskError as error:
+            self._soundness.fail(error)
+            raise
+        if not done:
+            raise DiskFull(str(self._disk.full))
+        self.is_late = False
+        log.info("there was room for what opening had to write: commits go on")
 
     @property
     def waits_long(self) -> bool:
@@ -55,6 +98,8 @@ class Patience:
             try:
                 if full.error is not None:
                     full.require_time()
+                if self.is_late:
+                    self.catch_up()
                 done = work()
             except DiskFull as error:
                 if self._soundness.failed:

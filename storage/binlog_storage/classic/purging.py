@@ -108,8 +108,10 @@ class Purging:
                     break
                 deleted.append(number)
             if deleted:
-                self._files.delete(deleted)
-                self._patience.full.freed()
+                try:
+                    self._files.delete(deleted)
+                finally:
+                    self._patience.full.freed()
                 names = len(deleted), self._files.directory.name(deleted[-1])
                 log.info("purged %d binlog files, up to %s: %s", *names, asked)
         return dataclasses.replace(plan, delete=deleted)
@@ -135,8 +137,21 @@ class Purging:
             options.binlog_expire_logs_seconds, options.max_binlog_total_size, self._clock()
         )
 
+    def _catch_up(self) -> None:
+        """What opening had no room for, though nobody waits for it. Raises `NoRoom`."""
+        full = self._patience.full
+        full.require_time()
+        tries = full.tries
+        try:
+            self._patience.catch_up()
+        except DiskFull as error:
+            raise full.met(error, tries) from None
+        full.passed()
+
     def _take_care(self) -> float | None:
         """One round: what a rotation needs, the purge by age and size, a GTID index."""
+        if self._patience.is_late:
+            self._catch_up()
         self._rotation.step()
         self.held = None
         limits = self._limits()

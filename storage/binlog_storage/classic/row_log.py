@@ -99,6 +99,9 @@ class Beside(Protocol):
 
     def require_sound(self) -> None: ...
 
+    def catch_up(self) -> None:
+        """Write what comes first, if anything does. Raises `DiskFull` without room for it."""
+
     def fail(self, error: StorageError) -> None: ...
 
 
@@ -308,6 +311,7 @@ class RowLog:
     def flush(self) -> None:
         """Make durable what was logged. Raises `DiskError`, `StoreFailed`."""
         self.require_sound()
+        self._binlog.catch_up()
         try:
             self.redo.flush()
         except DiskError as error:
@@ -318,6 +322,7 @@ class RowLog:
         """Hand it to the operating system. Takes the lock of writes itself; raises as `flush`."""
         with self._binlog.write_lock:
             self.require_sound()
+            self._binlog.catch_up()
             try:
                 self.redo.write()
             except DiskError as error:

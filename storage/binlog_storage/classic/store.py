@@ -152,7 +152,7 @@ class ClassicEngine:
         self.references = References()
         self._soundness = Soundness()
         self.references.when_opened(self._soundness.wake)
-        self._patience = patience = Patience(self._soundness, wait_for_room)
+        self._patience = patience = Patience(self._soundness, wait_for_room, disk)
         self._full = patience.full
         directory = BinlogDirectory(disk, options.log_bin)
         self._files = BinlogFiles(directory, options, self._soundness, clock)
@@ -177,6 +177,8 @@ class ClassicEngine:
         self._soundness.subscribe(self._durable_end.moved)
         self._row_log: RowLog | None = None
         self._files.indexes.when_wanted(self._purging.worker.poke)
+        self._files.when_removed = patience.catch_up
+        self._full.when_freed(self._purging.worker.poke)
         if not locked:
             disk.lock(LOCK_NAME)
         try:
@@ -184,6 +186,7 @@ class ClassicEngine:
                 self._row_log = RowLog(binlog, disk, options, facts, self._rotation.sync)
                 binlog.rows = self._row_log
             self._open()
+            patience.opened()
         except BaseException:
             if hasattr(binlog, "current"):
                 binlog.current.file.close()

@@ -227,6 +227,8 @@ class WrittenLog:
             if rows is not None and self.buffer and rows.group_lsn > rows.redo.durable_lsn:
                 raise WaitGivenUp("the redo log is synced in front of groups with rows")
             self.patience.full.require_time()
+            if self.patience.is_late:
+                raise WaitGivenUp("what opening had no room for is written first")
             self.write_out()
         except DiskFull as error:
             self.patience.note_full(error, tries)
@@ -241,6 +243,8 @@ class WrittenLog:
         sync_rows: sync the redo log, also if no group needs that.
         """
         rows = self.rows
+        if self.patience.is_late:
+            self.patience.catch_up()
         lsn = wanted = 0
         with self.lock:
             if self.soundness.failure is not None:
@@ -342,7 +346,11 @@ class WrittenLog:
     @property
     def why_stuck(self) -> DiskFull | None:
         """See `Beside`."""
-        return self.patience.full.error if self.is_pending else None
+        return self.patience.full.error if self.is_pending or self.patience.is_late else None
+
+    def catch_up(self) -> None:
+        """See `Beside`."""
+        self.patience.catch_up()
 
     @property
     def failed(self) -> bool:

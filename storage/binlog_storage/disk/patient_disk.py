@@ -326,6 +326,10 @@ class PatientDisk:
                 content.users += 1
             return _PatientFile(self, content)
 
+    def _is_missing(self, name: str) -> bool:
+        """While changes wait. Of files in folders the disk below knows: none is made in an opening."""
+        return bool(self._waiting) and "/" not in name and name not in self._names
+
     def _make(self, name: str) -> FileImage:
         if self._waiting and name in self._names:
             raise DiskError(f"cannot create {name}: File exists")
@@ -346,7 +350,7 @@ class PatientDisk:
     def _content(self, name: str) -> FileImage:
         content = self._contents.get(name)
         if content is None:
-            if self._waiting and name not in self._names:
+            if self._is_missing(name):
                 raise FileMissing(f"cannot open {name}: No such file or directory")
             content = self._contents[name] = FileImage(name, self._below.open(name))
         return content
@@ -366,7 +370,7 @@ class PatientDisk:
     def size(self, name: str) -> int:
         if self._waiting:
             with self.lock_of_changes:
-                if self._waiting and name not in self._names:
+                if self._is_missing(name):
                     raise FileMissing(f"cannot stat {name}: No such file or directory")
                 if self.touches(name):
                     return self._contents[name].size
@@ -381,9 +385,7 @@ class PatientDisk:
             self._below.rename(old, new)
             return
         with self.lock_of_changes:
-            if (
-                "/" not in old and old not in self.names()
-            ):  # of those in folders the one below knows
+            if "/" not in old and old not in self.names():
                 raise FileMissing(f"cannot rename {old}: No such file or directory")
             content = self._content(old)
             content.users += 1  # until it has its new name
@@ -408,7 +410,7 @@ class PatientDisk:
     def unlink(self, name: str) -> None:
         """See `Disk`. While changes wait, for files that none of them touches."""
         with self.lock_of_changes:
-            if self._waiting and name not in self._names:
+            if self._is_missing(name):
                 raise FileMissing(f"cannot remove {name}: No such file or directory")
             if self._waiting and not self._opening and not self.touches(name):
                 self._below.unlink(name)  # out of turn, and now

@@ -191,6 +191,19 @@ def test_after_opening_changes_are_refused_while_others_wait() -> None:
     assert below.contents() == {"mine": b"4"}
 
 
+def test_files_in_folders_are_those_of_the_disk_below() -> None:
+    below = full_disk({"folder/old": b"1", "mine": b"2"})
+    disk = PatientDisk(below)
+    disk.open("mine").pwrite(b"3", 0)
+    assert disk.size("folder/old") == 1
+    assert disk.open("folder/old").pread(1, 0) == b"1"
+    disk.unlink("folder/old")
+    disk.opened()
+    below.fault = None
+    assert disk.try_again()
+    assert below.contents() == {"mine": b"3"}
+
+
 def test_what_is_opened_already_does_not_wait() -> None:
     below = MemoryDisk({"a": b"1"})
     disk = PatientDisk(below)
