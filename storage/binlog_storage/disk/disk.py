@@ -354,12 +354,12 @@ class OsFile:
             done = os.pwrite(self._fd, data, offset)
             if done == len(data):
                 return
-            # A full disk shows as a short write first; the next call then names the reason.
-            view = memoryview(data)[done:]
-            while view:
-                offset += done
-                done = os.pwrite(self._fd, view, offset)
-                view = view[done:]
+            # A full disk shows as a short write first; the next call then names the reason. The views end with it: the
+            # traceback keeps them, and who gets the error may want to cut `data`.
+            with memoryview(data) as whole:
+                while done < len(whole):
+                    with whole[done:] as rest:
+                        done += os.pwrite(self._fd, rest, offset + done)
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
         with self._writing:

@@ -73,6 +73,27 @@ def test_a_short_write_before_a_full_disk(monkeypatch: pytest.MonkeyPatch, file:
     assert file.size() == 3000
 
 
+def test_a_short_write_keeps_no_hold_of_the_bytes(
+    monkeypatch: pytest.MonkeyPatch, file: OsFile
+) -> None:
+    """Who gets the error takes back what was not written: an open transaction, as it was before its statement."""
+    pwrite, data, calls = os.pwrite, bytearray(DATA), 0
+
+    def fills_up(fd: int, part: bytes, at: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(fd, bytes(part)[:100], at)
+
+    monkeypatch.setattr(os, "pwrite", fills_up)
+    with pytest.raises(DiskFull) as caught:
+        file.pwrite(data, 7)
+    assert caught.tb is not None, "the frames are kept"
+    del data[:]
+    assert file.pread(1000, 7) == DATA[:200]
+
+
 def failing(number: int) -> Callable[..., object]:
     def call(*_: object) -> object:
         raise OSError(number, os.strerror(number))
