@@ -125,5 +125,11 @@ def registry(look: Look) -> CollectorRegistry:
 
 def render(look: Look, accept: str) -> tuple[bytes, str]:
     """The body in the format that the Accept header asks for, and its content type. To be called in a thread."""
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (
+        TypeError,
+        ValueError,
+    ):  # of versions that are no numbers: prometheus_client compares them
+        encode, content_type = choose_encoder("")
     return encode(registry(look)), content_type

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from aiohttp import web
 from binlog_protocol.dataclass import dataclass
+from binlog_storage.defects import Defects
 
 from binlog_server.connections.tls import TlsLayer, TlsServer
 from binlog_server.loop.crowd import Crowd
@@ -232,6 +233,7 @@ class HttpListener:
         self._answering: set[asyncio.Task[Any]] = set()
         self._crowd: Crowd[_Guard] = Crowd()
         self._accepted = 0
+        self._defects = Defects()
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -299,8 +301,11 @@ class HttpListener:
         asked = Request(request.method, request.path, request.headers, peer, guard.has_certificate)
         try:
             response = await self._respond(asked)
-        except Exception:
-            log.exception("metrics: no answer to %s %s", asked.method, asked.path)
+        except Exception as error:
+            trace = self._defects.trace(error)  # each once: strangers may not fill the log
+            log.error(
+                "metrics: no answer to %s %s: %r", asked.method, asked.path, error, exc_info=trace
+            )
             raise
         guard.answered = True
         headers = response.all_headers()

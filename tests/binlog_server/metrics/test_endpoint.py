@@ -247,6 +247,14 @@ async def test_formats(lab: Lab) -> None:
     assert {"binlog_server_commits", "process_cpu_seconds", "python_info"} <= families
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+async def test_formats_of_versions_that_are_none(kind: str, lab: Lab) -> None:
+    for version in ("x", "1.a.0", "\xff", "9" * 5000):
+        found = await get(lab.server.metrics_port, "/metrics", f"{kind};version={version}")
+        assert found.status == 200
+        assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
 async def test_many_at_once(lab: Lab) -> None:
     port = lab.server.metrics_port
     request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

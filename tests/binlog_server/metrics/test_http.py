@@ -99,9 +99,10 @@ async def test_a_handler_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         raise ValueError("secret")
 
     async with listening(fail) as port:
-        answer = answer_of(await exchange(port, OK))
-    assert (answer.status, answer.body) == (500, b"Internal Server Error\n")
-    assert [r.levelname for r in caplog.records] == ["ERROR"]
+        answers = [answer_of(await exchange(port, OK)) for _ in range(3)]
+    assert {(one.status, one.body) for one in answers} == {(500, b"Internal Server Error\n")}
+    assert [r.levelname for r in caplog.records] == ["ERROR"] * 3
+    assert [r.exc_info is None for r in caplog.records] == [False, True, True]
     assert "secret" in caplog.text
 
 

@@ -283,6 +283,8 @@ BASIC = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
         (TOKEN, "10.0.0.5", {"host": "relay"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer x"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Basic %%%"}, 401),
+        (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Basic \xe9"}, 401),
+        (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Basic \udcff"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer \xe9"}, 401),
         (TOKEN, "10.0.0.5", {"host": "relay", "authorization": "Bearer \udcff"}, 401),  # no UTF-8
         (TOKEN, "127.0.0.1", {"host": "localhost"}, None),
