@@ -39,3 +39,8 @@ def test_tasks_of_spark_write_it(spark: SparkSession, tmp_path: Path) -> None:
     ):
         found = frame.orderBy("file", "offset", "part").select("data").collect()
         assert [bytes(row.data) for row in found] == everything
+
+    # Behind the end there is no slice, for which Spark makes a partition of its own.
+    end = str(archived.latest())
+    behind = spark.read.format("binlog").options(view="raw", startGtid=end).load(archived.path)
+    assert behind.collect() == []
