@@ -17,6 +17,7 @@ from binlog_pipeline.cli.arguments import add_source, source_options, spark_opti
 from binlog_pipeline.targets import SINKS, checkpoint_path, target_argument
 
 if TYPE_CHECKING:
+    from binlog_pipeline.options import SourceOptions
     from binlog_pipeline.spark.streams import StreamTarget
 
 
@@ -78,17 +79,21 @@ def run(arguments: argparse.Namespace) -> int:
     from binlog_pipeline.spark.failures import in_own_words
 
     with in_own_words():
-        target = _followed(arguments, options)
+        target = _followed(arguments, options, parsed)
     with target.opened() as kept:
         facts: dict[str, object] | None = {} if arguments.json else None
         return told(arguments.target, kept, is_strict=parsed.non_row == "fail", facts=facts)
 
 
-def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamTarget:
+def _followed(
+    arguments: argparse.Namespace, options: dict[str, str], parsed: SourceOptions
+) -> StreamTarget:
     """The target, when the query has ended."""
+    from binlog_pipeline.sources.opening import first_position, open_source
     from binlog_pipeline.spark.session import end_planners, live_session
-    from binlog_pipeline.spark.streams import StreamTarget
+    from binlog_pipeline.spark.streams import StreamTarget, is_new_checkpoint
 
+    source = open_source(parsed)
     spark = live_session(arguments.master)
     try:
         # What ends the query is told by this command, in one line: Spark logs it thrice, with its stacks, as ERROR.
@@ -102,10 +107,15 @@ def _followed(arguments: argparse.Namespace, options: dict[str, str]) -> StreamT
             table=arguments.table or "",
             keys=arguments.keys.split(",") if arguments.keys else (),
             sink=arguments.sink,
+            source=source,
         )
+        checkpoint = str(arguments.checkpoint)
+        if is_new_checkpoint(spark, checkpoint):
+            begin = first_position(parsed, source)
+            target.require_reached(begin, fail_on_data_loss=parsed.fail_on_data_loss)
         every = {"processingTime": arguments.trigger}
         trigger = {"availableNow": True} if arguments.available_now else every
-        query = target.start(changes, str(arguments.checkpoint), trigger)
+        query = target.start(changes, checkpoint, trigger)
         # Not by an exception: it would come in the middle of a call to the JVM, and Spark's handler makes another one.
         stopped = told_to_stop()
         while not stopped() and not query.awaitTermination(_LOOK_S):

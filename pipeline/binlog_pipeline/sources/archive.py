@@ -59,6 +59,9 @@ class ArchiveSource:
     def latest(self) -> SlavePosition:
         return self.open().manifest.state.position()
 
+    def has_passed(self, position: SlavePosition) -> bool:
+        return not unreached(position, self.latest())
+
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ArchiveSlice]:
         archive = self.open()
         self.check(archive, wanted.gtids)

@@ -47,7 +47,7 @@ from binlog_pipeline.sources.directory_reading import (
 )
 from binlog_pipeline.sources.source import LogPart
 from binlog_pipeline.telling import tell, tell_gap
-from binlog_pipeline.wanted import Wanted
+from binlog_pipeline.wanted import Wanted, unreached
 
 _TRIES: Final = 5  # to plan, while files are purged
 _POLL_S: Final = 0.01
@@ -105,6 +105,9 @@ class DirectorySource:
                 if found:  # else the state may tell of a group that began in the file before, and never ends
                     break
             return state.position()
+
+    def has_passed(self, position: SlavePosition) -> bool:
+        return not unreached(position, self.latest())
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[DirectorySlice]:
         for tries_left in reversed(range(_TRIES)):

@@ -1,7 +1,8 @@
-"""Which source the options mean."""
+"""Which source the options mean, and where a stream of it begins."""
 
 from __future__ import annotations
 
+from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive.archive import is_archive
 
 from binlog_pipeline.errors import BadOption
@@ -23,3 +24,16 @@ def open_source(options: SourceOptions) -> LogSource:
     if options.kind == "archive" or (options.source == "auto" and is_archive(path)):
         return ArchiveSource(path, options.fail_on_data_loss)
     return DirectorySource(path, options.fail_on_data_loss)
+
+
+def first_position(options: SourceOptions, source: LogSource) -> SlavePosition:
+    """Where a stream without a checkpoint begins. Raises as the source."""
+    if options.start_gtid is not None:
+        return options.start_gtid
+    match options.starting_position:
+        case "earliest":
+            return source.earliest()
+        case "latest":
+            return source.latest()
+        case text:
+            return SlavePosition.parse(text)

@@ -79,6 +79,14 @@ class ServerSource:
     def latest(self) -> SlavePosition:
         return state_of(self.address, _ASKING).position()
 
+    def has_passed(self, position: SlavePosition) -> bool:
+        state = state_of(self.address, _ASKING)
+        known = [gtid for gtid in position if gtid.domain_id in state.domains()]
+        if unreached(known, state.position()):
+            return False
+        check_history(self.name, position, state)
+        return True
+
     def slices(
         self, wanted: Wanted, partition_bytes: int
     ) -> Sequence[ServerSlice] | Sequence[FreshSlice]:

@@ -62,6 +62,9 @@ class LogSource(Protocol):
     def latest(self) -> SlavePosition:
         """The last group that may be read now."""
 
+    def has_passed(self, position: SlavePosition) -> bool:
+        """Whether the log has come as far as the position. Raises `DataLost` if it did, without being there."""
+
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[Slice]:
         """Slices of all wanted groups that may be read now, in order. Raises `DataLost` if some were purged."""
 

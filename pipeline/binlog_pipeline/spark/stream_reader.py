@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.admission import BatchLimits, next_end
-from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.opening import first_position, open_source
 from binlog_pipeline.sources.source import Feed
 from binlog_pipeline.spark.batch_reader import SlicePartition, read_slice
 from binlog_pipeline.spark.offsets import from_offset, to_offset
@@ -44,16 +44,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_feed": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        options = self._options
-        if options.start_gtid is not None:
-            return to_offset(options.start_gtid)
-        match options.starting_position:
-            case "earliest":
-                return to_offset(self._source.earliest())
-            case "latest":
-                return to_offset(self._source.latest())
-            case text:
-                return to_offset(SlavePosition.parse(text))
+        return to_offset(first_position(self._options, self._source))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         count = self._options.max_transactions_per_trigger

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.types import StructType
 
-from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.errors import BadOption, DataLost, SourceError
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
 from binlog_pipeline.tables.lock import PATIENCE_S, in_turns
-from binlog_pipeline.tables.sinks import TableSink, open_sink
+from binlog_pipeline.tables.sinks import TableSink, open_sink, published
 from binlog_pipeline.tables.watermark import position_behind
 from binlog_pipeline.targets import checkpoint_path, target_path
 from binlog_pipeline.tasks import HERE, Workers
@@ -26,7 +27,7 @@ from binlog_pipeline.wanted import unreached
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _NEEDED: Final = ("_gtid", ORDER)
@@ -64,12 +65,29 @@ def state(
     return kept.start(changes, checkpoint, trigger)
 
 
+def is_new_checkpoint(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether no batch was ever planned with it."""
+    assert spark._jvm is not None
+    notes = spark._jvm.org.apache.hadoop.fs.Path(checkpoint_path(checkpoint), "offsets")
+    files = notes.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    there = files.listStatus(notes) if files.exists(notes) else ()
+    return not any(one.getPath().getName().isdecimal() for one in there)
+
+
 class StreamTarget:
     """The target in which a stream keeps its changes; arguments as of `state`. Raises `BadOption`."""
 
     def __init__(
-        self, changes: DataFrame, target: str, *, table: str, keys: Sequence[str], sink: str
+        self,
+        changes: DataFrame,
+        target: str,
+        *,
+        table: str,
+        keys: Sequence[str],
+        sink: str,
+        source: LogSource | None = None,
     ) -> None:
+        """`source`: what the changes are read from, so that a target of another history is noticed."""
         names = changes.schema.names
         missing = [name for name in _NEEDED if name not in names]
         if missing:
@@ -91,6 +109,37 @@ class StreamTarget:
         self._told = ""
         self._reached = SlavePosition()
         self._note: Path | None = None
+        self._source: Final = source
+        self._is_joined = source is None
+
+    def require_reached(self, begin: SlavePosition, *, fail_on_data_loss: bool) -> None:
+        """Whether a stream that begins there, with a new checkpoint, has all that the target lacks.
+
+        Raises `DataLost`.
+        """
+        position = published(self._sink, self._path, self._name)
+        lacking = unreached(begin, position or SlavePosition())
+        if not position or not lacking:
+            return
+        text = (
+            f"{self._path} is at '{position}', and the stream begins behind {lacking[0]}: changes that lie between "
+            "would be missing"
+        )
+        if fail_on_data_loss:
+            raise DataLost(
+                f"{text}; read from a source that reaches back to it (an archive), load the table again (binlog-spark "
+                "load --again), or say failOnDataLoss=false to go on behind the gap"
+            )
+        tell(f"{text}; they are left out, as failOnDataLoss=false says")
+
+    def _require_joined(self, position: SlavePosition) -> None:
+        """Whether the target is of the history of the source, by numbers of which changes are passed over.
+
+        Raises `DataLost`. Of a source that has not come so far it is not known yet.
+        """
+        if not self._is_joined and len(position):
+            assert self._source is not None
+            self._is_joined = self._source.has_passed(position)
 
     def opened(self, workers: Workers = HERE) -> AbstractContextManager[TableSink]:
         """The sink, open for writing: not while the query runs."""
@@ -136,6 +185,7 @@ class StreamTarget:
                     f"state of it was put there, or it was removed. The changes up to {lacking[0]} are not read again "
                     "with this checkpoint: give a new one; what the target has is passed over then"
                 )
+            self._require_joined(start)
             for part, position in chunks(rows, start, split_groups=kept.takes_parts):
                 kept.add(part, position)
                 end = position_behind(part, end)

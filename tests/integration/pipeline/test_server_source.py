@@ -310,6 +310,12 @@ def test_another_history(backend: Backend, make_upstream: MakeMariaDB) -> None:
         source.slices(between(None, f"0-{own}-4"), 1)
     with pytest.raises(SourceError, match="up to 8-1-1 are wanted"):
         source.slices(between(None, f"0-{own}-3,8-1-1"), 1)
+    assert source.has_passed(SlavePosition.parse(f"0-{own}-2"))
+    assert not source.has_passed(SlavePosition.parse(f"0-{own}-4"))
+    with pytest.raises(DataLost, match=f"behind 0-{own + 1}-2 is wanted"):
+        source.has_passed(
+            SlavePosition.parse(f"0-{own + 1}-2")
+        )  # its number is there, not its server
     upstream.q("RESET MASTER")
     for name in "gh":
         with pytest.raises(DataLost, match="RESET MASTER"):

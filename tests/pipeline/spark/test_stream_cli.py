@@ -225,6 +225,40 @@ def test_it_ends_in_order_when_it_is_told_to(
     assert not re.search(r"Traceback|^\s+at |ERROR", err, re.MULTILINE), err
 
 
+@pytest.mark.any_version
+@pytest.mark.timeout(240)
+def test_what_was_purged_behind_the_target(make_upstream: MakeMariaDB, tmp_path: Path) -> None:
+    """A stream without a checkpoint begins where the log does: what it lacks in front of that is told."""
+    upstream = make_upstream(FULL, server_id=1)
+    upstream.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY)",
+        "INSERT INTO d.t VALUES (1)",
+    )
+    (tmp_path / "password").write_text(upstream.account.password)
+    source = f"mariadb://{upstream.account.user}@{upstream.host}:{upstream.port}"
+    words = ("--table", "d.t", "--password-file", str(tmp_path / "password"), "--tls", "disabled")
+    kept = tmp_path / "kept"
+    assert main(["state", source, str(kept), *words]) == 0
+    upstream.script("INSERT INTO d.t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO d.t VALUES (3)")
+    if upstream.q("SHOW VARIABLES LIKE 'slave_connections_needed_for_purge'"):
+        upstream.q("SET GLOBAL slave_connections_needed_for_purge = 0")
+
+    def is_purged() -> bool:
+        upstream.q("PURGE BINARY LOGS TO 'upstream-bin.000002'")
+        return len(upstream.q("SHOW BINARY LOGS")) == 1
+
+    until(is_purged, "the first file is purged: it is in use until InnoDB has synced")
+    more = ("--option", "failOnDataLoss=false")
+    (code, said), (lenient, told) = streams(
+        arguments(source, kept, *words), arguments(source, kept, *words, *more)
+    )
+    assert code == 1
+    assert f"{kept} is at '0-1-3', and the stream begins behind 0-1-4: changes that lie" in said
+    assert lenient == 0
+    assert "they are left out" in told
+
+
 WRAPPED = [
     (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] Return Message: Traceback (most recent call "

@@ -1,4 +1,4 @@
-"""Targets of streams that were put back while their checkpoint went on: without a session of Spark."""
+"""Targets that do not fit their streams: put back, of another history, too old. Without a session of Spark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from binlog_pipeline.errors import SourceError
+from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.spark.streams import StreamTarget
+from binlog_protocol.gtid import Gtid, SlavePosition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tests.pipeline.tables.changes import History, in_order
@@ -51,6 +52,20 @@ def begun(sink: str, folder: Path, checkpoint: str = "checkpoint") -> StreamTarg
     found = StreamTarget(changes, str(folder / "t"), table=TABLE, keys=(), sink=sink)
     found.start(changes, str(folder / checkpoint), None)
     return found
+
+
+class Source:
+    """What is asked of a source: how far it is, and whether a position is of its history."""
+
+    def __init__(self) -> None:
+        self.is_behind = False
+        self.asked = 0
+
+    def has_passed(self, position: SlavePosition) -> bool:
+        self.asked += 1
+        if self.is_behind:
+            return False
+        raise DataLost(f"'{position}' is of another history")
 
 
 def add(target: StreamTarget, batch: pa.Table) -> None:
@@ -96,3 +111,38 @@ def test_a_stream_that_goes_on(tmp_path: Path, rng: random.Random) -> None:
     add(begun("delta", tmp_path), second)
     add(begun("delta", tmp_path), third)
     assert in_order(rows_of("delta", tmp_path / "t")) == history.table()
+
+
+def test_a_target_of_another_history(tmp_path: Path, rng: random.Random) -> None:
+    """Numbers tell what is passed over, and behind a failover they may be those of other changes."""
+    history = History(rng)
+    first, second, third = (history.batch(8) for _ in range(3))
+    add(begun("delta", tmp_path), first)
+    target = begun("delta", tmp_path, "another")
+    source: Any = Source()
+    target._source, target._is_joined = source, False  # type: ignore[misc]
+    source.is_behind = True  # nobody knows yet
+    add(target, second)
+    source.is_behind = False
+    with pytest.raises(DataLost, match="another history"):
+        add(target, third)
+    assert source.asked == 2
+
+
+def test_a_stream_that_begins_behind_its_target(
+    tmp_path: Path, rng: random.Random, recwarn: pytest.WarningsRecorder
+) -> None:
+    """As where the log in front was purged meanwhile."""
+    batch = History(rng).batch(8)
+    far = SlavePosition([Gtid(0, 1, 1 << 40)])
+    target = begun("delta", tmp_path)
+    target.require_reached(
+        far, fail_on_data_loss=True
+    )  # nothing is there: it begins where it is told to
+    add(target, batch)
+    target.require_reached(SlavePosition(), fail_on_data_loss=True)
+    assert not recwarn.list
+    with pytest.raises(DataLost, match="changes that lie between would be missing"):
+        target.require_reached(far, fail_on_data_loss=True)
+    target.require_reached(far, fail_on_data_loss=False)
+    assert "failOnDataLoss=false" in str(recwarn.list[-1].message)
