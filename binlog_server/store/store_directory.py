@@ -523,6 +523,13 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
         raise
 
 
+def _begun(path: Path, names: set[str]) -> list[str]:
+    """As `bases`, of traditional stores that were being made when the server ended: their first index is empty, and
+    has not its name yet."""
+    new = {name for name in names if name.endswith(".new") and not (path / name).stat().st_size}
+    return bases(name.removesuffix(".new") for name in new)
+
+
 def _as_it_lies(path: Path) -> Disk:
     """The disk of a directory that is not changed, with its lock. Raises `NotAStore`, `StoreInUse`, `DiskError`."""
     disk = OverlayDisk(path)
@@ -542,7 +549,7 @@ def _require_ours(path: Path, names: Iterable[str]) -> None:
     found = set(names) - _IGNORED
     if STATE_NAME in found:
         return
-    binlogs = bases(found)
+    binlogs = bases(found) or _begun(path, found)
     foreign = sorted(
         name
         for name in found

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from binlog_storage.disk.disk import OsDisk, make_durable
+from binlog_storage.disk.disk import OsDisk, make_durable, mapped
 from binlog_storage.errors import CorruptTables, DiskError, DiskFull
 from binlog_storage.ibb.xa import Xid, decode_xid
 from binlog_storage.tables.participants import Changes
@@ -216,14 +216,16 @@ class SqliteRows:
                 connection.execute("PRAGMA journal_mode = OFF")
                 connection.execute("PRAGMA synchronous = OFF")
                 connection.execute("BEGIN")
-                Path(name).unlink()
+                with mapped("remove", Path(name)):
+                    Path(name).unlink()
                 _begin(connection, uuid)
                 connection.executemany("REPLACE INTO rows VALUES (?, ?, ?)", rows)
                 for xid, changes in prepared:
                     _prepare(connection, xid.encode(), changes)
                 connection.execute("COMMIT")
         except BaseException as error:
-            Path(name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(name).unlink(missing_ok=True)
             os.close(handle)
             if isinstance(error, sqlite3.DatabaseError):
                 full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL

@@ -194,6 +194,20 @@ def test_a_new_store_that_has_no_room(tmp_path: Path, monkeypatch: pytest.Monkey
 # --- stores of traditional files ---
 
 
+def test_one_whose_making_was_ended_at_its_first_file(tmp_path: Path) -> None:
+    (tmp_path / LOCK_NAME).touch()
+    (tmp_path / "binlog.index.new").touch()
+    traditional(tmp_path).close()
+    assert (tmp_path / "binlog.index").exists()
+    assert not (tmp_path / "binlog.index.new").exists()
+
+
+def test_an_index_of_others_that_waits_for_its_name_is_left(tmp_path: Path) -> None:
+    (tmp_path / "theirs.index.new").write_bytes(b"./theirs.000001\n")
+    with pytest.raises(NotAStore, match=r"it holds 'theirs\.index\.new'"):
+        traditional(tmp_path)
+
+
 def traditional(
     path: Path, log_bin: str | None = None, engine: str | None = TRADITIONAL
 ) -> StoreDirectory:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import sqlite3
@@ -389,4 +391,20 @@ def test_a_full_disk_is_one(tmp_path: Path) -> None:
     with pytest.raises(DiskFull):
         store.put(1, {(THERE, b"%d" % i): bytes(4000) for i in range(99)})
     store.put(2, {(THERE, b"a"): b"1"})
+    store.close()
+
+
+def test_a_copy_whose_name_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told as any error of the disk, so that the backup says it."""
+    store = Store(tmp_path)
+
+    def fails(path: object, **_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fails)
+        with pytest.raises(DiskError, match=r"cannot remove .*: Read-only file system"):
+            store.keeper.copy_of(b"u" * 16, [], [])
     store.close()
