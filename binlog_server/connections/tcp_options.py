@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Protocol
+from typing import Final, Protocol
 
 from binlog_server.settings.config import Config
+
+_OPTION_MAX: Final = 2**31 - 1  # setsockopt takes a C int; TCP_USER_TIMEOUT then is 24 days
 
 
 class Socket(Protocol):
@@ -35,8 +37,8 @@ def keep_alive(sock: Socket, config: Config) -> None:
 
 
 def give_up_after(sock: Socket, seconds: float) -> None:
-    """Break the connection when bytes stay unacknowledged for this many seconds (TCP_USER_TIMEOUT)."""
-    _set(sock, "TCP_USER_TIMEOUT", int(seconds * 1000))
+    """Break the connection when bytes stay unacknowledged for this many seconds, 24 days at most (TCP_USER_TIMEOUT)."""
+    _set(sock, "TCP_USER_TIMEOUT", min(int(seconds * 1000), _OPTION_MAX))
 
 
 def _set(sock: Socket, name: str, value: int) -> None:

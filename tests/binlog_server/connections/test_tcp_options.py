@@ -47,6 +47,11 @@ def test_the_sessions_own_timeout(sock: socket.socket) -> None:
     assert tcp(sock, "TCP_USER_TIMEOUT") == 7000
 
 
+def test_a_timeout_of_a_year_is_what_the_kernel_can_count(sock: socket.socket) -> None:
+    keep_alive(sock, Config(Path("/x"), net_write_timeout=31_536_000))
+    assert tcp(sock, "TCP_USER_TIMEOUT") == 2**31 - 1
+
+
 def test_a_socket_without_them_is_left_alone() -> None:
     for made in socket.socketpair():
         with made:
