@@ -87,9 +87,12 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             return caller.global_value("version")
         case "CONNECTION_ID", []:
             return caller.connection_id
-        case "USER" | "SESSION_USER" | "SYSTEM_USER", []:
+        case "USER" | "SYSTEM_USER", []:
             return caller.account
-        case "CURRENT_USER", []:
+        case (
+            "CURRENT_USER" | "SESSION_USER",
+            [],
+        ):  # the latter since MariaDB 11.7; without a role they are the same
             return caller.current_user or caller.account
         case "CURRENT_ROLE", []:
             return None  # there are no roles

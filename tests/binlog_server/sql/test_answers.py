@@ -183,6 +183,13 @@ def test_select(sql: SqlSession, text: str) -> None:
     assert type(found) is type(SELECTED[text])
 
 
+def test_who_the_session_is(sql: SqlSession) -> None:
+    """As MariaDB since 11.7: the account is that of SESSION_USER(), the address that of the others."""
+    sql.account, sql.current_user = "repl@10.1.2.3", "repl@%"
+    asked = "SELECT USER(), SYSTEM_USER(), SESSION_USER(), CURRENT_USER()"
+    assert rows(sql, asked) == [("repl@10.1.2.3", "repl@10.1.2.3", "repl@%", "repl@%")]
+
+
 def test_select_of_several(sql: SqlSession) -> None:
     sql.execute("SET @a='x'")
     text = "SELECT @@server_id, @a, 5, @@global.version_comment, @b LIMIT 1"
