@@ -37,6 +37,7 @@ from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, ZERO_PAGE, check, is_so
 from binlog_storage.redo.format import (
     REDO_NAME,
     Cut,
+    NewerRedo,
     RedoFormatError,
     RedoRecord,
     Tables,
@@ -87,6 +88,8 @@ def plan_replay(disk: Disk, redo: RedoLog, tables: Rebuild | None = None) -> Rep
                     tables.apply(record.data, mtr.lsn, redo.reading_epoch)
                 elif of_pages:
                     follower.apply(record, mtr.lsn)
+    except NewerRedo as error:
+        raise CorruptRedo(f"{REDO_NAME} holds {error}") from None
     except RedoFormatError as error:
         raise CorruptRedo(f"{REDO_NAME} holds {error}{_ADVICE}") from None
     tables.done(redo.lsn)

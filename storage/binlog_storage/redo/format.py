@@ -72,6 +72,8 @@ _FILE_MAGIC = b"binlog redo 1\r\n\0"
 _CHECKPOINT_MAGIC = b"redo ckp"
 _TABLES_MAGIC = b"redo ck2"
 MTR_MAGIC = b"\xb1\x06mt"
+_FAMILIES = (_FILE_MAGIC[:12], _CHECKPOINT_MAGIC[:7])  # magics of newer versions begin so, too
+_NEWER_BYTES_MAX = 512  # of a header or checkpoint of theirs
 
 _HEADER = struct.Struct("<16s16sQ")
 _CHECKPOINT = struct.Struct("<8sQIIQQQ")
@@ -109,6 +111,16 @@ class RedoFormatError(ValueError):
     """Bytes that no writer of this version makes."""
 
 
+class NewerRedo(RedoFormatError):
+    """Sound bytes of a form that is not known here: a newer version has made them."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: a newer version of binlog-server has written it. The store was not opened and nothing was "
+            "changed: start that version, or a copy of the store from before it"
+        )
+
+
 def _with_crc(body: bytes) -> bytes:
     return body + CRC.pack(google_crc32c.value(body))
 
@@ -118,6 +130,13 @@ def _sound(block: bytes, size: int) -> bool:
         return False
     (crc,) = CRC.unpack_from(block, size)
     return bool(crc == google_crc32c.value(block[:size]))
+
+
+def is_of_newer(block: bytes) -> bool:
+    """Whether a block that is neither a header nor a checkpoint of this version is a sound one of a newer version."""
+    return block.startswith(_FAMILIES) and any(
+        _sound(block, size) for size in range(_HEADER.size, _NEWER_BYTES_MAX, CRC.size)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +154,8 @@ class LogHeader:
     def parse(cls, block: bytes) -> LogHeader:
         """Raises `RedoFormatError`."""
         if block[: len(_FILE_MAGIC)] != _FILE_MAGIC:
+            if is_of_newer(block):
+                raise NewerRedo(f"a header {block[:16]!r}")
             raise RedoFormatError(f"it does not begin as a redo log does, but with {block[:16]!r}")
         if not _sound(block, _HEADER.size):
             raise RedoFormatError("the checksum of its header is wrong")
@@ -353,6 +374,6 @@ def parse_records(body: bytes) -> Iterator[RedoRecord]:
                 yield Placed(Position(*PLACED.unpack_from(body, at)[1:]))
                 at += PLACED.size
             else:
-                raise RedoFormatError(f"a record of unknown kind 0x{body[at]:02x}")
+                raise NewerRedo(f"a record of unknown kind 0x{body[at]:02x}")
         except struct.error:
             raise RedoFormatError("a record ends outside its mini-transaction") from None

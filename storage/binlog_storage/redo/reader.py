@@ -29,7 +29,9 @@ from binlog_storage.redo.format import (
     Flushed,
     LogHeader,
     MiniTransaction,
+    NewerRedo,
     RedoFormatError,
+    is_of_newer,
 )
 
 log = logging.getLogger(__name__)
@@ -111,6 +113,8 @@ class RedoReader:
     def _parse_header(self) -> LogHeader:
         try:
             header = LogHeader.parse(self._file.pread(BLOCK, 0))
+        except NewerRedo as error:
+            raise CorruptRedo(f"{REDO_NAME} holds {error}") from None
         except RedoFormatError as error:
             raise CorruptRedo(f"{REDO_NAME} is damaged or not ours: {error}{_ADVICE}") from None
         if header.capacity + RING_AT != self.size:
@@ -123,6 +127,11 @@ class RedoReader:
     def _last_checkpoint(self) -> Checkpoint:
         blocks = [self._file.pread(BLOCK, at) for at in CHECKPOINT_AT]
         found = [c for c in map(Checkpoint.parse, blocks) if c is not None]
+        newer = [
+            block[:8] for block in blocks if Checkpoint.parse(block) is None and is_of_newer(block)
+        ]
+        if newer:  # beside it one of ours may be left, which is no longer the last
+            raise CorruptRedo(f"{REDO_NAME} holds {NewerRedo(f'a checkpoint {newer[0]!r}')}")
         if not found:
             raise CorruptRedo(f"both checkpoints of {REDO_NAME} are damaged{_ADVICE}")
         self._torn_checkpoint = len(found) < len(blocks)  # or the file was just made

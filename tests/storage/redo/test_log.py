@@ -9,6 +9,7 @@ import threading
 import time
 from typing import cast
 
+import google_crc32c
 import pytest
 from binlog_storage.disk.disk import Disk, OsDisk
 from binlog_storage.errors import CorruptRedo, DiskError
@@ -394,6 +395,24 @@ def test_both_checkpoints_damaged() -> None:
     new_log(disk)
     with pytest.raises(CorruptRedo, match="both checkpoints"):
         opened(flipped(flipped(disk, BLOCK + 3), 2 * BLOCK + 3))
+
+
+@pytest.mark.parametrize("at", [0, BLOCK, 2 * BLOCK])
+def test_what_a_newer_version_has_written_is_not_called_damaged(at: int) -> None:
+    """Else one is told to go on without the last commits (innodb_force_recovery)."""
+    disk = MemoryDisk()
+    new_log(disk)
+    magic = b"redo ck3" if at else b"binlog redo 2\r\n\0"
+    body = magic + bytes(range(1, 81 - len(magic)))
+    newer = patched(disk, at, body + google_crc32c.value(body).to_bytes(4, "little"))
+    with pytest.raises(
+        CorruptRedo, match="a newer version of binlog-server has written it"
+    ) as told:
+        opened(newer)
+    assert "force_recovery" not in str(told.value)
+    if not at:
+        with pytest.raises(CorruptRedo, match="does not begin as a redo log does"):
+            opened(flipped(newer, 20))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "zeros"])
