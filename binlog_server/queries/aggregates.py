@@ -13,7 +13,7 @@ from binlog_protocol.events.column_type import ColumnType
 
 from binlog_server.queries import types, values
 from binlog_server.queries.order import long_texts, marked, ordered
-from binlog_server.queries.terms import Asker, Term
+from binlog_server.queries.terms import Asker, Term, settled
 from binlog_server.queries.types import Type, ValueForm
 
 _BLOB_CHARS: Final = 16_384  # of a GROUP_CONCAT that is a BLOB, and declared four times as long
@@ -159,8 +159,11 @@ def _of_one(make: Callable[..., Aggregate], kind: Callable[[Type], Type]) -> Mak
     return made
 
 
-def _same(kind: Type) -> Type:
-    return replace(kind.computed(), may_be_null=True)
+def _extreme(make: Callable[..., Aggregate]) -> Make:
+    one = _of_one(make, lambda kind: replace(kind.computed(), may_be_null=True))
+    return lambda name, terms, is_distinct, session: one(
+        name, [settled(term) for term in terms], is_distinct, session
+    )
 
 
 def group_concat(
@@ -255,8 +258,8 @@ def _bits(kind: Type) -> Type:
 
 AGGREGATES: Final[dict[str, Make]] = {
     "COUNT": _count,
-    "MAX": _of_one(_Extreme, _same),
-    "MIN": _of_one(_Least, _same),
+    "MAX": _extreme(_Extreme),
+    "MIN": _extreme(_Least),
     "SUM": _of_one(_Sum, types.total_of),
     "AVG": _of_one(_Mean, types.mean_of),
     **dict.fromkeys(("VARIANCE", "VAR_POP"), _of_one(_Spread, types.spread_of)),

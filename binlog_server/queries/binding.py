@@ -83,6 +83,7 @@ from binlog_server.queries.terms import (
     constant,
     dated,
     dating,
+    settled,
     watched,
     watched_moment,
     watched_test,
@@ -496,7 +497,11 @@ class _Binder:
         current: list[Sequence[Any]] = [()]
         outputs = [
             _column_output(
-                current, 0, i, first.name, types.common([plan.outputs[i].kind for plan in plans])
+                current,
+                0,
+                i,
+                first.name,
+                types.common([plan.outputs[i].kind for plan in plans], keeps_bits=True),
             )
             for i, first in enumerate(plans[0].outputs)
         ]
@@ -946,8 +951,10 @@ class _Binder:
         if not isinstance(node.this, exp.Parameter):
             raise _refused(":=")
         name = node.this.this.name.lower()
-        term = self._term(node.expression, scope, place)
+        term = settled(self._term(node.expression, scope, place))
         kind = term.kind.computed()
+        if kind.code == ColumnType.BIT:
+            kind = replace(kind, code=0)
         session = self._session
         session.user_variables.setdefault(name, (replace(kind, may_be_null=True), None))
 
@@ -1274,7 +1281,8 @@ class _Binder:
                 raise SubqueryHasRows()
             return found[0][0] if found else None
 
-        return Term(plan.outputs[0].kind.nullable(), value)
+        term = settled(Term(plan.outputs[0].kind, value))
+        return Term(term.kind.nullable(), term.value)
 
     def _exists(self, node: Any, scope: Names, place: str) -> Term:
         rows, _, _ = self._rows_of(node.this, scope)
@@ -1882,7 +1890,7 @@ def _to_moment(form: ValueForm) -> Callable[[Type, list[int]], _Cast]:
                 return None if span is None else values.time_text(span, kind.decimals)
             if given.is_number and int(values.as_decimal(value, given)) == 0:
                 return "0000-00-00 00:00:00.000000"[: kind.length]
-            at = values.datetime_in(values.as_text(value, given))
+            at = values.as_moment(value, given)
             if at is None:
                 return None
             return values.datetime_text(at, kind.decimals)[: kind.length]

@@ -498,6 +498,7 @@ def _coalesce(terms: Sequence[Term], session: Asker) -> Term:
 
 def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     left, right = terms
+    kind = types.settled(left.kind)
     right_term = dated(right, left.kind, session)
     date = dating(left.kind, right.kind, session)
     left_kind = left.kind if date is None else types.moment(ValueForm.DATETIME, left.kind.decimals)
@@ -506,12 +507,11 @@ def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     def value() -> Any:
         found, other = left.value(), right_term.value()
         if found is None or other is None:
-            return found
-        return (
-            None if left_key(found if date is None else date(found)) == right_key(other) else found
-        )
+            return values.converted(found, left.kind, kind)
+        is_equal = left_key(found if date is None else date(found)) == right_key(other)
+        return None if is_equal else values.converted(found, left.kind, kind)
 
-    return Term(left.kind.nullable(), value)
+    return Term(kind.nullable(), value)
 
 
 def _isnull(terms: Sequence[Term], session: Asker) -> Term:
@@ -520,7 +520,7 @@ def _isnull(terms: Sequence[Term], session: Asker) -> Term:
 
 def _extreme(is_greatest: bool) -> Make:
     def make(terms: Sequence[Term], session: Asker) -> Term:
-        kinds = [term.kind for term in terms if term.kind.form is not ValueForm.NULL]
+        kinds = [types.settled(t.kind) for t in terms if t.kind.form is not ValueForm.NULL]
         if any(k.is_time for k in kinds) and len({k.form for k in kinds}) > 1:
             return _extreme_moment(terms, session, max if is_greatest else min)
         kind = types.common([term.kind for term in terms])
@@ -754,7 +754,7 @@ def _field(terms: Sequence[Term], session: Asker) -> Term:
 
 def _elt(terms: Sequence[Term], session: Asker) -> Term:
     number, *texts = terms
-    kind = types.common([term.kind for term in texts]).nullable()
+    kind = types.common([term.kind for term in texts], keeps_bits=True).nullable()
 
     def value() -> Any:
         at = number.value()

@@ -25,6 +25,7 @@ from binlog_protocol.errors import (
 
 from binlog_server.queries import values
 from binlog_server.queries.types import LABEL, Type, ValueForm, moment
+from binlog_server.queries.types import settled as settled_type
 
 TEXT_CHARS_MAX: Final = 1 << 20
 """Characters of one value, at most."""
@@ -57,6 +58,14 @@ class Term:
 def constant(kind: Type, value: Any) -> Term:
     """A term that the statement says."""
     return Term(kind, lambda: value, value)
+
+
+def settled(term: Term) -> Term:
+    """An expression that gives the value of another one: see `types.settled`."""
+    kind = settled_type(term.kind)
+    if kind is term.kind:
+        return term
+    return Term(kind, lambda: values.converted(term.value(), term.kind, kind))
 
 
 DEFAULT_MODES: Final = frozenset(

@@ -283,6 +283,24 @@ def of_column(column: Column, *, is_exact: bool = False) -> Type:
     )
 
 
+def settled(kind: Type) -> Type:
+    """The type of an expression that gives a value of this one: BIT is a number there, ENUM and SET are texts, where a
+    column's value may be either.
+    """
+    if kind.code == LABEL:
+        return replace(kind, code=0, column=None)
+    if is_bits(kind):
+        assert kind.column is not None
+        null, bits = kind.may_be_null, kind.column.length
+        return Type(ValueForm.INT, bits, unsigned=True, may_be_null=null, code=int(ColumnType.BIT))
+    return kind
+
+
+def is_bits(kind: Type) -> bool:
+    """Whether it is a BIT column."""
+    return kind.code == HYBRID and kind.column is not None
+
+
 def any_null(types: Iterable[Type]) -> bool:
     """Whether one of them may be NULL."""
     return any(kind.may_be_null for kind in types)
@@ -443,14 +461,22 @@ def one_collation(numbers: Iterable[int]) -> int:
     return found
 
 
-def common(types: Sequence[Type], *, may_be_null: bool | None = None) -> Type:
-    """The type of CASE, IF, COALESCE and UNION: of a value that is one of these."""
+def common(
+    types: Sequence[Type], *, may_be_null: bool | None = None, keeps_bits: bool = False
+) -> Type:
+    """The type of CASE, IF, COALESCE and UNION: of a value that is one of these.
+
+    keeps_bits: BIT columns stay bytes, as in UNION.
+    """
     null = any_null(types) if may_be_null is None else may_be_null
     given = [kind for kind in types if kind.form is not ValueForm.NULL]
     if not given:
         return NULL
+    if all(map(is_bits, given)):
+        widest = max(given, key=lambda kind: kind.length)
+        return replace(widest if keeps_bits else settled(widest), may_be_null=null)
     if any(kind.is_number for kind in given):
-        given = [numeric(k) if k.code == HYBRID and k.column is not None else k for k in given]
+        given = [numeric(k) if is_bits(k) else k for k in given]
     forms = {kind.form for kind in given}
     if forms <= NUMBERS:
         found = _common_number(given, forms)

@@ -117,6 +117,7 @@ _TIME: Final = compiled_later(
     re.ASCII,
 )
 _TIME_DIGITS: Final = compiled_later(r"(-)?(\d{1,11})(?!\d)(?:\.(\d*))?", re.ASCII)
+_EXPONENT: Final = compiled_later(r"[eE][-+]?[0-9]")
 _DATED: Final = compiled_later(
     r"(?:\d{1,4}PP\d{1,2}PP\d{1,2}(?:T|\s+)|\d{8}T|\d{6}T)\d|(?:\d{12}|\d{14})(?:\.|$)".replace(
         "PP", _PUNCTUATION
@@ -154,7 +155,7 @@ def as_number(value: Any, kind: Type) -> int | Decimal | float:
         case ValueForm.INT | ValueForm.DECIMAL | ValueForm.DOUBLE:
             return value  # type: ignore[no-any-return]
         case ValueForm.TEXT:
-            return value.number if isinstance(value, Label) else number_in(value)
+            return value.number if kind.code == LABEL else number_in(value)
         case ValueForm.BYTES if kind.code == HYBRID:
             return int.from_bytes(value[-8:], "big")
         case ValueForm.BYTES if kind.code == HEX:
@@ -175,7 +176,7 @@ def as_double(value: Any, kind: Type) -> float:
 
 def as_decimal(value: Any, kind: Type) -> Decimal:
     """A value as a DECIMAL, the largest one for what is larger. 0 for what is no number."""
-    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code != HYBRID:
+    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code not in (HYBRID, LABEL):
         found = _NUMBER.match(as_text(value, kind).lstrip()[:_NUMBER_CHARS_MAX])
         exact = EXACT.create_decimal(found[1]) if found else Decimal(0)
     else:
@@ -216,7 +217,7 @@ def negated(number: Any) -> Any:
 
 def as_integer(value: Any, kind: Type) -> int:
     """A value as an integer; a text up to its first other character, other numbers rounded."""
-    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code != HYBRID:
+    if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code not in (HYBRID, LABEL):
         found = _INTEGER.match(as_text(value, kind).lstrip()[:_NUMBER_CHARS_MAX])
         return int(found[0]) if found else 0
     number = as_number(value, kind)
@@ -635,12 +636,47 @@ def time_on(value: str, day: datetime) -> datetime | None:
 
 def as_moment(value: Any, kind: Type) -> datetime | None:
     """A value as date and time; None for what is none, and for a TIME: see `terms.dated`."""
-    return None if kind.form is ValueForm.TIME else datetime_in(as_text(value, kind))
+    return None if kind.form is ValueForm.TIME else datetime_in(_digits_or_text(value, kind))
+
+
+def number_as_moment(value: Any, kind: Type) -> str | None:
+    """A number as the digits of a date, empty for one that is none; None for what is no number."""
+    if not kind.is_number:
+        return None
+    whole, _, fraction = as_text(value, kind).partition(".")
+    if not whole.isdecimal() or len(whole) > _MOMENT_DIGITS:
+        return ""
+    if not int(whole):
+        return f"{_NO_DATE} 00:00:00.{fraction}" if fraction else _NO_DATE
+    if any(low < int(whole) < high for low, high in _NO_DAYS):
+        return ""
+    size = next(size for size in (6, 8, 12, _MOMENT_DIGITS) if len(whole) <= size)
+    has_clock = size > _DATE_DIGITS
+    return whole.rjust(size, "0") + f".{fraction}" * bool(fraction and has_clock)
+
+
+# Numbers that are no date: between those of two digits for the year, of four, and of a time, too.
+_NO_DAYS: Final = (
+    (0, 101),
+    (691_231, 700_101),
+    (991_231, 10_000_101),
+    (99_991_231, 101_000_000),
+    (691_231_235_959, 700_101_000_000),
+)
+_NO_DATE: Final = "0000-00-00"
+_DATE_DIGITS: Final = 8
+_MOMENT_DIGITS: Final = 14
+
+
+def _digits_or_text(value: Any, kind: Type) -> str:
+    """What is read as a date and time."""
+    number = number_as_moment(value, kind)
+    return as_text(value, kind) if number is None else number
 
 
 def as_parts(value: Any, kind: Type) -> Moment:
     """The numbers of a value as date and time, which need not be one of the calendar; zeros for what is none."""
-    parts = moment_parts(as_text(value, kind))
+    parts = moment_parts(_digits_or_text(value, kind))
     return _NO_MOMENT if parts is None or not _is_on_clock(parts) else parts
 
 
@@ -712,7 +748,7 @@ def moment_parts(value: str) -> Moment | None:
 
 def _year(text: str) -> int:
     year = int(text)
-    if len(text) > 2:
+    if len(text) != 2:
         return year
     return year + (2000 if year < 70 else 1900)
 
@@ -742,7 +778,7 @@ def span_in(value: str) -> tuple[timedelta | None, bool]:
             return None, False
         sign, number, fraction = found[1], int(found[2]), found[3]
         clock = [number // 10_000, number // 100 % 100, number % 100]
-    if clock[1] > 59 or clock[2] > 59:
+    if clock[1] > 59 or clock[2] > 59 or _EXPONENT.match(value, found.end()):
         return None, False
     micro = int((fraction or "0")[:6].ljust(6, "0"))
     span = timedelta(hours=clock[0], minutes=clock[1], seconds=clock[2], microseconds=micro)

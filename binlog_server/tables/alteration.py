@@ -44,9 +44,8 @@ from binlog_protocol.tables.definition import (
 )
 from binlog_protocol.tables.sql_type import SqlType
 
-from binlog_server.queries import types, values
 from binlog_server.queries.terms import Asker
-from binlog_server.tables.cells import NATIVE, Cells, implicit_default
+from binlog_server.tables.cells import Cells, implicit_default
 from binlog_server.tables.definitions import (
     DefinitionReader,
     Normal,
@@ -686,16 +685,6 @@ def _same_bytes(one: StoredColumn, other: StoredColumn) -> bool:
 # --- rows ---
 
 
-def _plain_of(was: StoredColumn, column: StoredColumn) -> Callable[[Any], Any] | None:
-    """What a value is copied as, where that is not the value that expressions have: of a BIT a number, of a UUID or
-    address that becomes bytes its bytes."""
-    if was.type.name == "bit" and not column.type.is_long:
-        return lambda value: int.from_bytes(value, "big")
-    if was.type.name in NATIVE and column.type.is_binary and column.type.name not in NATIVE:
-        return lambda value: bytes.fromhex(values.native_hex(value))
-    return None
-
-
 @dataclass(slots=True)
 class CopiedRows:
     """Rows of one table as rows of another.
@@ -757,17 +746,12 @@ class CopiedRows:
 
             return same
         is_cut = was.type.name == column.type.name and was.collation == column.collation
-        cells = replace(cells, cuts=is_cut)
         kind = self.old.declared.columns[source]
-        plain = _plain_of(was, column)
-        if plain is not None:
-            kind = types.BIGINT if was.type.name == "bit" else types.octets(was.layout.size)
+        cells.check(at, kind)
+        cells = replace(cells, cuts=is_cut, is_checked=True)
 
         def converted(raw: Sequence[bytes | None], shown: Sequence[Any], row: int) -> bytes | None:
-            given = shown[source]
-            if plain is not None and given is not None:
-                given = plain(given)
-            return row_format.value(at, cells.value(at, given, kind, row))
+            return row_format.value(at, cells.value(at, shown[source], kind, row))
 
         return converted
 

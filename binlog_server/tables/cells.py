@@ -85,6 +85,10 @@ _NO_NATIVE: Final = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6":
 _NUMBER: Final = compiled_later(
     r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?)\s*", re.ASCII
 )
+_INTEGER: Final = compiled_later(r"\s*([-+]?[0-9]+)\s*", re.ASCII)
+_TWO_POINTS: Final = compiled_later(
+    r"\s*(?=\.?[0-9]|[-+])([-+]?)(?=\.?[0-9])([0-9]{0,18})\.([0-9]{0,18})\.", re.ASCII
+)
 _TEXT: Final = types.text(0)
 _NOW: Final = compiled_later(r"current_timestamp\((\d?)\)")
 _DEFAULT_BYTES: Final = compiled_later(r"([bx])'([0-9a-fA-F]*)'")
@@ -95,15 +99,6 @@ _BAD: Final = compiled_later("[\udc80-\udcff]")
 _BAD_IN_UTF8MB3: Final = compiled_later("[\udc80-\udcff\U00010000-\U0010ffff]")
 _MORE: Final = "..."
 _UNSHOWN: Final = compiled_later(r"[^ -~]")
-# Numbers that are no date: between those of two digits for the year, of four, and of a time, too.
-_NO_DAYS: Final = (
-    (0, 101),
-    (691_231, 700_101),
-    (991_231, 10_000_101),
-    (99_991_231, 101_000_000),
-    (691_231_235_959, 700_101_000_000),
-)
-_NO_DATE: Final = "0000-00-00"
 _EPOCH_END: Final = 1 << 32  # of a TIMESTAMP
 _UTC: Final = datetime.UTC
 _NO_SPAN: Final = datetime.timedelta(0)
@@ -211,6 +206,7 @@ class Cells:
     is_strict: a value that a column cannot hold is an error; else a warning of the session.
     copies: the values are those of another table's columns, which ALTER TABLE copies: other errors are told of them.
     cuts: of a copy from a column of the same type and collation, whose texts are cut: 1265 in the place of 1406.
+    is_checked: `check` was asked for each column, once for all rows.
     """
 
     table: StoredTable
@@ -218,12 +214,15 @@ class Cells:
     is_strict: bool = True
     copies: bool = False
     cuts: bool = False
+    is_checked: bool = False
 
     def value(self, number: int, given: Any, kind: Type, row: int) -> Value:
         """The value that a column takes for one of an expression. `row`: its number in the statement, from 1.
 
         Raises `ServerError`: 1048, 1264, 1265, 1292, 1366, 1406, 4025, 4078.
         """
+        if not self.is_checked:
+            self.check(number, kind)
         column = self.table.columns[number]
         if given is None:
             if not column.nullable and column.type.name == "timestamp" and not self.copies:
@@ -238,11 +237,15 @@ class Cells:
                 return self.unfit(error, instead)
             return None
         name = column.type.name
-        if (kind.code in types.NATIVE or name in NATIVE) and not _is_assignable(column, kind):
-            self.unfit(self._not_assignable(column, kind))
+        is_assignable, is_native = _is_assignable(column, kind), kind.code in types.NATIVE
+        given, kind = self._copied(given, kind, column)
+        if self.copies and is_native and not is_assignable and name not in NATIVE:
+            plain = replace(self, copies=False, is_checked=True)  # it is copied as a text
+            return plain.value(number, str(given), _TEXT, row)
+        if not is_assignable:
             given, kind = values.as_text(given, kind), _TEXT
             if name in NATIVE:
-                if self.copies and column.nullable:
+                if column.nullable and (self.copies or is_native):
                     return None  # INSERT of a number takes the type's first one
                 self.session.warn(WrongTime(name, given[:_SHOWN_CHARS], self._where(column), row))
                 return implicit_default(column)
@@ -260,11 +263,40 @@ class Cells:
             )
         return found
 
+    def check(self, number: int, kind: Type) -> None:
+        """4078 for a type that the column never takes, whatever the values are, and if there are none."""
+        column = self.table.columns[number]
+        if not _is_assignable(column, kind):
+            self.unfit(self._not_assignable(column, kind))
+
     def require_assignable(self, number: int, kind: Type) -> None:
         """Raises `CannotCastInAssignment` (4078) for a type that the column never takes."""
         column = self.table.columns[number]
         if not _is_assignable(column, kind):
             raise self._not_assignable(column, kind)
+
+    def _copied(self, given: Any, kind: Type, column: StoredColumn) -> tuple[Any, Type]:
+        """A value as a column takes it over, where that is not the value that expressions have.
+
+        A long column takes what is shown, another one the number of a BIT, and but for ALTER of a YEAR, of one with
+        ZEROFILL, and all digits of a FLOAT. BIT takes the number of an ENUM or SET, a column of bytes those of a UUID
+        or address.
+        """
+        name, of_bytes = column.type.name, column.type.is_binary and column.type.name not in NATIVE
+        if kind.code in types.NATIVE and kind.column is not None and of_bytes:
+            raw = bytes.fromhex(values.native_hex(given))
+            return raw, types.octets(len(raw))
+        if kind.code == types.LABEL and name == "bit":
+            return given.number, types.BIGINT
+        if column.type.is_long and kind.column is not None:
+            return given, kind
+        if types.is_bits(kind):
+            return int.from_bytes(given, "big"), types.BIGINT
+        if isinstance(given, values.Year) and (column.type.is_text or of_bytes) and not self.copies:
+            return int(given), types.BIGINT
+        if isinstance(given, values.Single) and not self.copies:
+            return float(given), types.DOUBLE
+        return given, kind.computed() if kind.padded_to and not self.copies else kind
 
     def _not_assignable(self, column: StoredColumn, kind: Type) -> ServerError:
         name = column.type.name
@@ -316,35 +348,71 @@ class Cells:
         return WrongColumnValue(kind, _printed(given, source), self._where(column), row)
 
     def _number(
-        self, column: StoredColumn, given: Any, kind: Type, row: int, name: str
+        self,
+        column: StoredColumn,
+        given: Any,
+        kind: Type,
+        row: int,
+        name: str,
+        fits: Callable[[Any], bool] = lambda number: True,
     ) -> int | Decimal | float:
-        """A number, as exact as it is given."""
+        """A number, as exact as it is given. `fits`: whether it is in the column's range; of one that is not, only that
+        is told.
+        """
         is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
-        if is_text and not isinstance(given, values.Label) and kind.code != types.HYBRID:
+        if is_text and kind.code not in (types.LABEL, types.HYBRID):
             text = values.as_text(given, kind)
-            found = _NUMBER.match(text)
+            is_prefix = self.copies and name == "integer" and column.type.name != "year"
+            found = (_INTEGER if is_prefix else _NUMBER).match(text)
+            if (
+                name == "integer"
+                and not is_prefix
+                and (points := _TWO_POINTS.match(text)) is not None
+            ):
+                return self._number_of_two_points(column, points, row)
             if self.copies and (found is None or found.end() != len(text)):
                 self.unfit(TruncatedValue(name.upper(), text[:_SHOWN_CHARS]))
             elif found is None:
                 self.unfit(self._wrong(column, name, given, kind, row))
-            elif found.end() != len(text):
+            elif found.end() != len(text) and fits(values.EXACT.create_decimal(found[1])):
                 self.unfit(ColumnTruncated(column.name, row))
             if found is None:
                 return 0
-            if found.end() == len(text) and text[-1].isspace():
+            number = values.EXACT.create_decimal(found[1])
+            if found.end() == len(text) and text[-1].isspace() and fits(number):
                 self._note(column, row)
-            return float(found[1]) if name == "double" else values.EXACT.create_decimal(found[1])
-        return values.as_number(given, kind)
+            return float(found[1]) if name == "double" else number
+        given = values.as_number(given, kind)
+        return self._whole_of_copy(given) if self.copies and name == "integer" else given
+
+    @staticmethod
+    def _whole_of_copy(number: int | Decimal | float) -> int:
+        """An integer of 64 bits, which ALTER makes of a number on its way to a column of integers."""
+        if isinstance(number, Decimal):
+            number = int(values.rounded(number, 0))
+        low, high = values.I64_MIN, values.I64_MAX if isinstance(number, float) else values.U64_MAX
+        return round(max(low, min(number, high)))
+
+    def _number_of_two_points(self, column: StoredColumn, found: re.Match[str], row: int) -> int:
+        """An integer as MariaDB reads it where a second point ends it: by all digits in front of that."""
+        self.unfit(ColumnTruncated(column.name, row))
+        return int("".join(found.groups()))
 
     def _integer(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         bits = 8 * _INTEGER_BYTES[column.type.name]
         low, high = (
             (0, 2**bits - 1) if column.type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         )
-        number = self._whole(self._number(column, given, kind, row, "integer"), low, high)
-        if low <= number <= high:
+
+        def fits(number: Any) -> bool:
+            return bool(low <= self._whole(number, low, high) <= high)
+
+        exact = self._number(column, given, kind, row, "integer", fits)
+        number = self._whole(exact, low, high)
+        is_below = kind.form is ValueForm.DECIMAL and column.type.unsigned and exact < 0
+        if low <= number <= high and not is_below:
             return number
-        return self.unfit(ColumnOutOfRange(column.name, row), low if number < low else high)
+        return self.unfit(ColumnOutOfRange(column.name, row), low if number <= low else high)
 
     @staticmethod
     def _whole(number: int | Decimal | float, low: int, high: int) -> int:
@@ -404,7 +472,12 @@ class Cells:
                 self.session.warn(ColumnTruncated(column.name, row))
             if not self.copies or kind.form is not ValueForm.TIME:
                 given, kind = year, types.BIGINT
-        number = self._whole(self._number(column, given, kind, row, "integer"), 0, 9999)
+
+        def fits(number: Any) -> bool:
+            whole = self._whole(number, 0, 9999)
+            return 0 <= whole < 100 or whole in _YEARS
+
+        number = self._whole(self._number(column, given, kind, row, "integer", fits), 0, 9999)
         if number == 0:
             is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
             text = values.as_text(given, kind).strip() if is_text else ""
@@ -417,6 +490,8 @@ class Cells:
 
     def _bits(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         bits = column.type.numbers[0]
+        if kind.form is ValueForm.DECIMAL and given < 0:
+            return self.unfit(ColumnOutOfRange(column.name, row), 0)
         if self.copies:
             number = self._whole(
                 self._number(column, given, kind, row, "integer"), -(1 << 63), (1 << 64) - 1
@@ -443,10 +518,14 @@ class Cells:
             ):
                 number = int(text)
         else:
-            number = int(values.as_number(given, kind))
+            number = self._label_number(given, kind)
         if 0 < number <= len(labels):
             return EnumIndex(number)
         return self.unfit(ColumnTruncated(column.name, row), EnumIndex(0))
+
+    def _label_number(self, given: Any, kind: Type) -> int:
+        number = values.as_number(given, kind)
+        return self._whole_of_copy(number) if self.copies else int(number)
 
     def _set(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         labels = column.type.labels or ()
@@ -462,7 +541,7 @@ class Cells:
             if not bits and text.isascii() and text.isdecimal() and int(text[:30]) <= every:
                 bits, is_right = int(text), True
         else:
-            number = int(values.as_number(given, kind))
+            number = self._label_number(given, kind)
             bits, is_right = number & every, 0 <= number <= every
         return (
             SetBits(bits)
@@ -476,9 +555,8 @@ class Cells:
         instead = None if column.nullable else implicit_default(column)
         found = None
         if kind.form is ValueForm.BYTES and len(given) == column.layout.size:
-            if name == "uuid":
-                raise NotSupportedYet("bytes as UUID: give its text")
-            found = values.native_of(code, given)
+            text = str(uuid.UUID(bytes=given)) if name == "uuid" else ""
+            found = values.native_in(code, text) if text else values.native_of(code, given)
         elif kind.form in (ValueForm.TEXT, ValueForm.BYTES):
             found = values.native_in(code, given)
         if found is None:
@@ -504,7 +582,7 @@ class Cells:
     def _string(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         error = ColumnTooSmall if self.is_strict and not self.cuts else ColumnTruncated
         if (
-            isinstance(given, Decimal) and not self.copies
+            isinstance(given, Decimal) and not self.copies and not kind.padded_to
         ):  # with all digits that it was computed with
             given, kind = f"{given:f}", _TEXT
         if isinstance(given, float) and not self.copies:
@@ -534,6 +612,8 @@ class Cells:
     def _time(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         name, digits = column.type.name, _digits(column)
         text = values.as_text(given, kind)
+        if self.copies and kind.form is ValueForm.DOUBLE:
+            given, kind = text, _TEXT
         if name != "time" and kind.form is ValueForm.TIME:
             text = self._today_at(text)
         found: Value = None
@@ -548,7 +628,7 @@ class Cells:
                     self._note(column, row)
                 return found
         else:
-            number = _number_as_moment(given, kind)
+            number = values.number_as_moment(given, kind)
             moment = text if number is None else number
             parts = values.moment_parts(moment)
             if parts is not None:
@@ -599,6 +679,8 @@ class Cells:
             ), True
         if not (month and day) and ("NO_ZERO_IN_DATE" in modes or name == "timestamp"):
             return zero, False
+        if name == "timestamp" and not year:
+            return None, False
         try:
             at = datetime.datetime(year, month, day, hour, minute, second, micro)
         except ValueError:
@@ -747,21 +829,6 @@ def _label_numbers(column: StoredColumn) -> dict[bytes, int]:
     return {_label_key(label, column): number for number, label in enumerate(labels, 1)}
 
 
-def _number_as_moment(given: Any, kind: Type) -> str | None:
-    """A number as the digits of a date, empty for one that is none; None for what is no number."""
-    if kind.form not in (ValueForm.INT, ValueForm.DECIMAL, ValueForm.DOUBLE):
-        return None
-    whole, _, fraction = values.as_text(given, kind).partition(".")
-    if not whole.isdecimal() or len(whole) > 14:
-        return ""
-    if not int(whole):
-        return _NO_DATE
-    if any(low < int(whole) < high for low, high in _NO_DAYS):
-        return ""
-    size = next(size for size in (6, 8, 12, 14) if len(whole) <= size)
-    return whole.rjust(size, "0") + f".{fraction}" * bool(fraction)
-
-
 # --- definitions ---
 
 
@@ -873,7 +940,7 @@ def _number_span(
         return None
     if text[:1] == "-" or not whole.isdecimal() or int(whole) > _LAST_MOMENT:
         return values.TIME_END * (-1 if text[:1] == "-" else 1), False
-    moment = _number_as_moment(given, kind) or ""
+    moment = values.number_as_moment(given, kind) or ""
     if not values.is_moment(moment):
         return None, False
     return values.as_span(moment, _MOMENT), True

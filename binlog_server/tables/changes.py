@@ -38,6 +38,7 @@ from binlog_storage.tables.locks import Mode
 from binlog_server.queries import values
 from binlog_server.queries.running import ChangePlan, Checks
 from binlog_server.queries.terms import Asker, LockWish, Term, constant
+from binlog_server.queries.types import Type
 from binlog_server.tables.cells import Cells, entry_text, implicit_default
 from binlog_server.tables.generated import Defaults, Generated
 from binlog_server.tables.held import HeldTable, HeldTables
@@ -167,6 +168,12 @@ class Changer:
             twice = next(c for i, c in enumerate(plan.columns) if c in plan.columns[:i])
             raise ColumnTwice(table.definition.columns[twice].name)
         is_replacing, outcome = "REPLACE" in self.modifiers, self.outcome
+        if plan.query is not None:
+            kinds = [output.kind for output in plan.query.outputs]
+            self._check_once([*zip(plan.columns, kinds, strict=True), *self._assigned_kinds()])
+        elif self._cells.is_strict:
+            for column, kind in self._assigned_kinds():
+                self._cells.check(column, kind)
         generate = self._generator()
         unnamed = self._unnamed()
         outcome.is_list = plan.query is not None or len(plan.rows) > 1
@@ -220,13 +227,29 @@ class Changer:
         ):
             self._cells = replace(self._cells, is_strict=False)
 
+    def _assigned_kinds(self) -> Iterator[tuple[int, Type]]:
+        plan = self.plan
+        columns = plan.changed if plan.changed is not None else plan.columns
+        for column, term in zip(
+            columns, plan.assigned, strict=False
+        ):  # without assigned there is none
+            if term is not None:
+                yield column, term.kind
+
+    def _check_once(self, given: Iterable[tuple[int, Type]]) -> None:
+        """4078 in front of all rows, as no value of these types is taken; of generated columns none counts."""
+        for column, kind in given:
+            if column not in self._computed.numbers:
+                self._cells.check(column, kind)
+        self._cells = replace(self._cells, is_checked=True)
+
     def _given_rows(self) -> Iterator[Sequence[Term | None]]:
         """A term for each column, of each row. What a SELECT gives is there before the first row is changed."""
         query = self.plan.query
         if query is None:
             yield from self.plan.rows
             return
-        kinds = [output.kind.computed() for output in query.outputs]
+        kinds = [output.kind for output in query.outputs]
         rows = query.run()
         self._rows_of_query = len(rows)
         for row in rows:
@@ -534,6 +557,7 @@ class Changer:
     def updated(self) -> Iterator[TableChange]:
         """Update the rows for which the plan's conditions hold. Raises as `inserted`."""
         assigned = {*self.plan.columns, *self._on_update(self.plan.columns)}
+        self._check_once(self._assigned_kinds())
         in_key = {part.column for part in self.table.key.parts} | self.path.columns
         for key, row in self._found(bool(in_key.intersection(assigned))):
             change = self._update_one(key, row)

@@ -110,6 +110,8 @@ def _integer(kind: Type) -> SqlType:
     if kind.code == types.YEAR:
         return SqlType.of("year", (4,))
     column = kind.wire("")
+    if column.type == ColumnType.BIT:
+        return SqlType.of("bit", (column.length,))
     if column.type not in _WIRE_INTEGERS:
         raise NotSupportedYet("a column of this expression: CAST it")
     return SqlType.of(

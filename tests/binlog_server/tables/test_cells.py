@@ -18,7 +18,8 @@ from binlog_protocol.tables.definition import StoredColumn, StoredTable, json_ch
 from binlog_protocol.tables.row_format import RowFormat
 from binlog_protocol.tables.sql_type import SqlType
 
-from binlog_server.queries import types
+from binlog_server.queries import types, values
+from binlog_server.queries.catalog import ColumnDefinition
 from binlog_server.queries.types import Type, ValueForm
 from binlog_server.tables.cells import Cells, shown
 from tests.binlog_server.tables.asking import asker
@@ -97,6 +98,10 @@ STORED: list[tuple[str, Any, Type, Any, Any]] = [
     ("timestamp", 0, INT, ZeroDate(0, 0, 0), "0000-00-00 00:00:00"),
     ("time", "2024-01-01T5:06", TEXT, datetime.timedelta(hours=5, minutes=6), "05:06:00"),
     ("time", "20240101050607", TEXT, datetime.timedelta(hours=5, minutes=6, seconds=7), "05:06:07"),
+    ("datetime", "1-2-3", TEXT, datetime.datetime(1, 2, 3), "0001-02-03 00:00:00"),
+    ("datetime", "01-2-3", TEXT, datetime.datetime(2001, 2, 3), "2001-02-03 00:00:00"),
+    ("datetime(2)", Decimal("10203.25"), DECIMAL, datetime.datetime(2001, 2, 3), "2001-02-03 00:00:00.00"),
+    ("uuid", UUID.bytes, BYTES, UUID, str(UUID)),
     ("time", "2024-01-01 05:06:07", MOMENT, datetime.timedelta(hours=5, minutes=6, seconds=7), "05:06:07"),
 ]  # fmt: skip
 
@@ -199,6 +204,17 @@ INSTEAD: list[tuple[str, Any, Type, Any, int]] = [
     ("enum('a','b')", "q", TEXT, "", 1265),
     ("set('x','y')", "q,x", TEXT, "x", 1265),
     ("set('x','y')", 77, INT, "x", 1265),
+    ("int(11)", "1.5.3", TEXT, 15, 1265),
+    ("int(11)", "-12.34.5", TEXT, -1234, 1265),
+    ("int(11)", "1..5", TEXT, 1, 1265),
+    ("int(11)", "1e30x", TEXT, 2147483647, 1264),
+    ("int(11)", "99999999999 ", TEXT, 2147483647, 1264),
+    ("int(10) unsigned", Decimal("-0.4"), DECIMAL, 0, 1264),
+    ("bit(3)", Decimal("-1.6"), DECIMAL, b"\0", 1264),
+    ("year(4)", "9999x", TEXT, 0, 1264),
+    ("timestamp", "0-2-3", TEXT, "0000-00-00 00:00:00", 1264),
+    ("time", "12e3", TEXT, "00:00:00", 1265),
+    ("time", "12:13e4", TEXT, "00:00:00", 1265),
 ]
 
 
@@ -258,6 +274,56 @@ def test_what_is_no_uuid_where_alter_copies() -> None:
         inserting = replace(cells("uuid", nullable=nullable), is_strict=False)
         copying = replace(inserting, copies=True)
         assert (copying.value(0, 5, INT, 1), inserting.value(0, 5, INT, 1)) == (copied, first)
+
+
+COPIED: list[tuple[str, Any, str, Any, Any]] = [
+    # of a column: its value in expressions, the other column, what INSERT ... SELECT and what ALTER puts there
+    ("bit(9)", b"\1,", "varchar(9)", "300", "300"),
+    ("bit(9)", b"\1,", "text", "\1,", "\1,"),
+    ("bit(9)", b"\1,", "time", datetime.timedelta(minutes=3), datetime.timedelta(minutes=3)),
+    ("bit(9)", b"\0\1", "enum('x','y')", EnumIndex(1), EnumIndex(1)),
+    ("year(4)", values.Year(0), "char(9)", "0", "0000"),
+    ("year(4)", values.Year(0), "text", "0000", "0000"),
+    ("int(5) zerofill", 42, "varchar(9)", "42", "00042"),
+    ("int(5) zerofill", 42, "text", "00042", "00042"),
+    ("decimal(6,2) unsigned zerofill", Decimal("1.50"), "blob", b"0001.50", b"0001.50"),
+    ("float", values.Single(0.10000000149011612), "varchar(30)", "0.10000000149011612", "0.1"),
+    ("enum('x','y')", values.Label("y", 2), "bit(9)", 2, 2),
+    ("uuid", values.native_of(types.UUID, UUID.bytes), "varbinary(30)", UUID.bytes, UUID.bytes),
+    ("uuid", values.native_of(types.UUID, UUID.bytes), "varchar(40)", str(UUID), str(UUID)),
+    ("double", 1e300, "bigint(20) unsigned", 2**64 - 1, 2**63 - 1),
+    ("double", 1e300, "time", datetime.timedelta(hours=838, minutes=59, seconds=59), datetime.timedelta(0)),
+    ("decimal(5,1)", Decimal("1.5"), "enum('x','y')", EnumIndex(1), EnumIndex(2)),
+    ("varchar(9)", "1.9", "int(11)", 2, 1),
+    ("varchar(9)", "12e3", "int(11)", 12000, 12),
+    ("varchar(9)", "1.9.1", "int(11)", 19, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "given", "kind", "inserted", "altered"), COPIED)
+def test_copied(source: str, given: Any, kind: str, inserted: Any, altered: Any) -> None:
+    """What a column of another type takes of a column, as test_assigned_types.py has seen it in a real server."""
+    of = types.of_column(ColumnDefinition("c", source).wire("", ""))
+    if source in ("uuid", "enum('x','y')"):
+        of = replace(of, code=types.UUID if source == "uuid" else types.LABEL)
+    for copies, expected in ((False, inserted), (True, altered)):
+        found = replace(cells(kind), is_strict=False, copies=copies)
+        assert found.value(0, given, of, 1) == expected
+    computed = replace(cells("varbinary(40)"), is_strict=False)
+    if source == "uuid":  # a function gives its text
+        assert computed.value(0, given, of.computed(), 1) == str(UUID).encode()
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_what_no_column_takes_is_told_without_a_value(is_strict: bool) -> None:
+    found = replace(cells("int(11)"), is_strict=is_strict)
+    if is_strict:
+        with pytest.raises(ServerError, match="4078"):
+            found.check(0, replace(TEXT, code=types.UUID))
+    else:
+        found.check(0, replace(TEXT, code=types.UUID))
+        assert [warning.errno for warning in found.session.warnings] == [4078]
+    found.check(0, TEXT)
 
 
 def test_four_bytes_are_no_utf8mb3() -> None:
