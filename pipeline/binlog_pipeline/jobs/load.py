@@ -280,7 +280,7 @@ def tables_of(options: SourceOptions, patterns: Sequence[str]) -> list[str]:
     """The tables of the server that patterns (shop.*) mean. Raises `BadOption` for none, and as `load`."""
     wanted = Subscription.parse(patterns)
     with _session(_server_of(options)) as link:
-        found = [table_text(name) for name in asked_names(link.query) if wanted.has(*name)]
+        found = [table_text(name) for name in asked_names(link.texts) if wanted.has(*name)]
     if not found:
         raise BadOption(f"the server shows no table of {', '.join(patterns)} to this account")
     return found
@@ -333,7 +333,7 @@ def _load_once(
     plan = _plan(options, address, staging, keys, sink, piece_rows)
     _read_pieces(options, address, plan, staging / "rows", workers)
     with _session(address) as link:
-        _require_same(plan, asked_table(link.query, _name(options)))
+        _require_same(plan, asked_table(link.texts, _name(options)))
         end = SlavePosition.parse(_value(link, "SELECT @@GLOBAL.gtid_binlog_pos"))
     _refuse_ddl(options, plan, end)
     state = staging / "state"
@@ -371,7 +371,7 @@ def _plan(
     with _session(address) as link:
         old = LoadPlan.read(staging / _PLAN)
         if old is not None and old.options == chosen:
-            asked = asked_table(link.query, name)
+            asked = asked_table(link.texts, name)
             if _is_same(old, asked) and (not keys or [*old.keys] == [*keys]):
                 return old
         _remove(staging)
@@ -426,7 +426,7 @@ def _begun(link: ServerLink, name: TableName) -> tuple[SlavePosition, AskedTable
         text = _value(link, f"SELECT BINLOG_GTID_POS(X'{file.encode().hex()}', {offset})")
         if text is None:
             raise SourceError(f"the server has no GTID position for {file}, {offset} of its binlog")
-        return SlavePosition.parse(text), asked_table(link.query, name)
+        return SlavePosition.parse(text), asked_table(link.texts, name)
     finally:
         link.query("COMMIT")
 

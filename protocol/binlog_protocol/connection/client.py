@@ -101,12 +101,24 @@ class ClientConnection:
         self.compressed = False
         """All bytes after the login are in compressed packets, for the caller to wrap: see `wire.compressed`."""
         self._result = ResultReader(0)
-        self.row_by_row = False
-        """Rows come as `RowReceived` each, and `ResultReceived` behind the last one has none: there may be many."""
+        self._row_by_row = False
         self.in_tls = False
         """Whether TLS keeps its bytes from changing on the way."""
         self.semi_sync = False
         """The packets of the stream are as `binlog_protocol.wire.semi_sync` says; to be set before the dump command."""
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether rows come as `RowReceived` each, and `ResultReceived` behind the last one has none.
+
+        There may be many, and each may be as large as the server sends any packet: they are not collected here.
+        """
+        return self._row_by_row
+
+    @row_by_row.setter
+    def row_by_row(self, wanted: bool) -> None:
+        self._row_by_row = wanted
+        self._reader.payload_bytes_max = UPSTREAM_PACKET_BYTES_MAX if wanted else RESULT_BYTES_MAX
 
     @property
     def state(self) -> ClientState:
@@ -381,7 +393,7 @@ class ClientConnection:
             self._machine.advance(ClientStep.ANSWER_RECEIVED)
             done, self._result = self._result, ResultReader(0)
             return ResultReceived(done.columns, done.rows)
-        if self.row_by_row:
+        if self._row_by_row:
             return RowReceived(parse_row_bytes(payload, len(self._result.columns)))
         self._result.take_row(payload)
         return None

@@ -227,16 +227,16 @@ def start_rows(machine: ClientConnection, sql: str) -> Exchange[None]:
 
 def next_row(machine: ClientConnection) -> Exchange[list[bytes | None] | None]:
     """The next row of the answer to `start_rows`; None behind the last. Raises `RemoteError`."""
-    match (yield from next_event(machine)):
-        case RowReceived(values):
-            return values
+    event = yield from next_event(machine)
+    if isinstance(event, RowReceived):
+        return event.values
+    machine.row_by_row = False
+    match event:
         case ResultReceived() | OkReceived():
-            machine.row_by_row = False
             return None
         case ErrorReceived(error):
             raise error
-        case other:
-            raise ProtocolError(f"{type(other).__name__} is no answer to a query")
+    raise ProtocolError(f"{type(event).__name__} is no answer to a query")
 
 
 def start_dump(machine: ClientConnection, handshake: ReplicaHandshake) -> Exchange[None]:

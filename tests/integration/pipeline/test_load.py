@@ -25,6 +25,7 @@ from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import asked_table, described, encoded
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.link import ServerLink
+from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.manifest import StateManifest
 from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.wanted import unreached
@@ -486,6 +487,23 @@ def test_refused(shop: MariaDB, tmp_path: Path) -> None:
 
 def read_manifests(folder: Path) -> list[Path]:
     return [*folder.glob("*/_manifests/*")]
+
+
+def test_large_rows(shop: MariaDB, tmp_path: Path) -> None:
+    """Larger than what is collected of other answers, and than one packet."""
+    shop.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.large (id INT PRIMARY KEY, a LONGBLOB, b LONGTEXT)",
+        "INSERT INTO d.large VALUES (1, REPEAT('x', 1500000), NULL), (2, REPEAT('y', 17000000), REPEAT('z', 20000000))",
+    )
+    load(options_of(shop, "d.large"), tmp_path / "large")
+    shop.q("UPDATE d.large SET id = 3 WHERE id = 2")
+    keep_state(options_of(shop, "d.large"), tmp_path / "large")
+    found = read_state(tmp_path / "large")[0].sort_by("id").to_pylist()
+    assert [(row["id"], len(row["a"]), row["b"] and len(row["b"])) for row in found] == [
+        (1, 1_500_000, None),
+        (3, 17_000_000, 20_000_000),
+    ]
 
 
 def test_versions_and_other_keys(shop: MariaDB, tmp_path: Path) -> None:

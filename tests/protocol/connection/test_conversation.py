@@ -18,15 +18,18 @@ from binlog_protocol.connection.conversation import (
     TlsRefused,
     Verify,
     log_in,
+    next_row,
     query,
     start_dump,
     start_file_dump,
+    start_rows,
 )
 from binlog_protocol.connection.handshake import Capability, Greeting, LoginRequest, TlsRequest
 from binlog_protocol.connection.replica import ReplicaHandshake
 from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.limits import RESULT_BYTES_MAX
 from binlog_protocol.wire.packets import frame_packet, frame_packets
 from binlog_protocol.wire.results import Column, ok_payload, result_set_payloads
 
@@ -173,6 +176,21 @@ def test_queries() -> None:
     assert machine.state is ClientState.READY, "the next request may follow"
     with pytest.raises(EndOfScript):
         drive(machine, query(machine, "SELECT 1"), [])
+
+
+def test_rows_one_by_one() -> None:
+    """A row may be larger than all that is collected of another answer, and what is refused ends it."""
+    machine = logged_in()
+    long = "x" * (RESULT_BYTES_MAX + 1)
+    assert drive(machine, start_rows(machine, "SELECT b"), [])[0] is None
+    assert drive(machine, next_row(machine), [rows(long)])[0] == [long.encode()]
+    assert drive(machine, next_row(machine), [])[0] is None
+    assert drive(machine, start_rows(machine, "SELECT c"), [])[0] is None
+    with pytest.raises(RemoteError, match="Access denied"):
+        drive(machine, next_row(machine), [framed(DENIED)])
+    assert drive(machine, query(machine, "SELECT 1"), [rows("1")])[0] == [["1"]]
+    with pytest.raises(ProtocolError):
+        drive(machine, query(machine, "SELECT b"), [rows(long)])
 
 
 def test_a_dump_begins_when_all_was_answered() -> None:

@@ -91,7 +91,7 @@ class ServerLink:
         return "" if greeting is None else greeting.server_version
 
     def query(self, sql: str) -> list[list[str | None]]:
-        """The rows; none for a statement that gives no result set. Raises `RemoteError`."""
+        """The rows, few and short; none for a statement that gives no result set. Raises `RemoteError`."""
         return self._drive(query(self.machine, sql))
 
     def ask(self, question: ServerQuestion) -> Any:
@@ -103,6 +103,13 @@ class ServerLink:
         self._drive(start_rows(self.machine, sql))
         while (row := self._drive(next_row(self.machine))) is not None:
             yield row
+
+    def texts(self, sql: str) -> list[list[str | None]]:
+        """The rows of any number and size, as those of `query`. Raises `RemoteError`."""
+        return [
+            [None if value is None else value.decode("utf-8", "surrogateescape") for value in row]
+            for row in self.rows(sql)
+        ]
 
     def be_patient(self) -> None:
         """Wait longer for each answer: a statement may take its time."""
