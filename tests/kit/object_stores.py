@@ -1,9 +1,10 @@
 """Stores of others on this machine: Azurite (Azure's own emulator, of npm), fake-gcs-server (of a wheel of PyPI), and
 Lakana, whose server is a REST catalog of Iceberg (PyPI, in an environment of its own).
 
-What they do not know, a test of ours cannot try with them. Azurite 3.37 lists a container from its beginning whatever
-it is asked for, by which deltalake takes old commits for new ones. fake-gcs-server has the JSON API of Google's store;
-of its XML API, by which obstore and deltalake write, only what is signed. pyarrow, and so pyiceberg, speaks JSON.
+What they do not know, a test of ours cannot try with them. Azurite lists a container from its beginning whatever it is
+asked for, by which deltalake takes old commits for new ones, unless it is told that this is an emulator. Of Google's
+store fake-gcs-server has the JSON API; of its XML API, by which obstore and deltalake write, only what is signed.
+pyarrow, and so pyiceberg, speaks JSON.
 """
 
 from __future__ import annotations

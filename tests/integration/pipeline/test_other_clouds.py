@@ -1,4 +1,4 @@
-"""Archives and Iceberg tables at Azure and Google, and in catalogs of Glue and of REST, by programs of others."""
+"""Archives and tables at Azure and Google, and in catalogs of Glue and of REST, by programs of others."""
 
 from __future__ import annotations
 
@@ -68,6 +68,45 @@ def test_full_lists_at_azure(azure: str) -> None:
     """Azurite lists all names, also those of parts that lists have, which nobody has left over."""
     url = f"az://{BUCKET}/lists"
     grow_by_turns(url, 7)
+
+
+@pytest.mark.any_version
+def test_delta_at_azure(
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """deltalake is told that this is an emulator: it takes lists from their beginning then, as Azurite gives them."""
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY, a VARCHAR(9))",
+        "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
+    )
+    source = f"mariadb://root@{upstream.host}:{upstream.port}"
+    place, target = f"az://{BUCKET}/lake", f"az://{BUCKET}/lake/shop/orders"
+    load = ("load", source, "--target", place, "--staging", str(tmp_path / "staging"))
+    with azurite(tmp_path) as address:
+        said = {
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+            "AZURE_STORAGE_USE_EMULATOR": "true",
+            "AZURITE_BLOB_STORAGE_URL": f"http://{address}",
+        }
+        for name, value in said.items():
+            monkeypatch.setenv(name, value)
+        kept_once(f"az://{BUCKET}/once", rng, "delta")
+        assert spark_main([*load, "--tables", TABLE, "--sink", "delta"]) == 0
+        for number in range(12):  # commits beyond a checkpoint of Delta
+            upstream.q(f"INSERT INTO shop.orders VALUES ({number + 10}, 'z')")
+            assert spark_main(["state", source, target, "--sink", "delta", "--table", TABLE]) == 0
+        upstream.q("UPDATE shop.orders SET a = 'again'")
+        assert spark_main([*load, "--again", TABLE, "--sink", "delta"]) == 0
+        rows = sorted(rows_of("delta", target).to_pylist(), key=lambda row: row["id"])
+    assert rows == upstream.q("SELECT * FROM shop.orders ORDER BY id")
+    capsys.readouterr()
 
 
 @pytest.fixture(params=["azure", "google", "rest"])
@@ -170,26 +209,26 @@ def test_a_table_in_glue(
         kept_once("iceberg://lake/shop/orders", rng)
 
 
-def kept_once(target: str, rng: random.Random) -> None:
+def kept_once(target: str, rng: random.Random, sink: str = "iceberg") -> None:
     """Batch by batch, each change once; of two writers one is told."""
     history = History(rng)
     for _ in range(6):
         batch = history.batch(30)
         for _ in range(2):  # the second time it has no effect
-            with open_sink("iceberg", target, TABLE, KEYS, START) as kept:
+            with open_sink(sink, target, TABLE, KEYS, START) as kept:
                 kept.add(batch, history.position)
-        assert in_order(rows_of("iceberg", target)) == history.table()
-        assert published("iceberg", target, TABLE) == history.position
+        assert in_order(rows_of(sink, target)) == history.table()
+        assert published(sink, target, TABLE) == history.position
     first, at_first = history.batch(30), history.position
     there = history.table()
     second, at_second = history.batch(30), history.position
 
     def at_once() -> None:
-        with open_sink("iceberg", target, TABLE, KEYS, START) as slow:
-            with open_sink("iceberg", target, TABLE, KEYS, START) as fast:
+        with open_sink(sink, target, TABLE, KEYS, START) as slow:
+            with open_sink(sink, target, TABLE, KEYS, START) as fast:
                 fast.add(first, at_first)
             slow.add(second, at_second)
 
     with pytest.raises(TargetChanged):
         at_once()
-    assert in_order(rows_of("iceberg", target)) == there
+    assert in_order(rows_of(sink, target)) == there
