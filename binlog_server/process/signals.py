@@ -14,6 +14,7 @@ store was closed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -97,11 +98,17 @@ class Signals:
             yield
         finally:
             clock.cancel()
+            signal.setitimer(signal.ITIMER_REAL, 0)  # where no thread could be had
 
     def _clock(self) -> threading.Timer:
         clock = threading.Timer(self._end_s, self._out_of_time)
         clock.daemon = True
-        clock.start()
+        try:
+            clock.start()
+        except (
+            RuntimeError
+        ):  # there may be no more threads: then the system ends it, without last words
+            signal.setitimer(signal.ITIMER_REAL, self._end_s)
         return clock
 
     def threads_left(self) -> list[str]:
@@ -175,8 +182,11 @@ def _say(level: int, text: str, *values: object, exc_info: BaseException | None 
 
 def _in_time(call: Callable[[], object]) -> None:
     thread = threading.Thread(target=call, name="binlog-last-words", daemon=True)
-    thread.start()
-    thread.join(_SAY_S)
+    with contextlib.suppress(
+        RuntimeError
+    ):  # there may be no more threads: nobody could end a call here that hangs
+        thread.start()
+        thread.join(_SAY_S)
 
 
 def kill_process() -> NoReturn:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 
 from binlog_storage.binlog.log_writer import LogWriter
-from binlog_storage.engine.soundness import Soundness
+from binlog_storage.engine.soundness import Soundness, final
 from binlog_storage.errors import DiskError
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.ibb.page import PAGE_SIZE
@@ -80,7 +80,7 @@ class Durability(Soundness):
             durable = self.redo.flush(self.note)
         except DiskError as error:
             self.fail(error)
-            raise
+            raise final(error) from error.__cause__
         if self.mark.advance(durable):
             self.wake()
 
@@ -99,4 +99,4 @@ class Durability(Soundness):
             self.redo.write(self.note)
         except DiskError as error:
             self.fail(error)
-            raise
+            raise final(error) from error.__cause__

@@ -44,6 +44,7 @@ from binlog_storage.binlog.limits import (
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.worker import Worker
+from binlog_storage.engine.soundness import final
 from binlog_storage.errors import DiskError, NoRoom, StoreFailed, TooManyOpenFiles
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.publication import Publication
@@ -279,7 +280,7 @@ class Flusher:
             raise
         except DiskError as error:
             self._durability.fail(error)
-            raise
+            raise final(error) from error.__cause__
 
     def restart(self) -> None:
         """RESET MASTER has removed all files: forget pages and checkpoints."""

@@ -68,6 +68,7 @@ from binlog_storage.engine import (
 from binlog_storage.engine.backup import BackupRequest
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
+from binlog_storage.engine.soundness import final
 from binlog_storage.errors import (
     BinlogHasGtids,
     CorruptBinlog,
@@ -507,7 +508,7 @@ class IbbEngine:
             raise  # nothing was done; the first only behind `given_up`, and while the store is being closed
         except DiskError as error:
             self._durability.fail(error)
-            raise
+            raise final(error) from error.__cause__
 
     def step(self) -> bool:
         """Do one round of the background work. Returns whether the flusher had anything to do."""
@@ -601,7 +602,7 @@ class IbbEngine:
             self._begin_new(state)
         except DiskError as error:
             self._durability.fail(error)
-            raise
+            raise final(error) from error.__cause__
 
     def purge_to(self, file_no: int) -> PurgePlan:
         return self.keeper.purge_to(file_no)
@@ -993,7 +994,7 @@ class PagesLog:
                 self.redo.write_tables_checkpoint(tables)
             except DiskError as error:
                 self._durability.fail(error)
-                raise
+                raise final(error) from error.__cause__
         self._bounds.freed()
         self._flusher.worker.poke()  # now the binlog's part may be the lower one
 

@@ -42,6 +42,7 @@ from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.state import REDO_KEY, StateStore
 from binlog_storage.engine import Position
+from binlog_storage.engine.soundness import final
 from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, StorageError, WaitGivenUp
 from binlog_storage.ibb.xa import Xid
 from binlog_storage.redo.format import (
@@ -316,7 +317,7 @@ class RowLog:
             self.redo.flush()
         except DiskError as error:
             self._binlog.fail(error)
-            raise
+            raise final(error) from error.__cause__
 
     def write(self) -> None:
         """Hand it to the operating system. Takes the lock of writes itself; raises as `flush`."""
@@ -327,7 +328,7 @@ class RowLog:
                 self.redo.write()
             except DiskError as error:
                 self._binlog.fail(error)
-                raise
+                raise final(error) from error.__cause__
 
     def settled(self, lsn: int) -> None:
         """The binlog has all that was appended in front of this LSN, durably."""
@@ -394,7 +395,7 @@ class RowLog:
             self.redo.write_checkpoint(max(lsn, self.redo.checkpoint.lsn), None, tables)
         except DiskError as error:
             self._binlog.fail(error)
-            raise
+            raise final(error) from error.__cause__
 
     # --- see `SnapshotLog` ---
 

@@ -6,9 +6,15 @@ import logging
 import threading
 from collections.abc import Callable
 
-from binlog_storage.errors import DiskError, StorageError, StoreFailed
+from binlog_storage.errors import DiskError, DiskFull, StorageError, StoreFailed
 
 log = logging.getLogger(__name__)
+
+
+def final(error: StorageError) -> StorageError:
+    """The error for who wrote, behind a failure: a full disk is otherwise one where nothing was done, and which may be
+    tried again."""
+    return DiskError(str(error)) if isinstance(error, DiskFull) else error
 
 
 class _Failing:
@@ -25,6 +31,8 @@ class _Failing:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, DiskError):
             self._soundness.fail(error)
+            if isinstance(error, DiskFull):
+                raise final(error) from error.__cause__
 
 
 class Soundness:

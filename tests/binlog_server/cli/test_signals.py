@@ -325,6 +325,37 @@ def test_a_second_signal_ends_it_at_once() -> None:
         assert "has not ended in" not in server.log()
 
 
+_WITHOUT_THREADS = """
+import os, signal, threading, time
+from binlog_server.process import signals
+
+vars(signals)["END_S"] = 0.5
+stopped = threading.Event()
+
+def no_more(self):
+    raise RuntimeError("can't start new thread")
+
+with signals.Signals() as heard:
+    heard.hear(stopped.set, print, print)
+    threading.Thread.start = no_more
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(stopped.wait(10), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_where_no_thread_can_be_started() -> None:
+    """As behind a limit of processes or memory: it is heard, and what hangs then is ended by the system."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_THREADS],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("True\n", -signal.SIGALRM), done.stderr
+
+
 @pytest.mark.parametrize("flush", [0, 1])
 def test_a_full_disk(small_disk: Callable[..., SmallDisk], flush: int) -> None:
     """Commits wait for room; the end does not. What was reported is there, without a sync of each commit, too."""

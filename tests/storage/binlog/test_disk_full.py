@@ -914,3 +914,24 @@ def test_a_domain_is_deleted_where_no_file_can_be_made(error: type[DiskError]) -
     found = read_from(engine, engine.first_start().position)
     assert found == [*kept, *payloads(GROUPS[3:8])]
     engine.close()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_a_failure_for_lack_of_room_is_none_to_be_tried_again(kind: str) -> None:
+    """Of the redo log, which has its room: whether the group is there shows at the next start, so "nothing was done"
+    would be a lie."""
+
+    def full(what: str, name: str) -> None:
+        if (what, name) == (kind, REDO_NAME):
+            raise DiskFull(f"cannot {what} {name}: No space left on device (injected)")
+
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    append_all(engine, GROUPS[:2])
+    disk.fault = full
+    with pytest.raises(DiskError, match="No space left") as caught:
+        engine.sync()
+    assert not isinstance(caught.value, DiskFull)
+    with pytest.raises(StoreFailed):
+        engine.sync()
+    engine.close()

@@ -607,3 +607,23 @@ def test_who_waits_for_room_lets_others_work(commit: Callable[[ClassicEngine], N
     engine = with_table(MemoryDisk())
     commit(engine)
     assert rows(engine) == {b"a": b"1"}
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_a_failure_for_lack_of_room_is_none_to_be_tried_again(kind: str) -> None:
+    """Of the redo log, which has its room: whether the rows are there shows at the next start, so "nothing was done"
+    would be a lie."""
+
+    def full(what: str, name: str) -> None:
+        if (what, name) == (kind, REDO_NAME):
+            raise DiskFull(f"cannot {what} {name}: No space left on device (injected)")
+
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    put(engine, b"1", 1)
+    disk.fault = full
+    with pytest.raises(DiskError, match="No space left") as caught:
+        engine.sync()
+    assert not isinstance(caught.value, DiskFull)
+    assert engine._soundness.failed
+    engine.close()

@@ -13,7 +13,7 @@ from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.engine import Xid
 from binlog_storage.engine.references import Reason
-from binlog_storage.errors import DiskFull, LockWaitTimeout
+from binlog_storage.errors import DiskError, LockWaitTimeout
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.binlog.test_opening_on_a_full_disk import CHANGES, full_from
@@ -104,7 +104,7 @@ def test_at_every_step(synchronous: bool, more: dict[str, int]) -> None:
         disk.fault = full_from(number, disk)
         try:
             engine = start(disk, other, **more)
-        except DiskFull:  # in what is logged behind the opening, on a disk that copies on write
+        except DiskError:  # in what is logged behind the opening, on a disk that copies on write
             refused += 1
             after = disk.after_crash(random.Random(number))
             require_settled(start(after, other, **more), other)
