@@ -100,6 +100,7 @@ LATER: Final = (
 SERVER_UUID_KEY = "server_uuid"
 BACKLOG = 1024
 GOODBYE_S = 2.0  # for the last bytes to clients at shutdown
+_LOOK_AGAIN_S = 0.02
 LEASE_ROUND_S = (
     10.0  # between two looks at deadlines and budgets of leases, and at what is archived
 )
@@ -506,6 +507,11 @@ class Server:
         self._tail.close()
         doing("statements that change files")
         self.engine.stop_waiting()
+        # Those that waited for room roll back, though their clients have gone.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                while self.tmp_space.used:  # noqa: ASYNC110 - threads give it back
+                    await asyncio.sleep(_LOOK_AGAIN_S)
         if "runner" in vars(self):
             self.runner.close()
         self.compressor.close()

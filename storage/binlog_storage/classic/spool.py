@@ -31,7 +31,7 @@ from binlog_protocol.limits import EVENT_BYTES_MAX
 from binlog_storage.classic.stored_files import plain_pieces
 from binlog_storage.classic.write_behind import WriteBehind
 from binlog_storage.disk.disk import Disk, File
-from binlog_storage.errors import DiskFull, FileMissing
+from binlog_storage.errors import DiskError, DiskFull, FileMissing
 
 log = logging.getLogger(__name__)
 
@@ -389,12 +389,16 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Give up the file; a second call does nothing."""
+        """Give up the file; a second call does nothing. One that cannot be removed stays until the next start: its
+        transaction has ended as it has."""
         if self._file is not None:
             self._file.close()
             self._file = None
             self._behind.forget(self.name)
-            self._disk.unlink(self.name)
+            try:
+                self._disk.unlink(self.name)
+            except DiskError as error:
+                log.warning("%s", error)
         self._memory.clear()
         self._ranges.clear()
         self._reading = _Reading()

@@ -244,6 +244,30 @@ def test_an_open_group_leaves_nothing() -> None:
     engine.close()
 
 
+def test_a_cache_file_that_cannot_be_removed_ends_no_transaction() -> None:
+    """Committed is committed: the file goes with the next start."""
+
+    def fails(kind: str, name: str) -> None:
+        if kind == "unlink" and name.startswith(CACHE_FOLDER):
+            raise DiskError(f"cannot remove {name}: Read-only file system (injected)")
+
+    disk = MemoryDisk()
+    engine = opened(disk)
+    disk.fault = fails
+    for n in range(1, 3):
+        writer = engine.begin()
+        writer.spill(events(2_000_000, "a") + COMMIT_EVENT)
+        writer.commit(begin_event(Gtid(0, 1, n)), Gtid(0, 1, n))
+    engine.sync()
+    assert len(read_all(engine)) == 2
+    assert len(disk.names(CACHE_FOLDER)) == 2
+    engine.close()
+    disk.fault = None
+    engine = opened(disk)
+    assert not disk.names(CACHE_FOLDER)
+    engine.close()
+
+
 # --- what it opens ---
 
 
