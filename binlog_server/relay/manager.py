@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from binlog_protocol.errors import (
     BadSlave,
     MasterInfoRefused,
-    NoMasterConnection,
     NoRoomOnDisk,
     NotSupportedYet,
     OptionPreventsBecause,
@@ -37,7 +36,7 @@ from binlog_server.relay.gate import Domains
 from binlog_server.relay.incidents import ER_SLAVE_INCIDENT, Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.upstreams.master_info import NAME_CHARS_MAX, MasterInfo, Warn
+from binlog_server.upstreams.master_info import MasterInfo, Warn, is_long_name, no_connection
 from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
 
 if TYPE_CHECKING:
@@ -159,10 +158,13 @@ class Relay:
         return next((c.name for c in self.connections if c.runs), None)
 
     def find(self, name: str) -> UpstreamConnection | None:
-        """A connection; None for the default one while it is not set. Raises `NoMasterConnection` (1617) for others."""
+        """A connection; None for the default one while it is not set. Raises `NoMasterConnection` (1617) for others.
+
+        1210 where there can be none of that name.
+        """
         connection = self._connections.get(name.lower())
         if connection is None and name:
-            raise NoMasterConnection(name)
+            raise no_connection(name)
         return connection
 
     def require_stopped(self) -> None:
@@ -176,7 +178,7 @@ class Relay:
     async def change(self, name: str, options: Mapping[str, Any], warn: Warn) -> None:
         """CHANGE MASTER, durable when it returns. Raises `ServerError`: 1198, 1201 (also for a new name beyond
         `CONNECTIONS_MAX`), 1210, 1290, 1624."""
-        if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        if is_long_name(name) or not name.isprintable():
             raise WrongArguments("MASTER_CONNECTION_NAME")
         async with self._lock:
             found = self._connections.get(name.lower())

@@ -42,6 +42,7 @@ _ONE_TASK: Final = NotSupportedYet(
     "IO_THREAD and SQL_THREAD by themselves: a relay has one task for both, and that is meant"
 )
 _POSITIONS: Final = ("log_file", "log_pos", "relay_log_file", "relay_log_pos")
+_WHOLE_PLACES: Final = (["master_log_file", "master_log_pos"], ["relay_log_file", "relay_log_pos"])
 _FLAGS: Final = ("ssl", "ssl_verify_server_cert", "check_last_group")
 _BOTH_NAMES: Final = "CONNECTION_NAME AND FOR CHANNEL CAN NOT BE SPECIFIED AT THE SAME TIME)"  # sic
 
@@ -52,6 +53,7 @@ class Until(Enum):
     NONE = auto()
     GTID = auto()
     OTHER = auto()  # refused
+    HALF = auto()  # a file without a position, or the like: wrong in MariaDB, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class StartSlave(Statement):
     def answer(self, session: SqlSession) -> Deed:
         name = _connection(session, self.name)
         until = None
+        if self.until is Until.HALF:
+            raise BadSlaveUntil()
         if self.until is Until.OTHER:
             raise NotSupportedYet(
                 "UNTIL with files, or before a GTID: UNTIL MASTER_GTID_POS = '...' names the last groups that are "
@@ -284,6 +288,13 @@ class _Builder(Rules):
 
     def until_other(self, _: list[Token]) -> tuple[Until, str]:
         return Until.OTHER, ""
+
+    def until_place(self, children: list[Token]) -> str:
+        return children[0].lower()
+
+    def until_places(self, children: list[str]) -> tuple[Until, str]:
+        is_whole = sorted(children) in _WHOLE_PLACES
+        return Until.OTHER if is_whole else Until.HALF, ""
 
     # Options
 

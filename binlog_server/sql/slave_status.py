@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.dataclass import dataclass
-from binlog_protocol.errors import NoMasterConnection
 from binlog_protocol.wire.results import Value
 
 from binlog_server.queries.catalog import INFORMATION_SCHEMA, tables
@@ -14,6 +13,7 @@ from binlog_server.relay.slave_rows import slave_row
 from binlog_server.sql.statement import LOOK_AT_UPSTREAMS, Family, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import ResultSet
+from binlog_server.upstreams.master_info import no_connection
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession
@@ -33,7 +33,7 @@ _OF_ALL: Final = frozenset(
 class ShowSlaveStatus(Statement):
     """SHOW SLAVE STATUS, of the connection with that name; "" is the session's default, which may be without a name.
 
-    Its answer raises `NoMasterConnection` (1617).
+    Its answer raises `NoMasterConnection` (1617), or 1210 for a name that is too long.
     """
 
     syntax = """
@@ -57,7 +57,7 @@ class ShowSlaveStatus(Statement):
         wanted = self.connection or session.master_connection
         found = [row for name, row in upstream_rows(session) if name.lower() == wanted.lower()]
         if not found and wanted:
-            raise NoMasterConnection(wanted)
+            raise no_connection(wanted)
         return _result(found[:1], without=_OF_ALL)
 
 

@@ -17,6 +17,7 @@ from binlog_protocol.errors import (
     HeartbeatTooLong,
     HeartbeatTooShort,
     MasterInfoRefused,
+    NoMasterConnection,
     ServerError,
     TooLongString,
     WrongArguments,
@@ -29,7 +30,7 @@ from binlog_server.upstreams.candidates import PORT, Address, parse_candidates
 from binlog_server.upstreams.client_tls import TlsOptions
 from binlog_server.upstreams.password import KeyFile, Password, PasswordUnavailable
 
-NAME_CHARS_MAX: Final = 64
+NAME_BYTES_MAX: Final = 191  # MariaDB's
 HEARTBEAT_S_MAX: Final = 4294967
 _HEARTBEAT_S_MIN: Final = 0.001
 _TEXT_CHARS_MAX: Final = 512
@@ -38,6 +39,18 @@ _PASSWORD_BYTES_MAX: Final = 96
 _PASSWORD_KEYS: Final = {"password": "text", "password_file": "file", "password_env": "env"}
 
 Warn = Callable[[ServerError], None]
+
+
+def is_long_name(name: str) -> bool:
+    """Whether a connection cannot have this name, because it is too long."""
+    return len(name.encode(errors="replace")) > NAME_BYTES_MAX
+
+
+def no_connection(name: str) -> ServerError:
+    """There is no connection of that name, or, 1210, there can be none."""
+    return (
+        WrongArguments("MASTER_CONNECTION_NAME") if is_long_name(name) else NoMasterConnection(name)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +315,8 @@ def upstreams(value: Any) -> dict[str, MasterInfo]:
         tables = {"": options, **tables}
     found: dict[str, MasterInfo] = {}
     for name, table in tables.items():
-        if len(name) > NAME_CHARS_MAX or not name.isprintable():
-            raise ValueError(f"a name is printable text of up to {NAME_CHARS_MAX} characters")
+        if is_long_name(name) or not name.isprintable():
+            raise ValueError(f"a name is printable text of up to {NAME_BYTES_MAX} bytes")
         if name.lower() in map(str.lower, found):
             raise ValueError(f"{name!r} is there twice; names are compared without case")
         try:

@@ -187,8 +187,12 @@ async def test_names(place: Place) -> None:
         await relay.start("")
     assert errno(error) == 1200
     with pytest.raises(ServerError) as error:
-        await place.change(relay, "x" * 65, host="h")
+        await place.change(relay, "x" * 192, host="h")
     assert errno(error) == 1210
+    with pytest.raises(ServerError, match="MASTER_CONNECTION_NAME"):
+        relay.find("é" * 96)
+    await place.change(relay, "é" * 95, host="h")
+    await relay.reset("É" * 95, everything=True)
     await relay.reset("east", everything=True)
     assert list(relay.connections) == []
     assert place.relay().find("") is None

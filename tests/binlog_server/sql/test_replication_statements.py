@@ -36,6 +36,12 @@ STATEMENTS: dict[str, Any] = {
     "START SLAVE 'x' UNTIL SQL_AFTER_GTIDS = '' FOR CHANNEL 'y'": 1210,
     "START SLAVE UNTIL SQL_BEFORE_GTIDS='0-1-2'": StartSlave(None, until=Until.OTHER),
     "START SLAVE UNTIL MASTER_LOG_FILE='f', MASTER_LOG_POS=4": StartSlave(None, until=Until.OTHER),
+    "START SLAVE UNTIL RELAY_LOG_POS=4, RELAY_LOG_FILE='f'": StartSlave(None, until=Until.OTHER),
+    "START SLAVE UNTIL MASTER_LOG_FILE='f'": StartSlave(None, until=Until.HALF),
+    "START SLAVE UNTIL MASTER_LOG_FILE='f', RELAY_LOG_POS=4": StartSlave(None, until=Until.HALF),
+    "START SLAVE UNTIL MASTER_LOG_FILE='f', MASTER_LOG_POS=4, RELAY_LOG_POS=4": StartSlave(
+        None, until=Until.HALF
+    ),
     "START ALL SLAVES": StartAllSlaves(),
     "START ALL REPLICAS": StartAllSlaves(),
     "/* now */ STOP SLAVE": StopSlave(None),
