@@ -180,7 +180,7 @@ class Config:
     # Ours. A night and a reboot; ten files of the default size: more than that, a disk should be asked for.
     replica_slot_seconds: Annotated[int, Number(0, 99 * _DAY_S)] = _DAY_S
     replica_slot_bytes: Annotated[int, Number(0, U64_MAX)] = 10 << 30
-    max_allowed_packet: Annotated[int, Number(1024, 1 << 30)] = COMMAND_PACKET_BYTES_MAX
+    max_allowed_packet: Annotated[int, Number(1024, 1 << 30, 1024)] = COMMAND_PACKET_BYTES_MAX
     max_session_mem_used: Annotated[int, Number(8192, U64_MAX)] = 1 << 20
     max_total_session_mem_used: _Memory = 256 << 20  # ours
     max_tmp_session_space_usage: _TmpSpace = 1 << 40
@@ -198,7 +198,7 @@ class Config:
     slave_net_timeout: _Seconds = 60
     wait_timeout: _Seconds = 28_800
     rpl_semi_sync_master_enabled: bool = False
-    rpl_semi_sync_master_timeout: Annotated[int, Number(0, U32_MAX)] = 10_000  # milliseconds
+    rpl_semi_sync_master_timeout: Annotated[int, Number(0, U64_MAX)] = 10_000  # milliseconds
     rpl_semi_sync_master_wait_no_slave: bool = True
     rpl_semi_sync_master_wait_for_slave_count: Annotated[int, Number(1, 65_535)] = 1  # MySQL's
     rpl_semi_sync_slave_enabled: bool = False

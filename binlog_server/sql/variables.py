@@ -38,6 +38,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.checksum import ChecksumAlgorithm
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import FILE_BYTES_MAX
+from binlog_storage.classic.options import FILE_BYTES_MIN
 from binlog_storage.classic.store import ClassicEngine
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY
@@ -691,7 +692,9 @@ _FILES: Final = (
         "max_binlog_size",
         set_global=_BINLOG,
         then=_tell_store("max_binlog_size"),
-        kind_now=lambda session: Number(session.server.engine.max_binlog_size_min, FILE_BYTES_MAX),
+        kind_now=lambda session: Number(
+            session.server.engine.max_binlog_size_min, FILE_BYTES_MAX, FILE_BYTES_MIN
+        ),
     ),
     Variable(
         "max_binlog_total_size", set_global=_BINLOG, then=_tell_store("max_binlog_total_size")

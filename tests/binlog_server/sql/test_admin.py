@@ -557,6 +557,10 @@ def test_size_and_limits(sql: SqlSession) -> None:
     run(sql, "SET GLOBAL max_binlog_size=1")
     assert warnings(sql) == [("Warning", 1292, "Truncated incorrect max_binlog_size value: '1'")]
     assert value(sql, "SELECT @@max_binlog_size") == 65536
+    # In blocks, as in MariaDB.
+    run(sql, "SET GLOBAL max_binlog_size=1100000, GLOBAL max_allowed_packet=1500")
+    assert [str(told[2]).rsplit(maxsplit=1)[1] for told in warnings(sql)] == ["'1100000'", "'1500'"]
+    assert rows(sql, "SELECT @@max_binlog_size, @@GLOBAL.max_allowed_packet") == [(1097728, 1024)]
     run(sql, "SET GLOBAL expire_logs_days=1.5")
     assert rows(sql, "SELECT @@binlog_expire_logs_seconds, @@expire_logs_days") == [
         (129600, "1.500000")
