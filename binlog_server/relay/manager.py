@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from binlog_protocol.errors import (
     BadSlave,
     MasterInfoRefused,
+    NoMasterConnection,
     NoRoomOnDisk,
     NotSupportedYet,
     OptionPreventsBecause,
@@ -36,7 +37,7 @@ from binlog_server.relay.gate import Domains
 from binlog_server.relay.incidents import ER_SLAVE_INCIDENT, Incidents
 from binlog_server.relay.into import Into
 from binlog_server.relay.status import UpstreamStatus
-from binlog_server.upstreams.master_info import MasterInfo, Warn, is_long_name, no_connection
+from binlog_server.upstreams.master_info import MasterInfo, Warn, is_long_name
 from binlog_server.upstreams.password import KeyFile, PasswordUnavailable
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ _ADDRESSES = frozenset({"host", "port", "candidates"})
 _ONLY_INCIDENTS = NotSupportedYet(
     "sql_slave_skip_counter for a connection that has not stopped at an incident (1590): groups are never skipped here"
 )
+
+
+def no_connection(name: str) -> ServerError:
+    """There is no connection of that name, or, 1210, there can be none."""
+    return (
+        WrongArguments("MASTER_CONNECTION_NAME") if is_long_name(name) else NoMasterConnection(name)
+    )
 
 
 def _only_logged(_: ServerError) -> None:

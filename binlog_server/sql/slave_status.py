@@ -9,11 +9,11 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.wire.results import Value
 
 from binlog_server.queries.catalog import INFORMATION_SCHEMA, tables
+from binlog_server.relay.manager import no_connection
 from binlog_server.relay.slave_rows import slave_row
 from binlog_server.sql.statement import LOOK_AT_UPSTREAMS, Family, Statement
 from binlog_server.sql.tokens import unquote
 from binlog_server.sql.view import ResultSet
-from binlog_server.upstreams.master_info import no_connection
 
 if TYPE_CHECKING:
     from binlog_server.sql.sql_session import SqlSession

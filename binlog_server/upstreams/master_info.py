@@ -17,7 +17,6 @@ from binlog_protocol.errors import (
     HeartbeatTooLong,
     HeartbeatTooShort,
     MasterInfoRefused,
-    NoMasterConnection,
     ServerError,
     TooLongString,
     WrongArguments,
@@ -44,13 +43,6 @@ Warn = Callable[[ServerError], None]
 def is_long_name(name: str) -> bool:
     """Whether a connection cannot have this name, because it is too long."""
     return len(name.encode(errors="replace")) > NAME_BYTES_MAX
-
-
-def no_connection(name: str) -> ServerError:
-    """There is no connection of that name, or, 1210, there can be none."""
-    return (
-        WrongArguments("MASTER_CONNECTION_NAME") if is_long_name(name) else NoMasterConnection(name)
-    )
 
 
 @dataclass(frozen=True, slots=True)
