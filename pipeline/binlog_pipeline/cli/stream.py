@@ -104,7 +104,7 @@ def _followed(
         target = StreamTarget(
             changes,
             str(arguments.target),
-            table=arguments.table or "",
+            table=arguments.table or arguments.tables or "",
             keys=arguments.keys.split(",") if arguments.keys else (),
             sink=arguments.sink,
             source=source,

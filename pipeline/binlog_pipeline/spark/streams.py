@@ -103,7 +103,7 @@ class StreamTarget:
             chosen = StructType.fieldNames(changes.schema["_key"].dataType)  # type: ignore[arg-type]
         self._sink: Final = sink
         self._path: Final = target_path(target)
-        self._name: Final = table or str(self._path).rsplit("/", 1)[-1]
+        self._name: Final = table or self._own_name()
         self._keys: Final = chosen
         self._doubts: Final = LandedDoubts()
         self._told = ""
@@ -111,6 +111,9 @@ class StreamTarget:
         self._note: Path | None = None
         self._source: Final = source
         self._is_joined = source is None
+
+    def _own_name(self) -> str:
+        return "" if self._sink == "changes" else str(self._path).rsplit("/", 1)[-1]
 
     def require_reached(self, begin: SlavePosition, *, fail_on_data_loss: bool) -> None:
         """Whether a stream that begins there, with a new checkpoint, has all that the target lacks.

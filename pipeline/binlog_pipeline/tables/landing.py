@@ -3,7 +3,8 @@
     TARGET/part-000000000012.parquet
 
 A file and the GTID position behind it, in the file's own metadata (`binlog.position`), appear at once, by one rename.
-So the folder can be read by anything that reads Parquet, and the last file tells where to go on.
+So the folder can be read by anything that reads Parquet, and the last file tells where to go on. It tells of which
+tables, too (`binlog.tables`): changes of others up to the position would be passed over.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import put_in_place, synced_file
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import SourceError
+from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.watermark import behind, gtid_text
 from binlog_pipeline.telling import doubted
 
 _POSITION: Final = b"binlog.position"
+_TABLES: Final = b"binlog.tables"
 _DIGITS: Final = 12
 
 
@@ -35,14 +37,15 @@ class Landing:
 
     takes_parts: Final = False
 
-    def __init__(self, target: Path, doubts: LandedDoubts) -> None:
+    def __init__(self, target: Path, doubts: LandedDoubts, tables: str) -> None:
         self._target: Final = target
         self._doubts: Final = doubts
         for left in target.glob("_new-*"):
             left.unlink()
         parts = landed_parts(target)
         self._number = int(parts[-1].stem[-_DIGITS:]) if parts else 0
-        self.position = landed_position(target) or SlavePosition()
+        self._tables: Final = tables
+        self.position = landed_position(target, tables) or SlavePosition()
 
     @property
     def is_complete(self) -> bool:
@@ -62,6 +65,8 @@ class Landing:
             return
         staged = self._target / f"_new-{os.getpid()}"
         metadata = {**(changes.schema.metadata or {}), _POSITION: str(position).encode()}
+        if self._tables:
+            metadata[_TABLES] = self._tables.encode()
         with synced_file(staged) as file:
             pq.write_table(changes.replace_schema_metadata(metadata), file, compression="zstd")
         self._number += 1
@@ -74,14 +79,19 @@ class Landing:
 
 
 @contextmanager
-def open_landing(target: Path, doubts: LandedDoubts | None = None) -> Iterator[Landing]:
+def open_landing(
+    target: Path, doubts: LandedDoubts | None = None, tables: str = "", patience_s: float = 0.0
+) -> Iterator[Landing]:
     """A landing table, for one process at a time. Raises `PipelineError`, OSError.
 
-    `doubts`: of a run that opens it more than once.
+    Args:
+        doubts: of a run that opens it more than once.
+        tables: names or patterns of its tables, with commas; empty if that is not known.
+        patience_s: how long another who writes is waited for.
     """
     target = local_path(target)
-    with sole_writer(target, f"{target} is being written by another process"):
-        yield Landing(target, doubts or LandedDoubts())
+    with sole_writer(target, f"{target} is being written by another process", patience_s):
+        yield Landing(target, doubts or LandedDoubts(), tables)
 
 
 class LandedDoubts:
@@ -124,15 +134,28 @@ def landed_parts(target: Path) -> list[Path]:
     return sorted(target.glob(f"part-{'[0-9]' * _DIGITS}.parquet"))
 
 
-def landed_position(target: Path) -> SlavePosition | None:
-    """The position behind the last file; None without one. Raises `SourceError`."""
+def landed_position(target: Path, tables: str = "") -> SlavePosition | None:
+    """The position behind the last file; None without one. Raises `SourceError`, `BadOption` if it is of other tables.
+
+    Some of its tables may be left out from there on, or others come beside them.
+    """
     parts = landed_parts(target)
-    return _position(parts[-1]) if parts else None
+    if not parts:
+        return None
+    position, there = _said(parts[-1])
+    kept, asked = ({one.strip() for one in text.split(",")} for text in (there, tables))
+    if there and tables and not (kept <= asked or asked <= kept):
+        raise BadOption(
+            f"{target} holds changes of {there}, not of {tables}: give each a folder of its own"
+        )
+    return position
 
 
-def _position(part: Path) -> SlavePosition:
+def _said(part: Path) -> tuple[SlavePosition, str]:
+    """The position behind a file, and its tables."""
     try:
-        return SlavePosition.parse(pq.read_schema(part).metadata[_POSITION].decode())
+        said = pq.read_schema(part).metadata
+        return SlavePosition.parse(said[_POSITION].decode()), said.get(_TABLES, b"").decode()
     except (KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise SourceError(
             f"{part} was not written by this program, or is damaged: {error!r}"

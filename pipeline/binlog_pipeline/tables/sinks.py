@@ -136,7 +136,7 @@ def open_sink(
     Args:
         pause_s: of parquet.
         doubts: of the sink `changes`, if a run opens it more than once.
-        patience_s: of parquet and delta, how long another who writes is waited for.
+        patience_s: of those in a folder, how long another who writes is waited for.
         workers: of delta and iceberg, who reads and writes their files.
     """
     match name:
@@ -167,7 +167,7 @@ def open_sink(
                 yield kept
         case "changes":
             _require_own(folder := folder_path(target, name), name)
-            with open_landing(folder, doubts) as landing:
+            with open_landing(folder, doubts, table, patience_s) as landing:
                 yield landing
         case _:
             raise BadOption(f"there is no sink {name}: it is one of {', '.join(SINKS)}")
@@ -207,7 +207,9 @@ def published(name: str, target: Target, table: str) -> SlavePosition | None:
                 return None if iceberg.is_new else iceberg.position
         case _:
             _require_own(folder := folder_path(target, name), name)
-            return landed_position(folder) if name == "changes" else state_position(folder, table)
+            if name == "changes":
+                return landed_position(folder, table)
+            return state_position(folder, table)
 
 
 def _require_own(folder: Path, name: str) -> None:

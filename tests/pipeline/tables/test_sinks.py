@@ -20,7 +20,7 @@ from binlog_pipeline.tables.buckets import manifest_at, open_parquet_state, read
 from binlog_pipeline.tables.delta import DeltaState, read_delta
 from binlog_pipeline.tables.landing import LandedDoubts, landed_parts, open_landing
 from binlog_pipeline.tables.manifest import manifest_numbers
-from binlog_pipeline.tables.sinks import KeptTable, open_sink, position_of_table
+from binlog_pipeline.tables.sinks import KeptTable, open_sink, position_of_table, published
 from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.views.changes_layouts import STATEMENT
 from binlog_protocol.gtid import Gtid, SlavePosition
@@ -449,3 +449,23 @@ def test_what_lands_in_doubt(tmp_path: Path, runs: list[list[Told]], doubts: lis
                 with open_sink("changes", tmp_path, TABLE, KEYS, START, doubts=landed) as kept:
                     kept.add(batch, SlavePosition([Gtid(0, 1, number)]))
         assert (kept.doubt, kept.is_complete) == (doubt, not doubt)
+
+
+def test_a_landing_table_of_other_tables(tmp_path: Path, rng: random.Random) -> None:
+    """What was not read for it would be passed over by its position."""
+    history = History(rng)
+
+    def land(tables: str) -> None:
+        with open_sink("changes", tmp_path / "l", tables, KEYS, START) as landing:
+            landing.add(history.batch(20), history.position)
+
+    for tables in ("", "shop.orders", "shop.orders, shop.users", "shop.users", "shop.users", ""):
+        land(tables)
+    land("shop.orders")  # by what does not know of which tables, nothing is told
+    before = [*landed_parts(tmp_path / "l")]
+    for tables in ("shop.users", "shop.*,shop.users"):
+        with pytest.raises(BadOption, match=r"holds changes of shop\.orders, not of shop\."):
+            land(tables)
+        with pytest.raises(BadOption, match="give each a folder of its own"):
+            published("changes", tmp_path / "l", tables)
+    assert landed_parts(tmp_path / "l") == before
