@@ -491,15 +491,25 @@ def set_binlog_state(view: ServerView, text: str, given_up: Callable[[], bool]) 
     """SET GLOBAL gtid_binlog_state. Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941)."""
     if len(view.engine.binlog_state()):  # as MariaDB says before it reads the list
         raise BinlogNotEmpty()
-    reset(view, given_up, BinlogState.parse(text), only_if_empty=True)
+    _begin_at(view, "gtid_binlog_state", BinlogState.parse(text), given_up)
 
 
 def set_slave_position(view: ServerView, text: str, given_up: Callable[[], bool]) -> None:
     """SET GLOBAL gtid_slave_pos: the history of an empty store begins at this position, and following upstreams, too.
 
-    Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943).
+    Raises `BinlogNotEmpty` (1956), `BadGtidList` (1941), `DuplicateGtidDomain` (1943), `BinlogHasReaders` (4243).
     """
     position = SlavePosition.parse(text)
     if view.engine.binlog_state().position() == position:
         return
-    reset(view, given_up, BinlogState(position), only_if_empty=True)
+    _begin_at(view, "gtid_slave_pos", BinlogState(position), given_up)
+
+
+def _begin_at(
+    view: ServerView, variable: str, state: BinlogState, given_up: Callable[[], bool]
+) -> None:
+    try:
+        reset(view, given_up, state, only_if_empty=True)
+    except BinlogInUse as error:  # in words of a RESET MASTER, which nobody has said
+        told = str(error).replace("RESET MASTER", f"SET GLOBAL {variable}", 1)
+        raise BinlogHasReaders(told) from None

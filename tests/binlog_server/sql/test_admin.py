@@ -254,6 +254,12 @@ def test_reset_master(sql: SqlSession, lab: Lab) -> None:
     run(sql, "RESET MASTER")
     assert value(sql, "SELECT @@gtid_binlog_state") == ""
     assert rows(sql, "SHOW MASTER STATUS")[0][0] == FIRST
+    hold = lab.engine.hold("a dump", dump=True)
+    for name in ("gtid_slave_pos", "gtid_binlog_state"):
+        with pytest.raises(ServerError, match=f"Cannot execute SET GLOBAL {name} as") as refused:
+            run(sql, f"SET GLOBAL {name} = '0-1-7'")
+        assert refused.value.errno == 4243
+    hold.release()
 
 
 def test_how_long_a_lease_is_for_counts_from_the_clock_of_all(sql: SqlSession) -> None:
