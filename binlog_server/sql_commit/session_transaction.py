@@ -1210,7 +1210,7 @@ class SessionTransaction:
         for reading in readings or (logged_text(statement.text, self._settings),):
             text, _ = yield from self._in_turns(reading)
         last = self._sql.last_gtid
-        yield from self._append_open()
+        yield from self._commit_in_front()
         job = yield from self._in_rows_thread(
             lambda: ddl_job(self._sql, self._tables, ddl, self._spoken(statement, bytes(text)))
         )
@@ -1264,7 +1264,7 @@ class SessionTransaction:
         if ddl.kind not in (DdlKind.DROP_TABLE, DdlKind.TRUNCATE):
             raise NotSupportedYet(f"{ddl.words} of a temporary table: make it anew")
         last = self._sql.last_gtid
-        yield from self._append_open()
+        yield from self._commit_in_front()
         for name in own:
             table = temporary.find(*name)
             if table is None:  # named twice
@@ -1439,7 +1439,7 @@ class SessionTransaction:
         for name in wished:
             require_on(self._sql, "SELECT", name)
         last = self._sql.last_gtid
-        yield from self._append_open()
+        yield from self._commit_in_front()
         self._unlock()
         rows = self._new_rows()
         opened = self._open = self._new_transaction(rows)
@@ -1573,7 +1573,7 @@ class SessionTransaction:
             return
         if not settings.is_logged:
             last = self._sql.last_gtid
-            yield from self._append_open()
+            yield from self._commit_in_front()
             self._warn_unlogged()
             self._answer_behind(last, Answer())
             return
@@ -1588,7 +1588,7 @@ class SessionTransaction:
         # Of DDL only CREATE TABLE ... SELECT reads user variables; elsewhere @ stands in front of a host.
         if words[0] != "CREATE" or "TABLE" not in words:
             names = []
-        yield from self._append_open()
+        yield from self._commit_in_front()
         yield from self._write(self._opened().events, logged, names, is_ddl=True)
         yield from self._until_room()
         yield from self._append(standalone=True)
@@ -1941,6 +1941,13 @@ class SessionTransaction:
         self._sql.last_gtid = domain.last
         self._due = answer
         self._commits.on_commit(self._done)
+
+    def _commit_in_front(self) -> Generator[asyncio.Future[Any] | None, None, None]:
+        """Commit the open transaction in front of a statement that ends it, and may wait long, fail or be killed: it
+        becomes durable meanwhile.
+        """
+        if (yield from self._append_open()):
+            self._commits.on_record(lambda _: None)
 
     def _append_open(self) -> Generator[asyncio.Future[Any] | None, None, bool]:
         """Append the open transaction to the store, if there is one. One without changes is forgotten: False."""

@@ -480,6 +480,30 @@ async def test_what_ddl_commits_is_durable_before_its_answer(
     assert len(groups(lab)) == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["TRUNCATE t", "LOCK TABLES t WRITE", "ALTER TABLE t DROP COLUMN n"]
+)
+async def test_what_ddl_commits_is_durable_while_the_ddl_waits(lab: Lab, text: str) -> None:
+    """And stays so, whatever becomes of the DDL: nobody else has to commit."""
+    one, other = await session(lab), await session(lab)
+    await one.query("CREATE TABLE u (id INT PRIMARY KEY)")
+    await other.query("BEGIN")
+    await other.query("INSERT INTO t VALUES (1, 'a', 0)")
+    await one.query("BEGIN")
+    await one.query("INSERT INTO u VALUES (1)")
+    late = asyncio.create_task(errno(one, text))
+    await waiting(lab)
+    engine = lab.engine
+    assert isinstance(engine, IbbEngine)
+    await until(lambda: engine.durable_end == engine.written_end, 5)  # by itself it takes ten
+    assert len(groups(lab)) == 2
+    (number,) = [row[0] for row in await other.query("SHOW PROCESSLIST") if row[7] == text]
+    await other.query(f"KILL {number}")
+    assert await late == 1927
+    await other.query("ROLLBACK")
+    assert len(groups(lab)) == 2
+
+
 # --- ALTER, RENAME ---
 
 
