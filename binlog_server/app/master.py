@@ -70,6 +70,7 @@ class _Machine:
     """Where a connection keeps its status flags; nothing comes from a client here."""
 
     status = 0
+    counts_found = False
 
     def take_plain(self, data: bytes) -> bytes | None:
         """Nothing ever comes."""

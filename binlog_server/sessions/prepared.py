@@ -186,6 +186,7 @@ class PreparedStatements:
         self._last: PreparedStatement | None = None
         self._with_cursors: dict[int, None] = {}  # an empty set is four times as large
         self._held = 0
+        self._units: list[tuple[int, int]] = []  # of the bulk under way: see `Outcome`
 
     @property
     def held(self) -> int:
@@ -303,6 +304,8 @@ class PreparedStatements:
             raise WrongArguments(_BULK)
         statement.types = parameters.types
         statement.reply.wants_units = bool(command.flags & BulkFlag.UNIT_RESULTS)
+        self._units = []
+        self._executor.transaction.next_units = self._units if statement.reply.wants_units else None
         self._machine.reply = statement.reply
         self._executor.runs(statement.found.text)
 
@@ -317,8 +320,11 @@ class PreparedStatements:
         reply = self._machine.reply
         if reply is None or not reply.wants_units:
             return None
+        # A text for tables elsewhere changes one row each time, as far as is known here.
+        units = self._units or [(0, 1)] * rows
         batches: Iterator[list[Row]] = (
-            [(0, 1)] * min(_UNIT_ROWS, rows - start) for start in range(0, rows, _UNIT_ROWS)
+            list[Row](units[start : start + _UNIT_ROWS])
+            for start in range(0, len(units), _UNIT_ROWS)
         )
         return RowStream(_UNITS, batches)
 

@@ -55,6 +55,10 @@ class StatusHolder(Protocol):
 
     status: int
 
+    @property
+    def counts_found(self) -> bool:
+        """See `ServerConnection`."""
+
     def take_plain(self, data: bytes) -> bytes | None:
         """See `ServerConnection.take_plain`."""
 
@@ -314,7 +318,8 @@ class QuickWay:
             sql.begin()
         if changed is None:
             info = Outcome(matched=run.matched).info(change.verb, 0)
-            self._session.answer(Answer(info=info))
+            found = run.matched if self._machine.counts_found else 0
+            self._session.answer(Answer(found, info=info))
             return True
         answer = ROW_UPDATED if change.kind is ChangeKind.UPDATE else INSERTED
         if run.generated:

@@ -232,6 +232,8 @@ class SessionTransaction:
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
         self._undoing: list[asyncio.Future[None]] = []  # see `_until_undone`
         self.held = 0
+        self.next_units: list[tuple[int, int]] | None = None
+        """Where the next change of a table here writes what each of its runs did: see `Outcome`."""
         """Bytes of a change of rows that is being read or computed, about."""
         self._room_wait: RoomWait | None = None
         self._turn = Turn()
@@ -832,17 +834,22 @@ class SessionTransaction:
             yield future
         return future.result()
 
+    def _new_total(self) -> Outcome:
+        units, self.next_units = self.next_units, None
+        return Outcome(units=units, counts_found=self._machine.counts_found)
+
     def _change_here(
         self, statement: Classified, target: Target, readings: Iterable[LoggedReading] | None
     ) -> Steps:
         """DML of a table here. `readings`: as of `execute`."""
-        settings, total, rows = self._settings, Outcome(), None
+        settings, rows = self._settings, None
         if readings is None:
             readings = (logged_text(statement.text, settings, may_return_rows=True),)
         table = self._sql.find_table(*target.table)
         if table is not None and not table.is_transactional:
             yield from self._change_direct(statement, target, readings)
             return
+        total = self._new_total()
         before = None if self._open is None else self._open.mark()
         try:
             for reading in readings:
@@ -857,7 +864,7 @@ class SessionTransaction:
         if total.generated:
             self.note_generated(total.generated)
         info = total.info(target.verb, self._sql.warning_count)
-        answer = Answer(total.affected, False, total.insert_id, info, rows)
+        answer = Answer(total.told(target.verb), False, total.insert_id, info, rows)
         if self._begun or not self._autocommit:
             self.answer(answer)
         else:
@@ -879,7 +886,7 @@ class SessionTransaction:
 
         What it has done stays when it fails, and is logged then, too.
         """
-        total, rows = Outcome(), None
+        total, rows = self._new_total(), None
         failure: ServerError | None = None
         around, begun = self._open, self._begun
         self._around = around
@@ -921,7 +928,7 @@ class SessionTransaction:
             self._sql.variables.update(dict.fromkeys(_INSERT_IDS, str(total.generated)))
             self.refresh()
         info = total.info(target.verb, self._sql.warning_count)
-        answer = Answer(total.affected, False, total.insert_id, info, rows)
+        answer = Answer(total.told(target.verb), False, total.insert_id, info, rows)
         if direct.changes:
             self._answer_when_committed(answer)
         else:
@@ -1036,7 +1043,7 @@ class SessionTransaction:
             opened.keeps = True
             self._client.holds_more()
         opened.leaves_rows |= found.affected > 0 and not job.table.is_transactional
-        total.add(found)
+        total.add(found, target.verb)
         keep_of_question(self._sql, job.asker)
         if job.text_form is not None and found.is_logged:
             opened.has_text = True

@@ -78,6 +78,9 @@ class Outcome:
         generated: the first number that AUTO_INCREMENT gave to a row that is there.
         insert_id: that, or the number of the last row.
         is_logged: a row has changed.
+        unchanged: rows that an INSERT met and that its ON DUPLICATE KEY UPDATE left as they were.
+        counts_found: the client wants the number of rows that were met, changed or not (CLIENT_FOUND_ROWS).
+        units: of each run of the statement its `generated` and `told`, where they are wanted.
     """
 
     affected: int = 0
@@ -88,11 +91,24 @@ class Outcome:
     generated: int = 0
     insert_id: int = 0
     is_logged: bool = False
+    unchanged: int = 0
+    counts_found: bool = False
+    units: list[tuple[int, int]] | None = None
 
-    def add(self, other: Outcome) -> None:
+    def told(self, verb: str) -> int:
+        """The number of rows in the OK packet."""
+        if not self.counts_found:
+            return self.affected
+        return self.matched if verb == "UPDATE" else self.affected + self.unchanged
+
+    def add(self, other: Outcome, verb: str) -> None:
         """The same statement has run once more."""
+        if self.units is not None:
+            other.counts_found = self.counts_found
+            self.units.append((other.generated, other.told(verb)))
         self.affected += other.affected
         self.matched += other.matched
+        self.unchanged += other.unchanged
         self.records += other.records
         self.duplicates += other.duplicates
         self.is_list = self.is_list or other.is_list or self.records > 1
@@ -381,6 +397,7 @@ class Changer:
         before, after = row_of(table, other), row_of(table, assigned)
         if after.raw == other:
             outcome.matched += 1
+            outcome.unchanged += 1
             outcome.duplicates += self._ignores
             self._return(other)
             return

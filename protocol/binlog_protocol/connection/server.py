@@ -318,6 +318,11 @@ class ServerConnection:
             self.give_up(error)
             raise
 
+    @property
+    def counts_found(self) -> bool:
+        """Whether the client wants the number of rows that an UPDATE has met, changed or not."""
+        return bool(self.capabilities & Capability.FOUND_ROWS)
+
     def take_plain(self, data: bytes) -> bytes | None:
         """The statement of a packet that `is_plain_change`, if it may come now: the hot path.
 

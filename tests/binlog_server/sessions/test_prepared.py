@@ -358,6 +358,65 @@ async def test_bulk_is_one_transaction_or_nothing(lab: Lab) -> None:
     assert str(lab.engine.binlog_state()) == before
 
 
+@pytest.mark.parametrize("found", [False, True])
+async def test_rows_that_were_met_are_counted_for_who_wants_them(found: bool) -> None:
+    """CLIENT_FOUND_ROWS, which connectors of ORMs set; each number recorded from 11.8."""
+    accounts = {USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    async with Lab(users=accounts, local_tables=True) as lab:
+        capabilities = NEW if found else NEW & ~int(Capability.FOUND_ROWS)
+        client = await Prepared.of(lab, capabilities, MARIADB_CAPABILITIES)
+
+        async def affected(sql: str) -> int:
+            answer = await client.ask(Query(sql).build())
+            assert answer[0] == 0, answer
+            return answer[1]
+
+        for sql in ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)"):
+            await affected(sql)
+        assert await affected("INSERT INTO d.t VALUES (1, 1), (2, 2), (3, 3)") == 3
+        assert await affected("UPDATE d.t SET n = 2") == (3 if found else 2)
+        assert await affected("UPDATE d.t SET n = 2 WHERE id = 1") == found
+        assert await affected("UPDATE d.t SET n = 3 WHERE id = 1") == 1
+        assert await affected("UPDATE d.t SET n = 3 WHERE id = 7") == 0
+        again = (
+            "INSERT INTO d.t VALUES (1, 3), (2, 9), (8, 8) ON DUPLICATE KEY UPDATE n = VALUES(n)"
+        )
+        assert await affected(again) == 3 + found
+        assert await affected("DELETE FROM d.t WHERE n = 3") == 1
+        number, _, _ = await client.prepare("UPDATE d.t SET n = ? WHERE id = ?")
+        for value, count in ((5, 1), (5, int(found)), (6, 1)):
+            values = struct.pack("<ii", value, 2)
+            told = await client.execute(number, [ColumnType.LONG, ColumnType.LONG], values)
+            assert told[0][1] == count
+
+
+async def test_bulk_tells_what_each_row_did() -> None:
+    """Of tables here: the number that AUTO_INCREMENT gave, and the rows that were changed; recorded from 11.8."""
+    accounts = {USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    async with Lab(users=accounts, local_tables=True) as lab:
+        client = await Prepared.of(lab, NEW, MARIADB_CAPABILITIES)
+
+        async def units(sql: str, *rows: Sequence[int]) -> list[tuple[int, int]]:
+            number, _, count = await client.prepare(sql)
+            body = bytes((ColumnType.LONG, 0)) * count
+            body += b"".join(b"\0" + struct.pack("<i", value) for row in rows for value in row)
+            told = await client.rest(await client.ask(StmtBulkExecute(number, 192, body).build()))
+            return [struct.unpack("<qq", p[2:18]) for p in told if p[:2] == b"\0\0"]
+
+        for sql in (
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT)",
+        ):
+            assert (await client.ask(Query(sql).build()))[:1] == b"\0"
+        inserted = await units("INSERT INTO d.t (n) VALUES (?)", [5], [6], [7])
+        assert inserted == [(1, 1), (2, 1), (3, 1)]
+        mixed = await units("INSERT INTO d.t (id, n) VALUES (?, ?)", [100, 1], [0, 2], [50, 3])
+        assert mixed == [(0, 1), (101, 1), (0, 1)]
+        changed = await units("UPDATE d.t SET n = n + ? WHERE id < ?", [1, 3], [1, 0], [1, 3])
+        assert changed == [(0, 2), (0, 0), (0, 2)]
+        assert await units("DELETE FROM d.t WHERE id = ?", [1], [1]) == [(0, 1), (0, 0)]
+
+
 async def test_sql(lab: Lab) -> None:
     client = (await Prepared.of(lab)).client
     await client.query("PREPARE s FROM 'SELECT ?, ?'")
