@@ -66,7 +66,7 @@ class Soundness:
         with self._failing:
             if self.failure is not None:
                 return
-            self.failure = error
+            self.failure = error = final(error)
         log.error("the binlog accepts nothing more: %s; what is durable is still served", error)
         for failed in self._when_failed:
             failed(error)

@@ -928,10 +928,15 @@ def test_a_failure_for_lack_of_room_is_none_to_be_tried_again(kind: str) -> None
     disk = MemoryDisk()
     engine = IbbEngine(disk, SMALL)
     append_all(engine, GROUPS[:2])
+    heard: list[StorageError] = []
+    engine.when_failed(heard.append)
     disk.fault = full
     with pytest.raises(DiskError, match="No space left") as caught:
         engine.sync()
     assert not isinstance(caught.value, DiskFull)
+    assert [isinstance(error, DiskFull) for error in heard] == [False], (
+        "who commits hears of it here"
+    )
     with pytest.raises(StoreFailed):
         engine.sync()
     engine.close()

@@ -23,7 +23,7 @@ from binlog_storage.classic.two_phase import RowTwoPhase
 from binlog_storage.disk.disk import OsDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import Position, Xid
-from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, WaitGivenUp
+from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, StorageError, WaitGivenUp
 from binlog_storage.redo.format import REDO_NAME, tables_record
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.facts import OfflineFacts
@@ -621,9 +621,14 @@ def test_a_failure_for_lack_of_room_is_none_to_be_tried_again(kind: str) -> None
     disk = MemoryDisk()
     engine = with_table(disk)
     put(engine, b"1", 1)
+    heard: list[StorageError] = []
+    engine.when_failed(heard.append)
     disk.fault = full
     with pytest.raises(DiskError, match="No space left") as caught:
         engine.sync()
     assert not isinstance(caught.value, DiskFull)
+    assert [isinstance(error, DiskFull) for error in heard] == [False], (
+        "who commits hears of it here"
+    )
     assert engine._soundness.failed
     engine.close()
