@@ -127,9 +127,6 @@ def render(look: Look, accept: str) -> tuple[bytes, str]:
     """The body in the format that the Accept header asks for, and its content type. To be called in a thread."""
     try:
         encode, content_type = choose_encoder(accept)
-    except (
-        TypeError,
-        ValueError,
-    ):  # of versions that are no numbers: prometheus_client compares them
+    except (TypeError, ValueError):  # prometheus_client compares versions, which may be no numbers
         encode, content_type = choose_encoder("")
     return encode(registry(look)), content_type

@@ -105,9 +105,7 @@ class Signals:
         clock.daemon = True
         try:
             clock.start()
-        except (
-            RuntimeError
-        ):  # there may be no more threads: then the system ends it, without last words
+        except RuntimeError:  # there are no more threads: the system ends it, without last words
             signal.setitimer(signal.ITIMER_REAL, self._end_s)
         return clock
 
@@ -182,9 +180,8 @@ def _say(level: int, text: str, *values: object, exc_info: BaseException | None 
 
 def _in_time(call: Callable[[], object]) -> None:
     thread = threading.Thread(target=call, name="binlog-last-words", daemon=True)
-    with contextlib.suppress(
-        RuntimeError
-    ):  # there may be no more threads: nobody could end a call here that hangs
+    # There may be no more threads; a call made here instead, which hangs, nobody could end.
+    with contextlib.suppress(RuntimeError):
         thread.start()
         thread.join(_SAY_S)
 

@@ -89,10 +89,7 @@ def call(caller: Caller, name: str, arguments: Sequence[Argument]) -> str | int 
             return caller.connection_id
         case "USER" | "SYSTEM_USER", []:
             return caller.account
-        case (
-            "CURRENT_USER" | "SESSION_USER",
-            [],
-        ):  # the latter since MariaDB 11.7; without a role they are the same
+        case "CURRENT_USER" | "SESSION_USER", []:  # one since MariaDB 11.7
             return caller.current_user or caller.account
         case "CURRENT_ROLE", []:
             return None  # there are no roles

@@ -581,9 +581,8 @@ class Cells:
 
     def _string(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         error = ColumnTooSmall if self.is_strict and not self.cuts else ColumnTruncated
-        if (
-            isinstance(given, Decimal) and not self.copies and not kind.padded_to
-        ):  # with all digits that it was computed with
+        if isinstance(given, Decimal) and not self.copies and not kind.padded_to:
+            # With all digits that it was computed with.
             given, kind = f"{given:f}", _TEXT
         if isinstance(given, float) and not self.copies:
             given, is_whole = _printed_within(given, kind, column)

@@ -246,9 +246,8 @@ class Changer:
     def _assigned_kinds(self) -> Iterator[tuple[int, Type]]:
         plan = self.plan
         columns = plan.changed if plan.changed is not None else plan.columns
-        for column, term in zip(
-            columns, plan.assigned, strict=False
-        ):  # without assigned there is none
+        assigned = plan.assigned or [None] * len(columns)
+        for column, term in zip(columns, assigned, strict=True):
             if term is not None:
                 yield column, term.kind
 
