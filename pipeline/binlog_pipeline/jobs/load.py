@@ -43,7 +43,7 @@ from binlog_storage.console.progress import Progress
 from binlog_storage.disk.durable_files import put_in_place, replace_file, sync_folder, synced_file
 from binlog_storage.disk.local_path import local_path
 
-from binlog_pipeline.errors import BadOption, IncompleteImage, NonRowChange, SourceError
+from binlog_pipeline.errors import BadOption, DataLost, IncompleteImage, NonRowChange, SourceError
 from binlog_pipeline.jobs.manifest import folder_of
 from binlog_pipeline.jobs.state import Kept, keep_state, merged
 from binlog_pipeline.jobs.workers import LocalWorkers
@@ -261,6 +261,11 @@ def load(
                     workers=workers,
                     piece_rows=piece_rows,
                 )
+            except DataLost:
+                _remove(staging)
+                if plan is None:
+                    raise
+                plan = None  # the log has no more what a run before this one would be joined with
             except (
                 IncompleteImage
             ):  # the rows that were read cannot be joined with the log, new ones may be

@@ -17,7 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 from binlog_pipeline.cli import main
-from binlog_pipeline.errors import BadOption, IncompleteImage, NonRowChange, SourceError
+from binlog_pipeline.errors import BadOption, DataLost, IncompleteImage, NonRowChange, SourceError
 from binlog_pipeline.jobs import load as loading
 from binlog_pipeline.jobs.load import KeyPiece, ReadPiece, load, tables_of
 from binlog_pipeline.jobs.state import OPS, keep_state
@@ -272,6 +272,34 @@ def test_killed_at_each_step(shop: MariaDB, tmp_path: Path, rng: random.Random) 
 
 def position_of(upstream: MariaDB) -> SlavePosition:
     return SlavePosition.parse(upstream.gtid_binlog_pos)
+
+
+def test_a_log_that_has_gone_meanwhile(
+    shop: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a load that was killed, behind whose beginning nothing can be read any more: it is begun anew, once."""
+    shop.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT)")
+    shop.script("INSERT INTO d.t VALUES (1, 10), (2, 20)")
+    options = options_of(shop, "d.t")
+    with monkeypatch.context() as patched:
+        patched.setattr(loading, "_begin_state", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            load(options, tmp_path / "t")
+    shop.script(
+        "UPDATE d.t SET a = 11 WHERE id = 1", "RESET MASTER", "DELETE FROM d.t WHERE id = 2"
+    )
+    assert load(options, tmp_path / "t").rows == 1
+    assert rows_of(tmp_path / "t") == shop.q("SELECT * FROM d.t")
+    tries = []
+
+    def lost(*_: Any) -> None:
+        tries.append(1)
+        raise DataLost("purged")
+
+    monkeypatch.setattr(loading, "_refuse_ddl", lost)
+    with pytest.raises(DataLost, match="purged"):
+        load(options, tmp_path / "t", again=True)
+    assert len(tries) == 1
 
 
 def test_altered_meanwhile(shop: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
