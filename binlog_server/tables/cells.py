@@ -44,6 +44,7 @@ from binlog_protocol.errors import (
     ColumnTooSmall,
     ColumnTruncated,
     ColumnWithoutDefault,
+    DataOverflow,
     ErrorKind,
     InvalidDefault,
     InvalidOnUpdate,
@@ -362,7 +363,8 @@ class Cells:
         is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
         if is_text and kind.code not in (types.LABEL, types.HYBRID):
             text = values.as_text(given, kind)
-            is_prefix = self.copies and name == "integer" and column.type.name != "year"
+            copies = self.copies and column.type.name != "year"
+            is_prefix = copies and name == "integer"
             found = (_INTEGER if is_prefix else _NUMBER).match(text)
             if (
                 name == "integer"
@@ -370,7 +372,7 @@ class Cells:
                 and (points := _TWO_POINTS.match(text)) is not None
             ):
                 return self._number_of_two_points(column, points, row)
-            if self.copies and (found is None or found.end() != len(text)):
+            if copies and (found is None or found.end() != len(text)):
                 self.unfit(TruncatedValue(name.upper(), text[:_SHOWN_CHARS]))
             elif found is None:
                 self.unfit(self._wrong(column, name, given, kind, row))
@@ -383,14 +385,16 @@ class Cells:
                 self._note(column, row)
             return float(found[1]) if name == "double" else number
         given = values.as_number(given, kind)
-        return self._whole_of_copy(given) if self.copies and name == "integer" else given
+        is_whole = self.copies and name == "integer" and column.type.name != "year"
+        return self._whole_of_copy(given) if is_whole else given
 
-    @staticmethod
-    def _whole_of_copy(number: int | Decimal | float) -> int:
+    def _whole_of_copy(self, number: int | Decimal | float) -> int:
         """An integer of 64 bits, which ALTER makes of a number on its way to a column of integers."""
         if isinstance(number, Decimal):
             number = int(values.rounded(number, 0))
         low, high = values.I64_MIN, values.I64_MAX if isinstance(number, float) else values.U64_MAX
+        if not low <= number <= high:
+            self.unfit(DataOverflow(values.as_text(number, types.DOUBLE), "INT"))
         return round(max(low, min(number, high)))
 
     def _number_of_two_points(self, column: StoredColumn, found: re.Match[str], row: int) -> int:
@@ -409,7 +413,7 @@ class Cells:
 
         exact = self._number(column, given, kind, row, "integer", fits)
         number = self._whole(exact, low, high)
-        is_below = kind.form is ValueForm.DECIMAL and column.type.unsigned and exact < 0
+        is_below = kind.form is ValueForm.DECIMAL and column.type.unsigned and given < 0
         if low <= number <= high and not is_below:
             return number
         return self.unfit(ColumnOutOfRange(column.name, row), low if number <= low else high)
@@ -434,8 +438,8 @@ class Cells:
             return self._outside(column, row, most, is_below=exact < 0)
         is_tiny = exact.adjusted() < -scale - 1
         found = Decimal(0).scaleb(-scale) if is_tiny else values.rounded(exact, scale)
-        if (column.type.unsigned and found < 0) or (found and found.adjusted() >= digits - scale):
-            return self._outside(column, row, most, is_below=found < 0)
+        if (column.type.unsigned and exact < 0) or (found and found.adjusted() >= digits - scale):
+            return self._outside(column, row, most, is_below=exact < 0)
         if found != exact:
             self._note(column, row)
         return found
@@ -465,13 +469,17 @@ class Cells:
     def _year(self, column: StoredColumn, given: Any, kind: Type, row: int) -> Value:
         if kind.form in (ValueForm.DATE, ValueForm.DATETIME, ValueForm.TIME):
             year = 0 if kind.form is ValueForm.TIME else int(given[:4])
-            if not self.copies and (not year or year in _YEARS):
+            if not year or year in _YEARS:
                 if self.is_strict:
                     shown_kind = kind.form.name.lower()
                     raise WrongTime(shown_kind, given[:_SHOWN_CHARS], self._where(column), row)
-                self.session.warn(ColumnTruncated(column.name, row))
+                if not self.copies:
+                    self.session.warn(ColumnTruncated(column.name, row))
             if not self.copies or kind.form is not ValueForm.TIME:
                 given, kind = year, types.BIGINT
+
+        if kind.is_number and given < 0:
+            return self.unfit(ColumnOutOfRange(column.name, row), 0)
 
         def fits(number: Any) -> bool:
             whole = self._whole(number, 0, 9999)
@@ -632,7 +640,8 @@ class Cells:
             parts = values.moment_parts(moment)
             if parts is not None:
                 found, is_right = self._moment(name, parts, digits)
-                if is_right and values.is_moment(moment):
+                is_no_year = self.copies and isinstance(given, values.Year) and not given
+                if is_right and values.is_moment(moment) and not is_no_year:
                     if name == "date" and any(parts[3:]):
                         self._note(column, row)
                     return found
@@ -663,6 +672,7 @@ class Cells:
         year, month, day, hour, minute, second, micro = parts
         unit = 10 ** (6 - digits)
         self._require_cutting(micro % unit)
+        has_clock = bool(hour or minute or second or micro)
         micro = micro // unit * unit
         zero = ZERO_TIMESTAMP if name != "date" else ZeroDate(0, 0, 0)
         if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
@@ -670,7 +680,6 @@ class Cells:
         if (year, month, day) == (0, 0, 0):
             if "NO_ZERO_DATE" in modes:
                 return None, False
-            has_clock = bool(hour or minute or second or micro)
             if name == "timestamp" and has_clock:
                 return zero, False
             return (

@@ -65,6 +65,12 @@ class Both:
         for connection in self.connections:
             connection.cursor(Cursor).execute(statement)
 
+    def same_outcome(self, statement: str) -> None:
+        """It is an error of both, or of none."""
+        theirs, ours = (answer(connection, statement) for connection in self.connections)
+        if (theirs[0] == "error") is not (ours[0] == "error"):
+            self.different.append(f"{statement}: {theirs[:3]}, {ours[:3]}")
+
     def same(self, statement: str, of: str) -> None:
         """The rows of a query are the same, column by column."""
         theirs, ours = (answer(connection, statement)[3] for connection in self.connections)
@@ -131,3 +137,22 @@ def test_altered(both: Both) -> None:
         both.run(f"ALTER TABLE target {', '.join(changes)}")
         both.same(f"SELECT {shown()} FROM target ORDER BY id", f"ALTER {kind}")
         both.run("DROP TABLE target")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_refused_by_a_strict_sql_mode(both: Both) -> None:
+    """Each pair by itself: what is taken and what is an error, which would stop a replica where ALTER is none here."""
+    for kind, texts in VALUES.items():
+        for text in texts:
+            for target in TARGETS:
+                both.run("SET sql_mode = ''")
+                both.run(f"CREATE TABLE source (id INT PRIMARY KEY, c {kind})")
+                both.run(f"CREATE TABLE target (id INT PRIMARY KEY, c {target})")
+                both.run(f"INSERT INTO source VALUES (1, {text})")
+                both.run("SET sql_mode = 'STRICT_TRANS_TABLES'")
+                both.same_outcome(
+                    f"INSERT INTO target SELECT * FROM source /* {kind} {text} to {target} */"
+                )
+                both.same_outcome(f"ALTER TABLE source MODIFY c {target} /* {kind} {text} */")
+                both.run("DROP TABLE source, target")

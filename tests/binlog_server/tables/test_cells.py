@@ -314,6 +314,29 @@ def test_copied(source: str, given: Any, kind: str, inserted: Any, altered: Any)
         assert computed.value(0, given, of.computed(), 1) == str(UUID).encode()
 
 
+@pytest.mark.parametrize(
+    ("source", "given", "kind", "errno"),
+    [
+        ("decimal(9,3)", Decimal("-0.001"), "int(10) unsigned", 1264),
+        ("decimal(9,3)", Decimal("-0.001"), "decimal(6,2) unsigned", 1264),
+        ("decimal(9,3)", Decimal("-0.001"), "year(4)", 1264),
+        ("double", -0.25, "year(4)", 1264),
+        ("decimal(9,3)", Decimal("0.5"), "timestamp", 1292),
+        ("date", "2024-02-29", "year(4)", 1292),
+        ("double", 1e300, "bigint(20) unsigned", 1916),
+        ("year(4)", values.Year(0), "date", 1292),
+        ("varchar(9)", "1.9", "int(11)", 1292),
+        ("varchar(9)", "x", "year(4)", 1366),
+    ],
+)
+def test_refused_where_alter_copies(source: str, given: Any, kind: str, errno: int) -> None:
+    """Else replicas, which get the statement, would stop at it."""
+    of = types.of_column(ColumnDefinition("c", source).wire("", ""))
+    with pytest.raises(ServerError) as caught:
+        replace(cells(kind), copies=True).value(0, given, of, 1)
+    assert caught.value.errno == errno
+
+
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_what_no_column_takes_is_told_without_a_value(is_strict: bool) -> None:
     found = replace(cells("int(11)"), is_strict=is_strict)
