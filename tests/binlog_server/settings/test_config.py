@@ -127,7 +127,7 @@ WRONG_IN_FILE = [
     ('init_rpl_role="SLAVE"', "init_rpl_role: init_rpl_role=SLAVE is not available"),
     ("rpl_semi_sync_master_enabled=1", "rpl_semi_sync_master_enabled: 1 is neither true nor false"),
     ("rpl_semi_sync_master_wait_for_slave_count=0", "0 is not between 1 and 65535"),
-    ("rpl_semi_sync_master_timeout=-1", "-1 is not between 0 and 4294967295"),
+    ("rpl_semi_sync_master_timeout=-1", "-1 is not between 0 and 18446744073709551615"),
     ("rpl_semi_sync_master_wait_no_slave='x'", "'x' is neither true nor false"),
     ("rpl_semi_sync_slave_enabled=1", "rpl_semi_sync_slave_enabled: 1 is neither true nor false"),
     ("rpl_semi_sync_slave_wait_for_slave_count=-1", "-1 is not between 0 and 65535"),
