@@ -33,7 +33,7 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.table_map import TableMap
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_protocol.row_columns.options import ColumnOptions
 from binlog_protocol.row_columns.result_rows import SESSION, ResultColumns, selected
 from binlog_protocol.sql.statements import parse_statement
@@ -79,7 +79,8 @@ if TYPE_CHECKING:
 PIECE_ROWS: Final = 100_000
 STAGING: Final = "_load"
 _PLAN: Final = "plan.json"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_BEHIND: Final = "binlog.behind"  # in a piece's file: where the log stood when it had been read
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 1 << 14
 _TRIES: Final = 3
@@ -206,6 +207,7 @@ class ReadPiece:
             for rows in _batches(link.rows(select(self.plan, table, types, piece))):
                 count += len(rows)
                 writer.write_batch(columns.batch(rows))
+            writer.add_key_value_metadata({_BEHIND: str(_log_end(link))})
         put_in_place(staged, path)
         return count
 
@@ -266,9 +268,7 @@ def load(
                 if plan is None:
                     raise
                 plan = None  # the log has no more what a run before this one would be joined with
-            except (
-                IncompleteImage
-            ):  # the rows that were read cannot be joined with the log, new ones may be
+            except IncompleteImage:  # these rows cannot be joined with the log, new ones may be
                 _remove(staging)
                 if left == 1:
                     raise
@@ -339,7 +339,8 @@ def _load_once(
     _read_pieces(options, address, plan, staging / "rows", workers)
     with _session(address) as link:
         _require_same(plan, asked_table(link.texts, _name(options)))
-        end = SlavePosition.parse(_value(link, "SELECT @@GLOBAL.gtid_binlog_pos"))
+        end = _log_end(link)
+        _require_one_history(link.binlog_state(), plan.pieces(staging / "rows"), address)
     _refuse_ddl(options, plan, end)
     state = staging / "state"
     _begin_state(plan, state, staging / "rows", options.table)
@@ -460,6 +461,24 @@ def _read_pieces(
             done += 1
             progress.show(done, len(pieces))
     sync_folder(folder)
+
+
+def _require_one_history(
+    state: BinlogState, pieces: Sequence[KeyPiece], address: ServerAddress
+) -> None:
+    """Whether the server has all that had happened when the pieces were read. Raises `DataLost`.
+
+    Behind a failover it may be another one, which never got the last groups: rows may hold what they did.
+    """
+    import pyarrow.parquet as pq
+
+    ends = {pq.read_metadata(piece.path).metadata[_BEHIND.encode()].decode() for piece in pieces}
+    for gtid in (gtid for text in ends for gtid in SlavePosition.parse(text)):
+        if not state.has(gtid):
+            raise DataLost(
+                f"{address.name} does not have {gtid}, which was there when rows were read: it is another server, "
+                "which is behind the one before or has another history, or it was set back; load again"
+            )
 
 
 def _begin_state(plan: LoadPlan, state: Path, folder: Path, table: str) -> None:
@@ -672,6 +691,10 @@ def _session(address: ServerAddress) -> Iterator[ServerLink]:
             yield link
         except (RemoteError, UpstreamRefused, ConnectionError, TimeoutError) as error:
             raise source_error(address, error, "reading tables") from None
+
+
+def _log_end(link: ServerLink) -> SlavePosition:
+    return SlavePosition.parse(_value(link, "SELECT @@GLOBAL.gtid_binlog_pos"))
 
 
 def _value(link: ServerLink, sql: str) -> Any:

@@ -29,7 +29,7 @@ from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.manifest import StateManifest
 from binlog_pipeline.targets import TABLE_SINKS
 from binlog_pipeline.wanted import unreached
-from binlog_protocol.gtid import SlavePosition
+from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, result_rows
 from binlog_protocol.row_columns.result_rows import ResultColumns, selected
 from binlog_protocol.sql.token_reader import TableName
@@ -300,6 +300,37 @@ def test_a_log_that_has_gone_meanwhile(
     with pytest.raises(DataLost, match="purged"):
         load(options, tmp_path / "t", again=True)
     assert len(tries) == 1
+
+
+def test_rows_of_another_history(
+    shop: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a server had, from which rows were read, the one behind a failover must have, too."""
+    shop.script("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT)")
+    shop.script("INSERT INTO d.t VALUES (1, 10), (2, 20)")
+    options = options_of(shop, "d.t")
+    with monkeypatch.context() as patched:
+        patched.setattr(loading, "_begin_state", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            load(options, tmp_path / "t")
+    rows = tmp_path / "t" / loading.STAGING / "rows"
+    (piece,) = [KeyPiece(0, None, None, str(path)) for path in rows.glob("*.parquet")]
+    address = loading._server_of(options)
+    last = Gtid.parse(shop.gtid_binlog_pos)
+    loading._require_one_history(BinlogState([last]), [piece], address)
+    lacking = last._replace(seq_no=last.seq_no - 1), last._replace(server_id=last.server_id + 1)
+    for other in lacking:
+        with pytest.raises(DataLost, match=f"does not have {last}"):
+            loading._require_one_history(BinlogState([other]), [piece], address)
+    # Such a load is begun anew, once.
+    states = iter([BinlogState([lacking[0]])])
+    whole = ServerLink.binlog_state
+    with monkeypatch.context() as patched:
+        patched.setattr(ServerLink, "binlog_state", lambda link: next(states, None) or whole(link))
+        shop.script("DELETE FROM d.t WHERE id = 2")
+        assert load(options, tmp_path / "t").rows == 1
+    assert next(states, None) is None
+    assert rows_of(tmp_path / "t") == shop.q("SELECT * FROM d.t")
 
 
 def test_altered_meanwhile(shop: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
