@@ -232,9 +232,9 @@ class SessionTransaction:
         self._task: asyncio.Task[None] | None = None  # of the running statement, once it waits
         self._undoing: list[asyncio.Future[None]] = []  # see `_until_undone`
         self.held = 0
+        """Bytes of a change of rows that is being read or computed, about."""
         self.next_units: list[tuple[int, int]] | None = None
         """Where the next change of a table here writes what each of its runs did: see `Outcome`."""
-        """Bytes of a change of rows that is being read or computed, about."""
         self._room_wait: RoomWait | None = None
         self._turn = Turn()
         self._go_on: Callable[[], None] | None = None  # in the place of the answer OK to a commit
