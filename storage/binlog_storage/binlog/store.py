@@ -603,6 +603,10 @@ class IbbEngine:
         except DiskError as error:
             self._durability.fail(error)
             raise final(error) from error.__cause__
+        except BaseException as error:
+            # As Ctrl-C: memory holds a half of each binlog, and nothing of it may be written, by `close` either.
+            self._durability.fail(StoreFailed(f"beginning anew was broken off by {error!r}"))
+            raise
 
     def purge_to(self, file_no: int) -> PurgePlan:
         return self.keeper.purge_to(file_no)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from binlog_protocol.groups.stored_group import group_gtid
@@ -169,3 +171,49 @@ def test_changed_size_survives_a_crash() -> None:
         engine.sync()
     crashed = IbbEngine(disk.after_crash(), SMALL)
     assert str(crashed.binlog_state()) == "0-1-199"
+
+
+class Breaker:
+    """An exception at one call of a function of the store; and how many calls there were."""
+
+    def __init__(self, at: int) -> None:
+        self.calls, self._at = 0, at
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/binlog_storage/" in frame.f_code.co_filename:
+            self.calls += 1
+            if self.calls == self._at:
+                raise KeyboardInterrupt
+
+
+def reset(disk: MemoryDisk, at: int = 0) -> int:
+    """A store that is begun anew, and then closed. `at`: the call at which it is broken off. Returns how many."""
+    engine = IbbEngine(disk, SMALL)
+    breaker = Breaker(at)
+    sys.setprofile(breaker)
+    try:
+        engine.reset()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    engine.close()
+    return breaker.calls
+
+
+def test_a_reset_that_is_broken_off_anywhere() -> None:
+    """As by Ctrl-C in `binlog-server seed`: the next start has the old store, or the new one, and goes on in it."""
+    disk = MemoryDisk()
+    engine = IbbEngine(disk, SMALL)
+    engine.append(*group(Gtid(0, 1, 1)))
+    engine.close()
+    begin = disk.contents()
+    total = reset(disk)
+    assert total > 100
+    for at in range(1, total + 1, 3):
+        disk = MemoryDisk(begin)
+        reset(disk, at)
+        engine = IbbEngine(disk, SMALL)
+        assert seq_nos(engine, 0) in ([1], []), at
+        engine.append(*group(Gtid(0, 1, 2)))
+        engine.close()
