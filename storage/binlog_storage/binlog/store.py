@@ -509,6 +509,7 @@ class IbbEngine:
         except DiskError as error:
             self._durability.fail(error)
             raise final(error) from error.__cause__
+        self._flusher.synced()
 
     def step(self) -> bool:
         """Do one round of the background work. Returns whether the flusher had anything to do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -12,10 +13,12 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine import Position
 from binlog_storage.engine.references import Reason
 from binlog_storage.errors import PositionPurged, UnknownBinlog
 from binlog_storage.ibb.page import PAGE_SIZE
+from binlog_storage.log.publication import read_published
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.groups import group
@@ -217,3 +220,24 @@ def test_a_reset_that_is_broken_off_anywhere() -> None:
         assert seq_nos(engine, 0) in ([1], []), at
         engine.append(*group(Gtid(0, 1, 2)))
         engine.close()
+
+
+def test_other_processes_learn_of_a_flush_of_an_idle_store(tmp_path: Path) -> None:
+    """Else an archive would not take the file that FLUSH BINARY LOGS has ended, until somebody writes."""
+    engine = IbbEngine(OsDisk(tmp_path), SMALL)
+    engine.start()
+    try:
+        engine.append(*group(Gtid(0, 1, 1)))
+        for act in (engine.sync, engine.flush, engine.reset):
+            act()
+            deadline = time.monotonic() + 20
+            while published_at(tmp_path) != engine.written_end or not engine._flusher._resting:
+                assert time.monotonic() < deadline, act
+                time.sleep(0.02)
+    finally:
+        engine.close()
+
+
+def published_at(path: Path) -> Position | None:
+    published = read_published(ReadOnlyDisk(path))
+    return None if published is None else published.end
