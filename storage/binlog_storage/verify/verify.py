@@ -461,7 +461,10 @@ class RecordPass:
         if reason:
             self._error(*record.start, reason)
         if first is not None and first[TYPE_OFFSET] == EventType.GTID:
-            self._states.logged(gtid_of(first), record.start)
+            try:
+                self._states.logged(gtid_of(first), record.start)
+            except ProtocolError:  # too short for one, as `reason` says
+                self._states.forget()
         told = sum(reference.nodes for reference in lists)
         if not reason and lists and told != nodes.count - 1:
             self._warning(
