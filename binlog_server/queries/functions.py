@@ -55,6 +55,7 @@ from binlog_server.queries.terms import (
     constant,
     dated,
     dating,
+    settled,
     watched_moment,
     watched_test,
 )
@@ -498,7 +499,6 @@ def _coalesce(terms: Sequence[Term], session: Asker) -> Term:
 
 def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     left, right = terms
-    kind = types.settled(left.kind)
     right_term = dated(right, left.kind, session)
     date = dating(left.kind, right.kind, session)
     left_kind = left.kind if date is None else types.moment(ValueForm.DATETIME, left.kind.decimals)
@@ -507,11 +507,12 @@ def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     def value() -> Any:
         found, other = left.value(), right_term.value()
         if found is None or other is None:
-            return values.converted(found, left.kind, kind)
+            return found
         is_equal = left_key(found if date is None else date(found)) == right_key(other)
-        return None if is_equal else values.converted(found, left.kind, kind)
+        return None if is_equal else found
 
-    return Term(kind.nullable(), value)
+    term = settled(Term(left.kind, value))
+    return Term(term.kind.nullable(), term.value)
 
 
 def _isnull(terms: Sequence[Term], session: Asker) -> Term:

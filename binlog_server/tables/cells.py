@@ -222,9 +222,10 @@ class Cells:
 
         Raises `ServerError`: 1048, 1264, 1265, 1292, 1366, 1406, 4025, 4078.
         """
-        if not self.is_checked:
-            self.check(number, kind)
         column = self.table.columns[number]
+        is_assignable = _is_assignable(column, kind)
+        if not (is_assignable or self.is_checked):
+            self.unfit(self._not_assignable(column, kind))
         if given is None:
             if not column.nullable and column.type.name == "timestamp" and not self.copies:
                 return self._of_text(number, now_text(_digits(column)), row)
@@ -238,7 +239,7 @@ class Cells:
                 return self.unfit(error, instead)
             return None
         name = column.type.name
-        is_assignable, is_native = _is_assignable(column, kind), kind.code in types.NATIVE
+        is_native = kind.code in types.NATIVE
         given, kind = self._copied(given, kind, column)
         if self.copies and is_native and not is_assignable and name not in NATIVE:
             plain = replace(self, copies=False, is_checked=True)  # it is copied as a text
@@ -360,15 +361,15 @@ class Cells:
         """A number, as exact as it is given. `fits`: whether it is in the column's range; of one that is not, only that
         is told.
         """
+        copies = self.copies and column.type.name != "year"
+        is_whole = copies and name == "integer"  # an integer of 64 bits on its way
         is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
         if is_text and kind.code not in (types.LABEL, types.HYBRID):
             text = values.as_text(given, kind)
-            copies = self.copies and column.type.name != "year"
-            is_prefix = copies and name == "integer"
-            found = (_INTEGER if is_prefix else _NUMBER).match(text)
+            found = (_INTEGER if is_whole else _NUMBER).match(text)
             if (
                 name == "integer"
-                and not is_prefix
+                and not is_whole
                 and (points := _TWO_POINTS.match(text)) is not None
             ):
                 return self._number_of_two_points(column, points, row)
@@ -385,7 +386,6 @@ class Cells:
                 self._note(column, row)
             return float(found[1]) if name == "double" else number
         given = values.as_number(given, kind)
-        is_whole = self.copies and name == "integer" and column.type.name != "year"
         return self._whole_of_copy(given) if is_whole else given
 
     def _whole_of_copy(self, number: int | Decimal | float) -> int:
@@ -563,8 +563,7 @@ class Cells:
         instead = None if column.nullable else implicit_default(column)
         found = None
         if kind.form is ValueForm.BYTES and len(given) == column.layout.size:
-            text = str(uuid.UUID(bytes=given)) if name == "uuid" else ""
-            found = values.native_in(code, text) if text else values.native_of(code, given)
+            found = values.native_in(code, values.native_of(code, given))
         elif kind.form in (ValueForm.TEXT, ValueForm.BYTES):
             found = values.native_in(code, given)
         if found is None:
