@@ -198,8 +198,13 @@ def read_from(engine: BinlogEngine, start: Position) -> list[bytes]:
 
 
 def read_all(engine: BinlogEngine) -> list[bytes]:
-    """All groups of a store from which nothing was purged."""
-    return read_from(engine, beginning(engine))
+    """All groups of a store from which nothing was purged.
+
+    It is asked as by a replica that has nothing, which is refused if something is missing in front. Such a search may
+    jump start markers (`wanted`), so it is read from the first place.
+    """
+    beginning(engine)
+    return read_from(engine, engine.first_start().position)
 
 
 def gtid_of(payload: bytes) -> Gtid | None:
