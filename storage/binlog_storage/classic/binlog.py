@@ -84,8 +84,8 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                     f"{path} has no format description; if it is the last file, and its server was killed when it "
                     "made it, leave it out"
                 )
-            refuse_kind(path, event)
             description = FormatDescription.parse(event)
+            refuse_kind(path, event)
             events = [with_flag_cleared(event)]
             while True:
                 offset = reader.offset
@@ -94,11 +94,11 @@ def read_head(path: Path, file: Bytes | None = None) -> FileHead:
                     raise UnreadableBinlog(
                         f"{path} ends behind its format description; if it is the last file, leave it out"
                     )
+                plain = strip_checksum(event, description.checksum_algorithm)
                 refuse_kind(path, event)
                 events.append(event)
                 is_artificial = event[FLAGS_OFFSET] & FLAG_ARTIFICIAL
                 if event[TYPE_OFFSET] == EventType.GTID_LIST and not is_artificial:
-                    plain = strip_checksum(event, description.checksum_algorithm)
                     gtids = GtidList.parse(plain).gtids
                     list_end = reader.offset
                     events += _checkpoints(reader)

@@ -47,7 +47,7 @@ _TELL_GTIDS: Final = frozenset({EventType.GTID, EventType.GTID_LIST})
 
 
 def refuse_kind(path: Path, event: bytes) -> None:
-    """Raises `UnreadableBinlog` for an event that tells of a file which is not for us."""
+    """Raises `UnreadableBinlog` for an event that tells of a file which is not for us. Its checksum was verified."""
     type_ = event[TYPE_OFFSET]
     if type_ == EventType.START_ENCRYPTION and not event[FLAGS_OFFSET] & FLAG_IGNORABLE:
         # With the flag it comes from a master, which has decrypted what follows.
@@ -90,7 +90,6 @@ class _FileEvents:
         event = self._reader.next()
         if event is None:
             return None
-        refuse_kind(self._reader.path, event)
         self.has_gtids = self.has_gtids or event[TYPE_OFFSET] in _TELL_GTIDS
         return EventReceived(event)
 
@@ -273,8 +272,12 @@ class FileGroups:
             raise no_gtids(self.path) from None
         except ProtocolError as error:
             raise DamagedBinlog(self.path, offset, str(error)) from None
-        if begun is not None and isinstance(item, StartMarker):
-            raise DamagedBinlog(self.path, offset, f"a server starts inside group {begun}")
+        if isinstance(item, StreamEvent):
+            refuse_kind(self.path, item.sent)
+        elif isinstance(item, StartMarker):
+            refuse_kind(self.path, item.payload)
+            if begun is not None:
+                raise DamagedBinlog(self.path, offset, f"a server starts inside group {begun}")
         return item
 
     def close(self) -> None:

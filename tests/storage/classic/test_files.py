@@ -10,7 +10,12 @@ import pytest
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.events.gtid import GtidEvent
-from binlog_protocol.events.header import FLAG_IGNORABLE, build_event
+from binlog_protocol.events.header import (
+    FLAG_IGNORABLE,
+    TYPE_OFFSET,
+    build_event,
+    split_events,
+)
 from binlog_protocol.events.incident import IncidentEvent
 from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.xid import XidEvent
@@ -197,6 +202,21 @@ def test_what_a_master_has_decrypted(tmp_path: Path) -> None:
     path.write_bytes(data[:size] + event + data[size:])
     assert read_head(path).gtids == ()
     assert binlog_files.read(path)[0] == binlog_files.simple(4)
+
+
+@pytest.mark.parametrize("kind", [EventType.START_ENCRYPTION, EventType.MYSQL_PREVIOUS_GTIDS])
+def test_a_flipped_type_is_damage(tmp_path: Path, kind: EventType) -> None:
+    """Not a file of another kind: nobody is told to look for its key file."""
+    path = tmp_path / "m-bin.000001"
+    offsets = binlog_files.write(path, binlog_files.simple(3))
+    whole = path.read_bytes()
+    behind_description = 4 + len(next(split_events(whole[4:])))
+    for at, read in ((behind_description, read_head), (offsets[1], binlog_files.read)):
+        changed = bytearray(whole)
+        changed[at + TYPE_OFFSET] = kind
+        path.write_bytes(changed)
+        with pytest.raises(DamagedBinlog, match=f"at offset {at}: .*CRC-32"):
+            read(path)
 
 
 def test_the_order_of_files(tmp_path: Path) -> None:
