@@ -7,10 +7,12 @@ to standard error. Exit code 2: no such benchmark, or a wrong option; 1: it coul
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 
+from benchmarks import machine
 from benchmarks.registry import Benchmark, BenchmarkError, benchmarks
 
 FAILED = 1
@@ -38,10 +40,16 @@ def run(benchmark: Benchmark, arguments: Sequence[str]) -> int:
         prog=f"python -m benchmarks {benchmark.name}", description=benchmark.summary
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument(
+        "--let-sleep",
+        action="store_true",
+        help="processors may sleep while they wait, as they do unless tuned",
+    )
     benchmark.add_arguments(parser)
     options = parser.parse_args(arguments)
     try:
-        result = benchmark.run(options)
+        with contextlib.nullcontext() if options.let_sleep else machine.awake():
+            result = benchmark.run(options)
     except BenchmarkError as error:
         print(f"{benchmark.name} could not be measured: {error}", file=sys.stderr)
         return FAILED

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ _PROBE_BYTES: Final = 4096
 _SECTORS_WRITTEN: Final = 6  # of /sys/dev/block/*/stat
 _SECTOR_BYTES: Final = 512
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
+_WAKE_UP_LATENCY: Final = Path("/dev/cpu_dma_latency")
+_S32: Final = struct.Struct("=i")
 
 
 @contextlib.contextmanager
@@ -53,11 +56,38 @@ def file_system(path: Path) -> str:
     return kind
 
 
+@contextlib.contextmanager
+def awake() -> Iterator[None]:
+    """No processor sleeps meanwhile, if this process may ask for that (root may); else nothing is different.
+
+    A virtual machine gives a processor that waits for a disk or a packet back to its host, and has it again with cold
+    caches: for servers that wait after each step, as with one session, that is most of what is measured. The kernel
+    keeps processors awake as long as the file is open (pm_qos), as for tuned's profile `latency-performance`.
+    """
+    try:
+        file = _WAKE_UP_LATENCY.open("wb", buffering=0)
+    except OSError:
+        yield
+        return
+    with file:
+        file.write(_S32.pack(0))
+        yield
+
+
+def processors_sleep() -> bool:
+    """Whether processors may sleep while they wait; told as true where it cannot be asked."""
+    try:
+        return _S32.unpack(_WAKE_UP_LATENCY.read_bytes()) != (0,)
+    except (OSError, struct.error):
+        return True
+
+
 def facts(directory: Path) -> dict[str, Any]:
-    """Processor, kernel, Python, load now (of one minute), and the disk."""
+    """Processor and whether it sleeps, kernel, Python, load now (of one minute), and the disk."""
     return {
         "cpus": os.cpu_count(),
         "cpu": _cpu_name(),
+        "processors_sleep": processors_sleep(),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),

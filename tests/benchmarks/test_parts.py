@@ -79,6 +79,35 @@ def test_file_system(tmp_path: Path) -> None:
     assert machine.facts(tmp_path)["fdatasync_us"] >= 0
 
 
+def test_processors_stay_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "latency"
+    monkeypatch.setattr(machine, "_WAKE_UP_LATENCY", place)
+    place.write_bytes((2_000_000_000).to_bytes(4, sys.byteorder))
+    assert machine.processors_sleep()
+    with machine.awake():
+        assert not machine.processors_sleep()
+    monkeypatch.setattr(machine, "_WAKE_UP_LATENCY", tmp_path / "folder" / "none")
+    with machine.awake():
+        assert machine.facts(tmp_path)["processors_sleep"], "it may not be asked for"
+
+
+@pytest.mark.parametrize(("words", "asked"), [([], True), (["--let-sleep"], False)])
+def test_a_benchmark_keeps_processors_awake(
+    words: list[str], asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "latency"
+    place.write_bytes(b"\x01\0\0\0")
+    monkeypatch.setattr(machine, "_WAKE_UP_LATENCY", place)
+    found: list[bool] = []
+
+    def run(_: object) -> Result:
+        found.append(machine.processors_sleep())
+        return {}
+
+    assert main.run(Benchmark("fanout", "", lambda parser: None, run, str), words) == 0
+    assert found == [not asked]
+
+
 def test_the_work_directory_is_removed(tmp_path: Path) -> None:
     with machine.work_directory(tmp_path / "new") as path:
         (path / "file").write_bytes(b"x")
