@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from binlog_protocol.dataclass import dataclass
 
 from binlog_storage.binlog.bounds import Bounds
-from binlog_storage.binlog.durability import Durability
 from binlog_storage.binlog.file_table import FileTable
 from binlog_storage.binlog.full_disk import FullDisk
-from binlog_storage.disk.patient_disk import PatientDisk
-from binlog_storage.errors import DiskError, DiskFull, TooManyOpenFiles
+from binlog_storage.engine.late_opening import LateOpening
+from binlog_storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from binlog_storage.ibb.file_names import file_name
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class LateWrites:
-    """The writes that the opening of one store has left, if its disk is a `PatientDisk`; else there are none."""
+    """The writes that the opening of one store has left."""
 
-    _patient: PatientDisk | None
+    _opening: LateOpening
     _files: FileTable
-    _durability: Durability
     _bounds: Bounds
     _full: FullDisk
     when_done: Callable[[], object] = lambda: None
@@ -33,37 +28,27 @@ class LateWrites:
     @property
     def full(self) -> DiskFull | None:
         """Why they wait; None if there are none left."""
-        return None if self._patient is None else self._patient.full
+        return self._opening.full
 
     def opened(self) -> None:
         """The store is open: what was not written until now is done later."""
-        if self._patient is not None:
-            self._patient.opened()
+        self._opening.opened()
 
     def require_written(self) -> None:
         """Raises `StoreFailed`, and `DiskFull` while there are any."""
-        self._durability.require_sound()
-        if (full := self.full) is not None:
-            raise DiskFull(str(full))
+        self._opening.require_done()
 
     def catch_up(self) -> bool:
-        """Do them if there is room. Returns whether other files may be made: not after a failure. Raises `DiskFull`."""
-        if self._durability.failed:
-            return False
-        if self._patient is None or self._patient.full is None:
-            return True
+        """Do them if there is room. Returns whether other files may be made: not after a failure. Raises `DiskFull`,
+        `TooManyOpenFiles`."""
         try:
-            done = self._patient.try_again()
-        except TooManyOpenFiles:
-            raise  # tried again
-        except DiskError as error:
-            self._durability.fail(error)
-            return False
-        if not done:
-            self.require_written()
-        self._bounds.resume()
-        self.when_done()
-        log.info("InnoDB: there was room for what opening had to write: commits go on")
+            if self._opening.catch_up():
+                self._bounds.resume()
+                self.when_done()
+        except (DiskFull, TooManyOpenFiles):
+            raise
+        except StorageError:
+            return False  # the end of writing, which was told
         return True
 
     def relieve(self) -> None:
@@ -77,8 +62,5 @@ class LateWrites:
 
     def first_open(self) -> int:
         """The first file that recovery may need: that of the last checkpoint, or one that is still to be written."""
-        first = self._bounds.clean_file
-        if self._patient is not None and self._patient.full is not None:
-            numbers = self._files.numbers()
-            first = min([first, *(n for n in numbers if self._patient.touches(file_name(n)))])
-        return first
+        late = (n for n in self._files.numbers() if self._opening.touches(file_name(n)))
+        return min([self._bounds.clean_file, *late])

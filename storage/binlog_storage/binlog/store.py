@@ -54,7 +54,6 @@ from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.two_phase import TwoPhase
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
-from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.state import StateStore
 from binlog_storage.engine import (
     LARGE_GROUP_BYTES,
@@ -66,6 +65,7 @@ from binlog_storage.engine import (
     StartPoint,
 )
 from binlog_storage.engine.backup import BackupRequest
+from binlog_storage.engine.late_opening import LateOpening
 from binlog_storage.engine.purge import FileFate, PurgeHeld, PurgePlan
 from binlog_storage.engine.references import Pin, Reason, References
 from binlog_storage.engine.soundness import final
@@ -245,10 +245,8 @@ class IbbEngine:
             self._durability,
             largest_step(self._options.piece_bytes),
         )
-        patient = self._disk if isinstance(self._disk, PatientDisk) else None
-        self._late = LateWrites(
-            patient, self._pages.files, self._durability, self._bounds, self._full
-        )
+        opening = LateOpening(self._disk, self._durability)
+        self._late = LateWrites(opening, self._pages.files, self._bounds, self._full)
         self._first_file = FirstFile(facts)
         self._breaks = StateBreaks(facts, self._pages.first_number)
         self.keeper = FileKeeper(

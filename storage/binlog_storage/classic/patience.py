@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from binlog_storage.binlog.full_disk import FullDisk
 from binlog_storage.disk.disk import Disk
-from binlog_storage.disk.patient_disk import PatientDisk
+from binlog_storage.engine.late_opening import LateOpening
 from binlog_storage.engine.soundness import Soundness
-from binlog_storage.errors import DiskError, DiskFull, NoRoom, TooManyOpenFiles, WaitGivenUp
+from binlog_storage.errors import DiskFull, NoRoom, WaitGivenUp
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Patience:
         self, soundness: Soundness, wait_for_room: Callable[[float], object] | None, disk: Disk
     ) -> None:
         self._soundness = soundness
-        self._disk = disk if isinstance(disk, PatientDisk) else None
+        self._late = LateOpening(disk, soundness)
         self.is_late = False
         self.full = FullDisk(wait_for_room)
         self._never_wait = -1
@@ -47,12 +47,9 @@ class Patience:
         self._never_wait = thread
 
     def opened(self) -> None:
-        """The store is open: from now on a change is made at once, or refused. One that waits in memory is not durable,
-        so nothing may be told so while one does."""
-        if self._disk is None:
-            return
-        self._disk.opened()
-        if (full := self._disk.full) is not None:
+        """See `LateOpening`."""
+        self._late.opened()
+        if (full := self._late.full) is not None:
             self.is_late = True
             self.full.met(full, self.full.tries)
             log.error(
@@ -62,21 +59,10 @@ class Patience:
             )
 
     def catch_up(self) -> None:
-        """Write what opening had no room for: in front of all other writes. Raises `DiskFull` without room for it."""
-        if self._disk is None or not self.is_late:
-            return
-        self._soundness.require_sound()
-        try:
-            done = self._disk.try_again()
-        except TooManyOpenFiles:
-            raise  # tried again
-        except DiskError as error:
-            self._soundness.fail(error)
-            raise
-        if not done:
-            raise DiskFull(str(self._disk.full))
-        self.is_late = False
-        log.info("there was room for what opening had to write: commits go on")
+        """Write what opening had no room for: in front of all other writes. Raises as `LateOpening`."""
+        if self.is_late:
+            self._late.catch_up()
+            self.is_late = False
 
     @property
     def waits_long(self) -> bool:

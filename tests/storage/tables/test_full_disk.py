@@ -110,9 +110,8 @@ def test_at_every_step(synchronous: bool, more: dict[str, int]) -> None:
             require_settled(start(after, other, **more), other)
             continue
         assert rows(engine) == COMMITTED
-        patient = engine._late._patient
-        assert patient is not None
-        if patient.full is None:
+        late = engine._late
+        if late.full is None:
             continue
         waited += 1
         engine.step()  # tries again, in vain
