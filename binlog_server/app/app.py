@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import secrets
@@ -104,6 +105,11 @@ _LOOK_AGAIN_S = 0.02
 LEASE_ROUND_S = (
     10.0  # between two looks at deadlines and budgets of leases, and at what is archived
 )
+_NO_LISTENING: Final = {
+    errno.EADDRINUSE: "end the program that listens there, or give another address",
+    errno.EADDRNOTAVAIL: "give an address that this machine has, or none in front of the port for all of them",
+    errno.EACCES: "ports below 1024 are root's: give another one, or the process CAP_NET_BIND_SERVICE",
+}
 REST_RETRY_S = 60.0  # when what follows an archive could not be begun
 
 
@@ -369,7 +375,7 @@ class Server:
             await loop.create_server(new, sock=one, backlog=BACKLOG) for one in given
         ]
         if not given:
-            with _named("listen", host):
+            with _named("listen", host, port):
                 self._listeners = [
                     await loop.create_server(new, host or None, port, backlog=BACKLOG)
                 ]
@@ -454,7 +460,7 @@ class Server:
 
             self._endpoint = MetricsEndpoint(self)
             host, port = parse_listen(listen, "metrics_listen")
-            with _named("metrics_listen", host):
+            with _named("metrics_listen", host, port):
                 await self._endpoint.start(host, port)
 
     async def stop(
@@ -717,12 +723,19 @@ def _tls_of(config: Config, authorities: str) -> TlsServer:
 
 
 @contextlib.contextmanager
-def _named(option: str, host: str) -> Iterator[None]:
-    """A host that nobody knows is told with the option that names it."""
+def _named(option: str, host: str, port: int) -> Iterator[None]:
+    """An address at which nobody can listen is told with the option that names it, and with what to do."""
     try:
         yield
     except socket.gaierror as error:
         raise socket.gaierror(error.errno, f"{option}: {host!r}: {error.strerror}") from None
+    except OSError as error:
+        if (remedy := _NO_LISTENING.get(error.errno or 0)) is None:
+            raise
+        # One word for the text, and the number beside it: with both, commands add what they know of files.
+        named = OSError(f"{option}: {host}:{port}: {os.strerror(error.errno or 0)}: {remedy}")
+        named.errno = error.errno
+        raise named from None
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.backup.prepare import is_of_a_backup
 from binlog_storage.backup.target import BackupTarget, require_empty
 from binlog_storage.console.arguments import add_dry_run, add_json, amount_argument
-from binlog_storage.console.output import show_json, shown
+from binlog_storage.console.output import counted, show_json, shown
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import refused, unreachable
 from binlog_storage.disk.disk import OsDisk
@@ -232,8 +232,8 @@ def run(arguments: argparse.Namespace) -> int:
             for note in copied.notes:
                 print(f"binlog-server: {shown(note)}", file=sys.stderr)
             print(
-                f"{told['files']} files, {progress.done / (1 << 20):.1f} MiB, in {progress.seconds:.1f} s; GTID "
-                f"position '{told['position']}'"
+                f"{counted(len(copied.sizes), 'file')}, {progress.done / (1 << 20):.1f} MiB, "
+                f"in {progress.seconds:.1f} s; GTID position '{told['position']}'"
             )
         if arguments.prepare:
             directory = arguments.target

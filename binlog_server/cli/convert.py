@@ -13,7 +13,7 @@ from typing import Any
 
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.console.arguments import add_dry_run, add_json
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.convert.compare import Compared, compare
 from binlog_storage.convert.for_mariadb import copy_files
@@ -278,7 +278,9 @@ def _hand_over(source: StoreSource, arguments: argparse.Namespace) -> int:
         show_json({**told, "dry_run": arguments.dry_run})
     else:
         would = "would be copied" if arguments.dry_run else "copied now"
-        print(f"{files} files, {totals.groups} groups, start LSN 0; {copied} of them {would}")
+        print(
+            f"{counted(files, 'file')}, {counted(totals.groups, 'group')}, start LSN 0; {copied} of them {would}"
+        )
     return 0
 
 
@@ -286,7 +288,7 @@ def _compare(source: StoreSource, target: StoreSource) -> Compared:
     with Progress("compare") as progress:
 
         def shown(done: Compared) -> None:
-            progress.show(source.bytes_read, source.size, lambda: f"{done.groups} groups")
+            progress.show(source.bytes_read, source.size, lambda: counted(done.groups, "group"))
 
         return compare(source, target, shown)
 
@@ -311,9 +313,12 @@ def _verdict(found: Compared, of_tables: str, notes: list[str], *, as_json: bool
         return code
     for note in notes:
         print(f"binlog-server: {note}", file=sys.stderr)
-    same = f"{found.groups} groups, {found.size / (1 << 20):.1f} MiB, {found.markers} start markers"
+    same = (
+        f"{counted(found.groups, 'group')}, {found.size / (1 << 20):.1f} MiB, "
+        f"{counted(found.markers, 'start marker')}"
+    )
     if found.prepared:
-        same += f", {found.prepared} prepared XA transactions"
+        same += f", {counted(found.prepared, 'prepared XA transaction')}"
     if found.difference:
         print(f"different: {found.difference}")
     elif found.missing:

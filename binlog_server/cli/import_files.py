@@ -13,7 +13,7 @@ from binlog_storage.archive.encryption import ArchiveKeys
 from binlog_storage.archive.places import Where, archive_argument
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.console.arguments import add_dry_run, add_json
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.intake.intake import (
@@ -150,6 +150,6 @@ def _taken_summary(taken: Taken, seconds: float, *, would: bool) -> str:
     mib = taken.size / (1 << 20)
     passed = f"; of those read, {taken.passed_over} were there already" if taken.passed_over else ""
     if would:
-        return f"{taken.groups} groups would be stored, {mib:.1f} MiB{passed}{begun}"
+        return f"{counted(taken.groups, 'group')} would be stored, {mib:.1f} MiB{passed}{begun}"
     speed = f"{mib / max(seconds, 1e-3):.0f} MiB/s"
-    return f"{taken.groups} groups stored, {mib:.1f} MiB in {seconds:.1f} s, {speed}{passed}{begun}"
+    return f"{counted(taken.groups, 'group')} stored, {mib:.1f} MiB in {seconds:.1f} s, {speed}{passed}{begun}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from binlog_storage.archive.places import store_argument
 from binlog_storage.console.arguments import add_json
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.engine.backup import require_readable
@@ -59,14 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 1 if totals.errors else 0
     verdict = "damaged" if totals.errors else "sound"
     print(
-        f"{verdict}: {_count(totals.files, 'file')}, {_count(totals.groups, 'group')}, "
-        f"{_count(totals.errors, 'error')}, {_count(totals.warnings, 'warning')}"
+        f"{verdict}: {counted(totals.files, 'file')}, {counted(totals.groups, 'group')}, "
+        f"{counted(totals.errors, 'error')}, {counted(totals.warnings, 'warning')}"
     )
     return 1 if totals.errors else 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _object(finding: Finding) -> dict[str, object]:

@@ -500,7 +500,9 @@ def _read(path: Path) -> dict[str, Any]:
         ValueError,
         RecursionError,
     ) as error:  # a number of 5,000 digits, brackets within brackets
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(
+            f'{path} is not TOML: {error}. A line is name = 10, name = "text" or name = true'
+        ) from None
 
 
 def _check_types(values: Mapping[str, Any], place: Callable[[str], str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from binlog_protocol.gtid import U32_MAX
 from binlog_storage.archive.places import archive_argument
 from binlog_storage.console.arguments import add_dry_run, add_json, number_argument
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.progress import Progress
 
 from binlog_pipeline.cli.arguments import add_engine, add_source, engine, source_options
@@ -106,8 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         mib = done.payload_bytes / _MIB
         print(
-            f"{done.groups} groups, {mib:.1f} MiB, in {done.parts} parts of {done.size / _MIB:.1f} MiB, in "
-            f"{seconds:.1f} s; {arguments.target} is at '{done.manifest.state.position()}'"
+            f"{counted(done.groups, 'group')}, {mib:.1f} MiB, in {counted(done.parts, 'part')} of "
+            f"{done.size / _MIB:.1f} MiB, in {seconds:.1f} s; {arguments.target} is at "
+            f"'{done.manifest.state.position()}'"
         )
     return 0
 

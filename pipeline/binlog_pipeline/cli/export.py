@@ -13,7 +13,7 @@ import sys
 import time
 
 from binlog_storage.console.arguments import add_dry_run, add_json
-from binlog_storage.console.output import show_json, shown
+from binlog_storage.console.output import counted, show_json, shown
 from binlog_storage.console.running import EXIT_FAILED
 from binlog_storage.disk.local_path import path_argument
 
@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_FAILED if is_wrong else 0
     if done.files:
         print(
-            f"{done.rows} rows in {done.files} files, {done.bytes / (1 << 20):.1f} MiB, in {seconds:.1f} s; "
-            f"{arguments.target} is at '{done.position}'"
+            f"{counted(done.rows, 'row')} in {counted(done.files, 'file')}, {done.bytes / (1 << 20):.1f} MiB, "
+            f"in {seconds:.1f} s; {arguments.target} is at '{done.position}'"
         )
     else:
         print(f"nothing new: {arguments.target} is at '{done.position}'")

@@ -19,7 +19,7 @@ from binlog_storage.console.arguments import (
     table_argument,
 )
 from binlog_storage.console.message_options import add_message_options, message_options
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.running import told_to_stop
 from binlog_storage.disk.local_path import path_argument
 
@@ -95,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(
-            f"{done.messages} messages of {done.groups} groups; {arguments.kafka} is at '{done.position}'"
+            f"{counted(done.messages, 'message')} of {counted(done.groups, 'group')}; "
+            f"{arguments.kafka} is at '{done.position}'"
         )
     return 0
 

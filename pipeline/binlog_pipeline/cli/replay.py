@@ -10,7 +10,7 @@ import argparse
 
 from binlog_storage.archive.places import archive_argument
 from binlog_storage.console.arguments import add_dry_run, add_json, position_argument, size_of
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import counted, show_json
 from binlog_storage.console.progress import Progress
 from binlog_storage.disk.local_path import path_argument
 
@@ -69,11 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     mib = taken.size / (1 << 20)
     if arguments.dry_run:
         print(
-            f"{taken.groups} groups would be stored, {mib:.1f} MiB; {arguments.ibb} would be at '{done.position}'"
+            f"{counted(taken.groups, 'group')} would be stored, {mib:.1f} MiB; "
+            f"{arguments.ibb} would be at '{done.position}'"
         )
         return 0
     print(
-        f"{taken.groups} groups, {mib:.1f} MiB, in {seconds:.1f} s, {mib / max(seconds, 1e-3):.0f} MiB/s; "
+        f"{counted(taken.groups, 'group')}, {mib:.1f} MiB, in {seconds:.1f} s, {mib / max(seconds, 1e-3):.0f} MiB/s; "
         f"{arguments.ibb} is at '{done.position}'"
     )
     return 0

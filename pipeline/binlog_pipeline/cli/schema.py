@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from binlog_storage.console.arguments import add_json
-from binlog_storage.console.output import show_json, show_table, time_text
+from binlog_storage.console.output import counted, show_json, show_table, time_text
 from binlog_storage.disk.local_path import path_argument
 
 from binlog_pipeline.cli.arguments import add_engine, add_range, add_source, engine, source_options
@@ -64,9 +64,7 @@ def _seed(arguments: argparse.Namespace) -> int:
         show_json(shown)
     else:
         for table in done.known:
-            count = "1 layout" if table.layouts == 1 else f"{table.layouts} layouts"
-            columns = "1 column" if table.columns == 1 else f"{table.columns} columns"
-            text = f"{table.name}: {count}, {columns}"
+            text = f"{table.name}: {counted(table.layouts, 'layout')}, {counted(table.columns, 'column')}"
             if table.hidden:
                 text += f"; taken for a newer layout where the log has no names: {table.hidden}"
             if table.unknown_charsets:

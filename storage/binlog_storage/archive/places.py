@@ -188,7 +188,11 @@ def archive_path(where: Where) -> str | Path:
 def store_argument(text: str) -> Path:
     """`path_argument`, of a store: one that is an archive is told as that."""
     path = None if is_remote(text) else path_argument(text)
-    if path is None or (path / MANIFEST_NAME).is_file():
+    is_one = path is None
+    if path is not None:
+        with contextlib.suppress(OSError):  # who may not look there is told so by the command
+            is_one = (path / MANIFEST_NAME).is_file()
+    if path is None or is_one:
         raise argparse.ArgumentTypeError(
             f"{text} is an archive, no store: `binlog-spark verify` checks it, `binlog-server find` and `binlog-spark "
             "stats` read it"

@@ -86,6 +86,11 @@ def size_text(size: float) -> str:
     return f"{size:.0f} {_UNITS[power]}" if size == int(size) else f"{size:.1f} {_UNITS[power]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things for people, as `1 file` and `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def time_text(seconds: int) -> str:
     """Seconds since 1970 as a time of ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -74,7 +74,7 @@ def test_both_ways(config: Path, mariadb: Path, tmp_path: Path) -> None:
         ran = convert(config, source, target, *more)
         assert ran.lines[0] == "nothing to do: the store has all groups of these files"
         ran = convert(config, "--verify-only", source, target)
-        assert (ran.code, ran.lines) == (0, ["the same: 17 groups, 0.0 MiB, 1 start markers"])
+        assert (ran.code, ran.lines) == (0, ["the same: 17 groups, 0.0 MiB, 1 start marker"])
     assert ClassicBinlog([back / "x.000001"]).base(0) == BinlogState()
     assert {path: path.read_bytes() for path in mariadb.iterdir()} == before
     assert not (back / CONVERTING_NAME).exists()

@@ -261,10 +261,10 @@ def test_a_running_server(
     assert "3 transactions" in output(capsys, "stats", server, *connection)
     assert "sound: 3 transactions" in output(capsys, "verify", server, *connection)
     target = tmp_path / "out"
-    assert "500 rows in 1 files" in output(capsys, "export", server, str(target), *connection)
+    assert "500 rows in 1 file," in output(capsys, "export", server, str(target), *connection)
     upstream.script("DELETE FROM d.t WHERE id > 400")
     assert "BEHIND" in output(capsys, "lag", server, str(target), *connection[:2])
-    assert "100 rows in 1 files" in output(capsys, "export", server, str(target), *connection)
+    assert "100 rows in 1 file," in output(capsys, "export", server, str(target), *connection)
     assert "nothing new" in output(capsys, "export", server, str(target), *connection)
     assert sorted(folded(rows_of(target, "d", "t"))) == list(range(1, 401))
     state = str(tmp_path / "state")

@@ -315,7 +315,7 @@ def test_the_commands(
     archived = ["archive", str(store), str(out), "--include-tail", "--engine", "local"]
     assert main([*archived, "--workers", "1", "--check", "--zstd-level", "3"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("50 groups, 1.0 MiB, in 1 parts of ")
+    assert said.startswith("50 groups, 1.0 MiB, in 1 part of ")
     assert said.endswith(f"; {out} is at '0-1-50'\n")
     assert main([*archived, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

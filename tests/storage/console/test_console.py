@@ -24,7 +24,7 @@ from binlog_storage.console.arguments import (
     size_of,
     table_name,
 )
-from binlog_storage.console.output import show_table, shown, size_text, text_table
+from binlog_storage.console.output import counted, show_table, shown, size_text, text_table
 from binlog_storage.console.progress import Progress
 from binlog_storage.console.running import not_interrupted, run_command, run_program
 from binlog_storage.errors import DiskError, NotAStore
@@ -396,6 +396,10 @@ def test_sizes_that_are_given() -> None:
     for text in ("", "K", "1Q", "-1", "1.5G", "1 G", "٣", "16E", str(1 << 64)):
         with pytest.raises(ValueError, match=f"{text!r} is no size such as 64K, 16M or 1G"):
             size_of(text)
+
+
+def test_numbers_of_things() -> None:
+    assert [counted(number, "file") for number in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
 
 
 def test_names_of_tables() -> None:
