@@ -62,7 +62,7 @@ from binlog_protocol.wire.results import (
 )
 from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.transaction import Transaction
-from binlog_storage.errors import StorageError, XaStateError
+from binlog_storage.errors import StorageError, WaitGivenUp, XaStateError
 from binlog_storage.ibb.xa import Xid
 
 from binlog_server.accounts.privileges import BINLOG_REPLAY, CREATE_TEMPORARY
@@ -1666,8 +1666,7 @@ class SessionTransaction:
             elif opened.events.is_large:
                 yield from _to_its_end(self._prepare_open(opened, branch))
             else:
-                opened.events.prepare(branch.xid)
-                self._prepared_as(opened, branch)
+                yield from self._prepare_at_once(opened, branch)
         except BaseException:
             self._xa.over()
             self._rollback()
@@ -1675,6 +1674,19 @@ class SessionTransaction:
         self._forget(ONCE_PER_GROUP)
         self._due, self._go_on = Answer(), None
         self._commits.on_record(self._done)
+
+    def _prepare_at_once(self, opened: OpenTransaction, branch: Branch) -> Steps:
+        """A small one, which no thread need do. Who is the first to meet a full disk waits behind it."""
+        engine = self._room.engine
+        while True:
+            try:
+                opened.events.prepare(branch.xid)
+                break
+            except WaitGivenUp:
+                if engine.has_room:  # the store is being closed
+                    raise
+            yield from self._until_room()
+        self._prepared_as(opened, branch)
 
     async def _prepare_open(
         self, opened: OpenTransaction, branch: Branch, engines: int = 1

@@ -12,6 +12,7 @@ from binlog_protocol.groups.stored_group import is_start_marker
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog import room
 from binlog_storage.binlog.store import IbbEngine
+from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.errors import WaitGivenUp
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -121,6 +122,24 @@ async def test_who_commits_waits_and_others_do_not(size: int, disk: MemoryDisk) 
         assert await other.query("SELECT 1") == [["1"]]
         give_room(disk, engine)
         await within(committing)
+
+
+async def test_xa_prepare_is_the_first_to_meet_a_full_disk_of_traditional_files() -> None:
+    """It waits: 1026 would have undone the transaction."""
+    disk = MemoryDisk()
+    async with Lab(ClassicEngine(disk, background=True), users=GRANTED) as lab:
+        client, other = await lab.client("sql"), await lab.client("sql")
+        for text in ("XA START 'x'", "INSERT INTO t VALUES (1)", "XA END 'x'"):
+            await client.query(text)
+        disk.capacity = disk.used()
+        preparing = asyncio.ensure_future(client.query("XA PREPARE 'x'"))
+        await until(lambda: preparing.done() or lab.server.room.waiting_s > 0.2)
+        assert not preparing.done()
+        assert await other.query("SELECT 1") == [["1"]]
+        disk.capacity = 1 << 62
+        lab.engine._full.freed()  # type: ignore[attr-defined]
+        await within(preparing)
+        await client.query("XA COMMIT 'x'")
 
 
 def test_the_thread_of_the_loop_never_waits_for_long(
