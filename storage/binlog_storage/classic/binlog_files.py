@@ -7,6 +7,7 @@ stand at the head of `store.py`.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -37,6 +38,8 @@ from binlog_storage.errors import (
     OtherFileSystem,
     TooManyOpenFiles,
 )
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -122,6 +125,8 @@ class BinlogFiles:
         self.indexing = threading.Lock()
         """Held while files get or lose their names."""
         self.index: list[int] = []
+        self.names_what_is_gone = False
+        """Whether the index on the disk names files that are purged, as there was no room for another."""
         self.when_removed: Callable[[], object] = lambda: None
         """Called when a purge on a full disk has made room, in front of its writes."""
         self.checkpoint: int | None = None
@@ -255,6 +260,7 @@ class BinlogFiles:
                 with contextlib.suppress(DiskError):
                     directory.end_note()
                 raise
+            self.names_what_is_gone = False
             self.index += new.numbers
         return made
 
@@ -285,10 +291,30 @@ class BinlogFiles:
                 for number in numbers:
                     directory.remove(number)
                 self.when_removed()
-                directory.write_index(self.index)
+                self.names_what_is_gone = True
+                self._write_index_again()
+            else:
+                self.names_what_is_gone = False
             for number in numbers:
                 directory.remove(number)
             directory.end_note()
+
+    def write_index_again(self) -> None:
+        """Write the index for which a purge had no room, if there is some. Raises `DiskError`, but no `DiskFull`."""
+        with self.indexing:
+            self._write_index_again()
+
+    def _write_index_again(self) -> None:
+        if not self.names_what_is_gone:
+            return
+        try:
+            self.directory.write_index(self.index)
+        except DiskFull as error:
+            log.warning(
+                "the index still names files that are purged, until there is room: %s", error
+            )
+        else:
+            self.names_what_is_gone = False
 
     def size_of(self, number: int) -> int:
         """Of a file that is not written any more; 0 if it is not there."""

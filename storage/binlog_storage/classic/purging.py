@@ -153,6 +153,7 @@ class Purging:
         if self._patience.is_late:
             self._catch_up()
         self._rotation.step()
+        self._files.write_index_again()
         self.held = None
         limits = self._limits()
         for wanted, name in limits:
@@ -173,4 +174,4 @@ class Purging:
             lambda number: self._log.reader.build_index(number, self._files.options)
         ):
             return 0.0
-        return _LIMITS_S if limits else None
+        return _LIMITS_S if limits or self._files.names_what_is_gone else None

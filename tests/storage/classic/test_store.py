@@ -695,6 +695,27 @@ def test_purge_works_on_a_full_disk() -> None:
     engine.close()
 
 
+def test_purge_of_a_disk_that_stays_full() -> None:
+    """As where another program takes the room at once: the files are gone, and that is no error."""
+    disk = with_groups()
+    options = ClassicOptions(max_binlog_size=4096, slave_connections_needed_for_purge=0)
+    engine = opened(disk, options)
+    last = disk.contents()[INDEX].split(b"\n")[-2]
+    disk.capacity = 0
+    assert engine.purge_to(4).delete == [1, 2, 3]
+    assert engine.files()[0].number == 4
+    assert b"binlog.000003" in disk.contents()[INDEX]
+    with closing(opened(MemoryDisk(disk.contents()), options)) as another:
+        assert another.files()[0].number == 4
+    engine._purging.worker.step()
+    assert b"binlog.000003" in disk.contents()[INDEX]
+    disk.capacity = 1 << 40
+    engine._purging.worker.step()
+    assert disk.contents()[INDEX].split(b"\n")[0] == b"./binlog.000004"
+    assert disk.contents()[INDEX].split(b"\n")[-2] == last
+    engine.close()
+
+
 def checkpoint_of(disk: MemoryDisk, name: str, tmp_path: Path) -> str:
     """The file that a recovery of a MariaDB would begin with."""
     path = tmp_path / name
