@@ -80,6 +80,7 @@ class TableSnapshots:
         self._due_from = int(self._redo.capacity * SNAPSHOT_PART)
         self.working = threading.Lock()
         self.worker = Worker("binlog-tables", self._round)
+        self._has_said = False  # that somebody waits, since one could be made
         self.made = 0
         self.rows = 0
         self.began_at = 0.0
@@ -147,8 +148,19 @@ class TableSnapshots:
                 log.warning("%s was not written: %s", TABLES_NAME, error)
 
     def _round(self) -> float | None:
-        while self.step():
-            pass
+        try:
+            while self.step():
+                pass
+        except DiskError as error:
+            if self.is_wanted and not self._has_said:
+                log.error(
+                    "changes of rows, commits and DDL wait until %s can be written: %s",
+                    TABLES_NAME,
+                    error,
+                )
+                self._has_said = True
+            raise
+        self._has_said = False
         # Groups without rows fill the log, too; of these only checkpoints tell.
         return None if self._redo.tables is None else _LOOK_AGAIN_S
 

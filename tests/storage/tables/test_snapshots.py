@@ -572,3 +572,30 @@ def test_a_number_that_is_used_again() -> None:
         assert dict(engine.tables.scan(T + 1)) == {b"1": b"new"}
         assert len(rows(engine)) == 500
         engine._snapshots.make()
+
+
+def test_who_waits_for_a_snapshot_that_cannot_be_written_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk()
+    engine = engine_with(disk, {b"a": b"1"})
+    snapshots = engine._snapshots
+
+    def read_only(what: str, name: str) -> None:
+        if name == f"{TABLES_NAME}.new":
+            raise DiskError("Read-only file system")
+
+    disk.fault = read_only
+    snapshots._due_from = 0
+    engine.tables.begin().put(T, b"a", b"2")
+    said = f"wait until {TABLES_NAME} can be written"
+    snapshots.worker.step()
+    assert said not in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(type(snapshots), "is_wanted", True)
+        for _ in range(3):
+            snapshots.worker.step()
+    assert caplog.text.count(said) == 1
+    disk.fault = None
+    snapshots.worker.step()
+    assert not snapshots.worker.failure
