@@ -1008,7 +1008,14 @@ class SessionTransaction:
         names: Sequence[bytes],
         total: Outcome,
     ) -> Generator[asyncio.Future[Any] | None, None, ResultSet | None]:
-        needs_rows = False
+        needs_rows, lock = False, question.lock
+        if (
+            lock is not None
+            and not lock.is_shared
+            and self.reads_only
+            and self._sql.temporary.find(*target.table) is None
+        ):
+            raise ReadOnlyTransaction()
         while True:
             opened = self._opened()
             rows = opened.rows
@@ -1030,7 +1037,6 @@ class SessionTransaction:
             if found is None:
                 needs_rows = needs_rows or job.needs_rows
                 continue
-            lock = question.lock
             seconds = None if lock is None else lock.seconds
             yield from lock_wait(found, self._lock_wait_s if seconds is None else seconds)
             try:

@@ -203,3 +203,16 @@ async def test_locks_are_free_when_the_answer_comes(
         go_on.set()
     await answer
     assert await errno(other, "SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT") == 0
+
+
+async def test_a_read_only_transaction_takes_shared_locks_alone(lab: Lab) -> None:
+    """As a live 11.8."""
+    one = await session(lab)
+    await one.query("CREATE TEMPORARY TABLE own (id INT PRIMARY KEY)")
+    for begin in ("START TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ ONLY"):
+        await one.query(begin)
+        for wish in ("FOR UPDATE", "FOR UPDATE NOWAIT", "FOR UPDATE SKIP LOCKED"):
+            assert await errno(one, f"SELECT id FROM jobs WHERE id = 1 {wish}") == 1792
+        assert await rows(one, "SELECT id FROM jobs WHERE id = 1 LOCK IN SHARE MODE") == [("1",)]
+        assert await errno(one, "SELECT id FROM own FOR UPDATE") == 0
+        await one.query("COMMIT")
