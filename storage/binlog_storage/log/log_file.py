@@ -84,8 +84,12 @@ def base_state(pages: PageSource, file_no: int) -> BinlogState:
     entries = read_state(pages, file_no, 1)
     if entries is None:
         # Taken for an empty state it would come before every position, and groups would be passed over.
-        raise CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
+        raise _no_state(file_no)
     return BinlogState(entries)
+
+
+def _no_state(file_no: int) -> CorruptBinlog:
+    return CorruptBinlog(file_no, PAGE_SIZE, "no GTID state at the beginning of the file")
 
 
 def base_state_from_outside(pages: PageSource, file_no: int) -> BinlogState:
@@ -125,10 +129,12 @@ def state_at(pages: PageSource, place: Position, interval: int) -> BinlogState:
     """The binlog state at a place: from the last state record before it, and the groups in between.
 
     Reads no more than `interval` pages (a file, if it is 0) and what lies out of band of the last groups in them.
-    Raises `PositionPurged`.
+    Raises `PositionPurged`, `CorruptBinlog`.
     """
     entries = read_state(pages, place.file_no, 1)
     if entries is None:
+        if read_header(pages, place.file_no) is not None:
+            raise _no_state(place.file_no)
         raise PositionPurged("the file of the position is gone")
     last = next(states_back(pages, place.file_no, place.page_no, interval), (1, []))
     page_no, since = last

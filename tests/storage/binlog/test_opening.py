@@ -31,6 +31,7 @@ from tests.storage.groups import (
     group,
     payloads,
     read_all,
+    read_from,
     run_dry,
     settle,
     simple,
@@ -318,6 +319,8 @@ def test_forced_with_a_page_missing_in_the_file_before(
     assert f"page {place.page_no} in binlog number {place.file_no}" in told[0]
     with pytest.raises(CorruptBinlog):
         read_all(engine)
+    with pytest.raises(CorruptBinlog):
+        read_from(engine, engine.first_start().position)
     engine.close()
 
 
