@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.gtid import BinlogState, Gtid
-from binlog_storage.classic.writing import FLAG_AT
+from binlog_storage.classic.event_reader import CLASSIC_MAGIC
 from binlog_storage.convert.compare import compare
 from binlog_storage.convert.stores import store_source
 from binlog_storage.errors import NotAStore, StorageError
@@ -138,9 +139,8 @@ def test_which_binlog(tmp_path: Path) -> None:
     paths = binlog_files.write_chain(tmp_path, binlog_files.simple(3))
     index = tmp_path / "m-bin.index"
     index.write_text("./m-bin.000001\n")
-    data = bytearray(paths[0].read_bytes())
-    data[FLAG_AT] |= 0x40
-    (tmp_path / "relay.000001").write_bytes(data)
+    relay_log = CLASSIC_MAGIC + FormatDescription("10.11.6", 1, flags=0x40).build()
+    (tmp_path / "relay.000001").write_bytes(relay_log)
     (tmp_path / "relay.index").write_text("./relay.000001\n")
     with contextlib.closing(store_source(tmp_path)) as source:
         assert source.names == (str(paths[0]), str(paths[0]))
