@@ -70,6 +70,24 @@ def store_of_upstream(
     return make_store(directory, found, options)
 
 
+def failed_over(folder: Path, make_upstream: Callable[..., MariaDB]) -> list[Path]:
+    """Stores of a server that was lost, and of the one behind it, which never got row 2 of d.t and has others.
+
+    Row 2 is of 0-1-4, and row 3 of 0-2-4. One server plays both.
+    """
+    upstream = make_upstream(FULL, server_id=1)
+    both = [
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY)",
+        "INSERT INTO d.t VALUES (1)",
+    ]
+    upstream.script(*both, "INSERT INTO d.t VALUES (2)")
+    old = store_of_upstream(folder / "old", upstream)
+    more = ["SET SESSION server_id = 2", "INSERT INTO d.t VALUES (3)", "INSERT INTO d.t VALUES (4)"]
+    upstream.script("DROP DATABASE d", "RESET MASTER", *both, *more)
+    return [old, store_of_upstream(folder / "new", upstream)]
+
+
 def leave_half(
     directory: Path, *, before_commit: bool, look: Callable[[str], None] = lambda _: None
 ) -> list[Group]:

@@ -89,11 +89,9 @@ def _followed(
     arguments: argparse.Namespace, options: dict[str, str], parsed: SourceOptions
 ) -> StreamTarget:
     """The target, when the query has ended."""
-    from binlog_pipeline.sources.opening import first_position, open_source
     from binlog_pipeline.spark.session import end_planners, live_session
-    from binlog_pipeline.spark.streams import StreamTarget, is_new_checkpoint
+    from binlog_pipeline.spark.streams import StreamTarget
 
-    source = open_source(parsed)
     spark = live_session(arguments.master)
     try:
         # What ends the query is told by this command, in one line: Spark logs it thrice, with its stacks, as ERROR.
@@ -107,15 +105,11 @@ def _followed(
             table=arguments.table or arguments.tables or "",
             keys=arguments.keys.split(",") if arguments.keys else (),
             sink=arguments.sink,
-            source=source,
+            read=parsed,
         )
-        checkpoint = str(arguments.checkpoint)
-        if is_new_checkpoint(spark, checkpoint):
-            begin = first_position(parsed, source)
-            target.require_reached(begin, fail_on_data_loss=parsed.fail_on_data_loss)
         every = {"processingTime": arguments.trigger}
         trigger = {"availableNow": True} if arguments.available_now else every
-        query = target.start(changes, checkpoint, trigger)
+        query = target.start(changes, str(arguments.checkpoint), trigger)
         # Not by an exception: it would come in the middle of a call to the JVM, and Spark's handler makes another one.
         stopped = told_to_stop()
         while not stopped() and not query.awaitTermination(_LOOK_S):

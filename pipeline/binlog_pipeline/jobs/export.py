@@ -155,6 +155,7 @@ def export(
         _check(manifest, settings, options.start_gtid, target)
         _clean(target, manifest)
         start = manifest.slave_position
+        source.has_passed(start)
         end = _end(source, start, options.end_gtid)
         if end == start:
             return Exported(start, 0, 0, 0)
@@ -189,6 +190,7 @@ def would_export(options: SourceOptions, target: Path, *, layout: Layout = "stru
     else:
         _check(manifest, _settings(options, layout), options.start_gtid, target)
         begin = manifest.slave_position
+        source.has_passed(begin)
     end = _end(source, begin, options.end_gtid)
     return outlook(source, options.wanted, begin, end, is_new=manifest is None)
 
@@ -252,6 +254,8 @@ def _judged(manifest: ExportManifest, steps: Sequence[XaStep]) -> list[ExportedS
 
 def _end(source: LogSource, start: SlavePosition, wanted: SlavePosition | None) -> SlavePosition:
     """Up to where there is something, and it is wanted; not before `start`. Raises `DataLost`."""
+    if wanted is not None:
+        source.has_passed(wanted)
     latest = source.latest()
     for gtid in unreached(start, latest):
         raise DataLost(

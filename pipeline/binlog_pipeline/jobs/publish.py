@@ -133,6 +133,7 @@ class GroupSender:
         self._form = DebeziumForm(choice, options, clock, version("binlog-server"))
         found = sink.position()
         self._done, self._begin = (start, start) if found is None else found
+        self._goes_on = found is not None
         self._read = self._begin
         self._kept = self._done  # by the sink
         # Groups between the two were published before: in each domain up to this one.
@@ -147,10 +148,13 @@ class GroupSender:
     def run(self, *, follow: bool, stopped: Callable[[], bool] = lambda: False) -> Sent:
         """Publish what there is, and with `follow` what comes, until it is `stopped`.
 
-        Raises `SourceError` for a source or a sink that fails: nothing of the transaction that was open is published;
-        nor is it where the sink does not answer when it is stopped.
+        Raises `DataLost` behind a failover to another history; `SourceError` for a source or a sink that fails:
+        nothing of the transaction that was open is published; nor is it where the sink does not answer when it is
+        stopped.
         """
         self._sink.end_by(stopped)
+        if self._goes_on:
+            self._source.has_passed(self._done)
         feed = self._source.feed()
         try:
             while not stopped():

@@ -72,7 +72,10 @@ def keep_state(
     target = target_path(target)
     source, begin, end = _run(options, until, copy)
     with open_sink(sink, target, options.table, (), begin) as kept:
-        start = kept.position if len(kept.position) else begin
+        start = begin
+        if len(kept.position):
+            start = kept.position
+            source.has_passed(start)
         _require_ahead(start, end, target)
         story = story_of(options, source, kept, start, end, list(keys))
         if isinstance(kept, KeptTable) and kept.is_new:
@@ -123,7 +126,10 @@ def would_keep(
     target = target_path(target)
     source, begin, end = _run(options, until, copy)
     found = published(sink, target, options.table)
-    start = found or begin
+    start = begin
+    if found:
+        start = found
+        source.has_passed(start)
     _require_ahead(start, end, target)
     return outlook(source, options.wanted, start, merged(start, end), is_new=found is None)
 
@@ -138,7 +144,10 @@ def _run(
     begin = options.start_gtid if options.start_gtid is not None else source.earliest()
     if copy is not None and options.start_gtid is None:
         raise BadOption("a copy of the table counts from a GTID position on: name it as the start")
-    return source, begin, source.latest() if until is None else until
+    if until is None:
+        return source, begin, source.latest()
+    source.has_passed(until)  # else it may be the number of another group
+    return source, begin, until
 
 
 def position_at(source: LogSource, start: SlavePosition, time: int) -> SlavePosition:

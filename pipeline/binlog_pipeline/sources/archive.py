@@ -20,14 +20,16 @@ from binlog_storage.archive.part_rows import PartRows
 from binlog_storage.archive.places import open_place
 from binlog_storage.log.ranges import GtidRange, TimeRange
 
+from binlog_pipeline.belonging import has_passed, require_had, require_there
 from binlog_pipeline.errors import DataLost
 from binlog_pipeline.groups import Groups, after, chosen
 from binlog_pipeline.sources.directory_reading import pruned, within
 from binlog_pipeline.sources.source import LogPart
 from binlog_pipeline.telling import tell_gap
-from binlog_pipeline.wanted import Wanted, unreached
+from binlog_pipeline.wanted import Wanted
 
 _POLL_S: Final = 0.05
+_ARCHIVE: Final = "archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,16 @@ class ArchiveSource:
         return self.open().manifest.state.position()
 
     def has_passed(self, position: SlavePosition) -> bool:
-        return not unreached(position, self.latest())
+        archive = self.open()
+        state = archive.manifest.state
+        if not has_passed(self.name, _ARCHIVE, position, state):
+            return False
+        require_there(self.name, self._read, _ARCHIVE, position, before=archive.begin, state=state)
+        return True
+
+    def _read(self, wanted: Wanted) -> Iterator[Groups]:
+        for part in self.slices(wanted, 1):
+            yield from part.read()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[ArchiveSlice]:
         archive = self.open()
@@ -113,12 +124,7 @@ class ArchiveSource:
                 f"{self.path}: {missed} is wanted, but the archive begins behind it, at '{archive.begin}'; give an "
                 "archive that reaches back to it, or say failOnDataLoss=false to go on behind the gap"
             )
-        there = archive.manifest.state
-        for gtid in unreached(gtids.start or (), there.position()):
-            raise DataLost(
-                f"{self.path}: what is behind {gtid} is wanted, but the archive ends at '{there}': it is another "
-                "archive, or lags behind; begin with a new checkpoint, or put the right archive there"
-            )
+        require_had(self.path, _ARCHIVE, gtids.start or SlavePosition(), archive.manifest.state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from binlog_storage.log.publication import Published, read_published
 from binlog_storage.log.ranges import GtidRange
 from binlog_storage.redo.format import REDO_NAME
 
+from binlog_pipeline.belonging import has_passed, require_had, require_there
 from binlog_pipeline.errors import DataLost, SourceError
 from binlog_pipeline.groups import Groups, after, chosen
 from binlog_pipeline.sources.directory_reading import (
@@ -47,10 +48,11 @@ from binlog_pipeline.sources.directory_reading import (
 )
 from binlog_pipeline.sources.source import LogPart
 from binlog_pipeline.telling import tell, tell_gap
-from binlog_pipeline.wanted import Wanted, unreached
+from binlog_pipeline.wanted import Wanted
 
 _TRIES: Final = 5  # to plan, while files are purged
 _POLL_S: Final = 0.01
+_STORE: Final = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,12 @@ class DirectorySource:
             tell(f"{self.path}: {lost}; they are left out, as failOnDataLoss=false says")
 
     def latest(self) -> SlavePosition:
-        published = self.published()
+        return self._state(self.published()).position()
+
+    def _state(self, published: Published | None) -> BinlogState:
+        """The binlog state behind all that may be read now."""
         if published is not None:
-            return BinlogState.parse(published.state).position()
+            return BinlogState.parse(published.state)
         with explained(self.path), self._pages(None) as pages:
             for file_no in reversed(pages.files()):
                 state = base_state_from_outside(pages, file_no)
@@ -104,10 +109,18 @@ class DirectorySource:
                     found = found or len(groups) > 0
                 if found:  # else the state may tell of a group that began in the file before, and never ends
                     break
-            return state.position()
+            return state
 
     def has_passed(self, position: SlavePosition) -> bool:
-        return not unreached(position, self.latest())
+        state = self._state(self.published())
+        if not has_passed(self.name, _STORE, position, state):
+            return False
+        require_there(self.name, self._read, _STORE, position, before=self.beginning(), state=state)
+        return True
+
+    def _read(self, wanted: Wanted) -> Iterator[Groups]:
+        for part in self.slices(wanted, 1):
+            yield from part.read()
 
     def slices(self, wanted: Wanted, partition_bytes: int) -> Sequence[DirectorySlice]:
         for tries_left in reversed(range(_TRIES)):
@@ -214,19 +227,14 @@ class DirectorySource:
         tell_gap(self.path, start, oldest)
 
     def check_history(self, start: SlavePosition, published: Published | None) -> None:
-        """Whether the history has come as far as `start`. Raises `DataLost`."""
+        """Whether `start` is of this history. Raises `DataLost`."""
         if published is None:
-            return
-        there = BinlogState.parse(published.state)
-        last = {gtid: there.last(gtid.domain_id) for gtid in start}
-        beyond = [g for g, found in last.items() if found is not None and found.seq_no < g.seq_no]
-        if not beyond and start.domains() and not any(last.values()):
-            beyond = list(start)  # else a domain may have been deleted
-        if beyond:
-            raise DataLost(
-                f"{self.path}: what is behind {beyond[0]} is wanted, but the store ends at '{there}': it is another "
-                "store, or has begun anew (RESET MASTER); begin with a new checkpoint, or put the right store there"
-            )
+            # What is in front of the last file is known without reading that.
+            with explained(self.path), self._pages(None) as pages:
+                before = base_state_from_outside(pages, pages.files()[-1])
+            if all(map(before.has, start)):
+                return
+        require_had(self.path, _STORE, start, self._state(published))
 
     def published(self) -> Published | None:
         """Raises `SourceError`, `DiskError`."""
@@ -330,7 +338,8 @@ class DirectoryFeed:
     def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
         path = self._source.path
         published = self._wait(position, wait_s)
-        self._source.check_history(position, published)
+        if published is not None or self._at is None or self._at[0] != position:
+            self._source.check_history(position, published)
         while True:
             try:
                 with one_history(path, published), explained(path):

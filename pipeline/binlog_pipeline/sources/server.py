@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import field
 from typing import Final
 
@@ -33,6 +34,7 @@ from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.ibb.chunk import Position
 from binlog_storage.log.ranges import GtidRange
 
+from binlog_pipeline.belonging import has_passed, require_had
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.sources.dump.address import ServerAddress
@@ -40,7 +42,6 @@ from binlog_pipeline.sources.dump.beginning import beginning, state_of
 from binlog_pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
 from binlog_pipeline.sources.dump.fresh_groups import FreshGroups, FreshSlice
 from binlog_pipeline.sources.dump.history import (
-    check_history,
     ends_of,
     has_several_servers,
     middle_of,
@@ -54,6 +55,7 @@ from binlog_pipeline.wanted import Wanted, unreached
 
 _RETRY_S: Final = 0.1
 _ASKING: Final = "asking where its binlog ends"
+_BINLOG: Final = "binlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,18 @@ class ServerSource:
 
     def has_passed(self, position: SlavePosition) -> bool:
         state = state_of(self.address, _ASKING)
-        known = [gtid for gtid in position if gtid.domain_id in state.domains()]
-        if unreached(known, state.position()):
+        if not has_passed(self.name, _BINLOG, position, state):
             return False
-        check_history(self.name, position, state)
+        end = state.position()
+        is_sure = position == end or not has_several_servers(state, {*position.domains()})
+        if is_sure or unreached(beginning(self.address), position):  # what was purged nobody knows
+            return True
+        begin = SlavePosition(position.get(gtid.domain_id) or gtid for gtid in end)
+        reader = DumpReader(
+            self.address, begin, end, strict=True, passes_incidents=True, is_exact=True
+        )
+        with closing(reader.groups()) as groups:
+            next(groups, None)  # it may be the whole log, if there is nothing at the position
         return True
 
     def slices(
@@ -98,7 +108,8 @@ class ServerSource:
         start, stop = wanted.gtids.start, wanted.gtids.stop
         if start is None:
             start = self.earliest()
-        check_history(self.name, start, state)
+        # A server does not look at that itself where a dump has an end.
+        require_had(self.name, _BINLOG, start, state)
         if not self.fail_on_data_loss:
             start = without_gap(self.address, start)
         until = ends_of(self.name, wanted, start, state)
@@ -197,7 +208,7 @@ class ServerFeed:
 
     def after(self, position: SlavePosition, wait_s: float) -> Iterator[Groups]:
         state = self._state()
-        check_history(self._address.name, position, state)
+        require_had(self._address.name, _BINLOG, position, state)
         deadline = time.monotonic() + wait_s
         goal = state.position()
         ahead = self._go_to(position, state)

@@ -54,9 +54,11 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._source.latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        position = from_offset(start)
         if self._feed is None:
             self._feed = self._source.feed()
-        position = from_offset(start)
+            if position != self._options.start_gtid:  # a number that a user names need not exist
+                self._source.has_passed(position)
         wait_s = 0.0 if self._target is not None else self._options.long_poll_ms / 1000
         end = next_end(
             self._feed,

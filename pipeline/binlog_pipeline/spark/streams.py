@@ -12,8 +12,12 @@ from binlog_protocol.gtid import SlavePosition
 from pyspark.sql.types import StructType
 
 from binlog_pipeline.errors import BadOption, DataLost, SourceError
+from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.sources.opening import first_position, open_source
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
+from binlog_pipeline.spark.data_source import BinlogDataSource
+from binlog_pipeline.spark.session import is_connect
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
 from binlog_pipeline.tables.landing import LandedDoubts
@@ -59,13 +63,28 @@ def state(
     A batch is folded by the driver, in parts, so that its memory does not grow with the batch, whatever size a
     transaction has; but with the sink `changes`, which keeps each transaction in one file. The files of Delta and
     Iceberg tables are read and written by executors; the driver commits what they have written.
-    Raises `BadOption`.
+    Raises `BadOption`, and as `StreamTarget.start`.
     """
-    kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink)
+    read = options_of(changes)
+    kept = StreamTarget(changes, target, table=table, keys=keys, sink=sink, read=read)
     return kept.start(changes, checkpoint, trigger)
 
 
-def is_new_checkpoint(spark: SparkSession, checkpoint: str) -> bool:
+def options_of(changes: DataFrame) -> SourceOptions | None:
+    """What a stream reads from source `binlog`; None if nothing tells (Spark Connect), or it reads several things."""
+    if is_connect(changes):
+        return None
+    leaves = changes._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(i) for i in range(leaves.size())]
+    # One that is no stream, as of a join, has no such name.
+    names = [leaf.sourceName() for leaf in found if leaf.isStreaming()]
+    if names != [BinlogDataSource.name()]:
+        return None
+    (read,) = (leaf for leaf in found if leaf.isStreaming())
+    return SourceOptions.parse(dict(read.extraOptions()))
+
+
+def _is_new_checkpoint(spark: SparkSession, checkpoint: str) -> bool:
     """Whether no batch was ever planned with it."""
     assert spark._jvm is not None
     notes = spark._jvm.org.apache.hadoop.fs.Path(checkpoint_path(checkpoint), "offsets")
@@ -85,9 +104,9 @@ class StreamTarget:
         table: str,
         keys: Sequence[str],
         sink: str,
-        source: LogSource | None = None,
+        read: SourceOptions | None = None,
     ) -> None:
-        """`source`: what the changes are read from, so that a target of another history is noticed."""
+        """`read`: what the changes are, so that a target of which they are no continuation is noticed."""
         names = changes.schema.names
         missing = [name for name in _NEEDED if name not in names]
         if missing:
@@ -109,13 +128,14 @@ class StreamTarget:
         self._told = ""
         self._reached = SlavePosition()
         self._note: Path | None = None
-        self._source: Final = source
-        self._is_joined = source is None
+        self._read: Final = read
+        self._source: Final[LogSource | None] = None if read is None else open_source(read)
+        self._is_joined = read is None
 
     def _own_name(self) -> str:
         return "" if self._sink == "changes" else str(self._path).rsplit("/", 1)[-1]
 
-    def require_reached(self, begin: SlavePosition, *, fail_on_data_loss: bool) -> None:
+    def _require_reached(self, begin: SlavePosition, *, fail_on_data_loss: bool) -> None:
         """Whether a stream that begins there, with a new checkpoint, has all that the target lacks.
 
         Raises `DataLost`.
@@ -161,8 +181,17 @@ class StreamTarget:
     def start(
         self, changes: DataFrame, checkpoint: str, trigger: dict[str, Any] | None
     ) -> StreamingQuery:
-        """Start the query. How far it has brought the target is noted in the checkpoint, if that is of this machine."""
+        """Start the query. How far it has brought the target is noted in the checkpoint, if that is of this machine.
+
+        Raises `DataLost` if the checkpoint is new, and the stream begins behind the target; and as its source.
+        """
         folder = checkpoint_path(checkpoint)
+        if self._read is not None and _is_new_checkpoint(changes.sparkSession, checkpoint):
+            assert self._source is not None
+            self._require_reached(
+                first_position(self._read, self._source),
+                fail_on_data_loss=self._read.fail_on_data_loss,
+            )
         if self._sink != "changes" and "://" not in folder:
             self._note = Path(folder) / _NOTE
             with contextlib.suppress(OSError, ValueError):

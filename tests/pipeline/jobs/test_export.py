@@ -66,7 +66,7 @@ def fill(upstream: MariaDB) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path, make_upstream: MakeMariaDB) -> Path:
-    upstream = make_upstream(FULL)
+    upstream = make_upstream(FULL, server_id=1)
     fill(upstream)
     return store_of_upstream(tmp_path / "store", upstream)
 

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
 from binlog_pipeline.sources.dump.file_places import FilePlace, FilePlaces, finds_slowly
-from binlog_pipeline.sources.dump.history import check_history, ends_of, middle_of
+from binlog_pipeline.sources.dump.history import ends_of, middle_of
 from binlog_pipeline.sources.dump.places import file_number, place_of, placed
 from binlog_pipeline.sources.dump.read_ahead import ReadAhead
 from binlog_pipeline.sources.dump.reader import DumpReader
@@ -200,7 +200,7 @@ class PlannedReader(DumpReader):
         self.given = 0
         self.closed = threading.Event()
 
-    def groups(self) -> Iterator[Groups]:
+    def groups(self) -> Generator[Groups]:
         for batch in self._batches:
             self.given += 1
             yield batch
@@ -244,7 +244,7 @@ def test_an_error_comes_behind_what_was_read() -> None:
 
 def test_waits_for_so_long() -> None:
     class Silent(PlannedReader):
-        def groups(self) -> Iterator[Groups]:
+        def groups(self) -> Generator[Groups]:
             self.closed.wait()
             yield from ()
 
@@ -291,27 +291,6 @@ def test_an_end_that_is_not_there_yet(stop: str) -> None:
     wanted = Wanted(GtidRange(None, SlavePosition.parse(stop)))
     with pytest.raises(SourceError, match="are wanted, but the binlog ends at"):
         ends_of("s", wanted, SlavePosition(), STATE)
-
-
-@pytest.mark.parametrize(
-    ("position", "is_there"),
-    [
-        ("", True),
-        ("0-1-500", True),
-        ("0-2-3,3-7-1", True),
-        ("0-2-900,5-5-5", True),  # a domain may have been deleted there
-        ("5-5-5", False),
-        ("0-2-901", False),
-        ("0-1-501", False),
-        ("0-3-1", False),
-    ],
-)
-def test_history(position: str, is_there: bool) -> None:
-    if is_there:
-        check_history("s", SlavePosition.parse(position), STATE)
-    else:
-        with pytest.raises(DataLost, match="is not in the binlog"):
-            check_history("s", SlavePosition.parse(position), STATE)
 
 
 def test_where_a_range_is_cut() -> None:

@@ -1,4 +1,4 @@
-"""Targets that do not fit their streams: put back, of another history, too old. Without a session of Spark."""
+"""Targets that do not fit their streams: put back, of another history, too old."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import DataLost, SourceError
-from binlog_pipeline.spark.streams import StreamTarget
+from binlog_pipeline.spark.streams import StreamTarget, state
 from binlog_protocol.gtid import Gtid, SlavePosition
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from tests.kit.fixtures import MakeMariaDB
+from tests.pipeline.stores import failed_over
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import rows_of
 
@@ -136,13 +140,47 @@ def test_a_stream_that_begins_behind_its_target(
     batch = History(rng).batch(8)
     far = SlavePosition([Gtid(0, 1, 1 << 40)])
     target = begun("delta", tmp_path)
-    target.require_reached(
+    target._require_reached(
         far, fail_on_data_loss=True
     )  # nothing is there: it begins where it is told to
     add(target, batch)
-    target.require_reached(SlavePosition(), fail_on_data_loss=True)
+    target._require_reached(SlavePosition(), fail_on_data_loss=True)
     assert not recwarn.list
     with pytest.raises(DataLost, match="changes that lie between would be missing"):
-        target.require_reached(far, fail_on_data_loss=True)
-    target.require_reached(far, fail_on_data_loss=False)
+        target._require_reached(far, fail_on_data_loss=True)
+    target._require_reached(far, fail_on_data_loss=False)
     assert "failOnDataLoss=false" in str(recwarn.list[-1].message)
+
+
+@pytest.mark.spark
+@pytest.mark.any_version
+def test_the_source_of_a_data_frame(
+    spark: SparkSession, make_upstream: MakeMariaDB, tmp_path: Path
+) -> None:
+    """What a DataFrame reads is known of itself, and asked whether it goes on where the target is."""
+    old, new = failed_over(tmp_path, make_upstream)
+    target = tmp_path / "t"
+
+    def run(store: Path, checkpoint: str, **options: str) -> None:
+        changes = spark.readStream.format("binlog").options(
+            view="changes", table="d.t", ops="c,u,d,t,x", **options
+        )
+        query = state(
+            changes.load(str(store)).where("_op IS NOT NULL"),
+            str(target),
+            checkpoint=str(tmp_path / checkpoint),
+            table="d.t",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+
+    run(old, "c")
+    assert [row["id"] for row in in_order(rows_of("parquet", target))] == [1, 2]
+    for checkpoint in ("c", "another"):
+        with pytest.raises(
+            StreamingQueryException, match="has another history, as behind a failover"
+        ):
+            run(new, checkpoint)
+    with pytest.raises(DataLost, match="changes that lie between would be missing"):
+        run(new, "third", startGtid="0-2-5")
+    assert [row["id"] for row in in_order(rows_of("parquet", target))] == [1, 2]

@@ -1,4 +1,4 @@
-"""Positions in a server's history, by its binlog state: whether they belong to it, and where ranges begin and end."""
+"""Where ranges of a server's history begin and end, by its binlog state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 
-from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.beginning import beginning
 from binlog_pipeline.telling import tell_gap
@@ -14,24 +14,6 @@ from binlog_pipeline.wanted import Wanted, unreached
 
 _CUT_FROM: Final = 50_000
 """Numbers in a range from which on two connections read it: a second one has to pay for its search."""
-
-
-def check_history(name: str, position: SlavePosition, state: BinlogState) -> None:
-    """Whether the server's history has come as far as the position. Raises `DataLost`.
-
-    The server does not look at that itself where a dump has an end.
-    """
-    known = set(state.domains())
-    unknown = [gtid for gtid in position if gtid.domain_id not in known]
-    ahead = [gtid for gtid in position if gtid.domain_id in known and not state.has(gtid)]
-    # A domain may have been deleted there (FLUSH BINARY LOGS DELETE_DOMAIN_ID), but not all of them.
-    missing = ahead or (unknown if len(unknown) == len(position) else [])
-    if missing:
-        raise DataLost(
-            f"{name}: what is behind {missing[0]} is wanted, but that is not in the binlog, which has come to "
-            f"'{state}': it is another server, one that is behind, or has begun anew (RESET MASTER); wait until it has "
-            "caught up, name the right server, or begin with a new checkpoint"
-        )
 
 
 def without_gap(address: ServerAddress, position: SlavePosition) -> SlavePosition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from binlog_protocol.errors import ProtocolError, RemoteError
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_storage.log.ranges import GtidRange
 
+from binlog_pipeline.belonging import in_place_of, replaced
 from binlog_pipeline.groups import Groups, after
 from binlog_pipeline.sources.dump.address import ServerAddress, random_server_id
 from binlog_pipeline.sources.dump.beginning import beginning, state_of
@@ -47,6 +48,7 @@ class DumpReader:
         server_id: 0 for any.
         place: where the position probably is.
         passes_incidents: go on where the server has lost changes; else that is `DataLost`.
+        is_exact: it is `DataLost` if groups of other servers have numbers of the position.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class DumpReader:
         server_id: int = 0,
         place: FilePlace | None = None,
         passes_incidents: bool = False,
+        is_exact: bool = False,
     ) -> None:
         self._address = address
         self._position = position
@@ -69,10 +72,12 @@ class DumpReader:
         self._server_id = server_id
         self._place = place
         self._passes_incidents = passes_incidents
+        self._is_exact = is_exact
         self.file_names: dict[int, str] = {}
         """The names of the files that were read, by their numbers."""
         # Where reading begins instead of at the position, and what is in front of that is left out.
         self._from: SlavePosition | None = None
+        self._state = BinlogState()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._link: ServerLink | None = None
@@ -84,7 +89,7 @@ class DumpReader:
             if self._link is not None:
                 self._link.interrupt()
 
-    def groups(self) -> Iterator[Groups]:
+    def groups(self) -> Generator[Groups]:
         """Raises `SourceError`, `DataLost`."""
         failing_since: float | None = None
         pause_s = _PAUSE_S
@@ -157,6 +162,8 @@ class DumpReader:
             else:
                 behind = Wanted(GtidRange(start=self._position))
                 for groups in stream.groups():
+                    if self._is_exact and (gtid := in_place_of(self._position, groups)):
+                        raise replaced(self._address.name, "binlog", gtid, self._state)
                     if len(found := behind.some(groups)):
                         yield found
         finally:
@@ -219,7 +226,7 @@ class DumpReader:
             seq_no = state.get(gtid.domain_id, gtid.server_id)
             if state.last(gtid.domain_id) is not None and (seq_no or -1) < gtid.seq_no:
                 return False  # another history
-        self._from = oldest
+        self._from, self._state = oldest, state
         return True
 
     def _again(self, position: SlavePosition, gtid: Gtid) -> Iterator[bytes]:
