@@ -68,11 +68,15 @@ class CurrentFile:
 
 
 class MadeFile(NamedTuple):
-    """A new file. It ends at `end`; readers stop at `logical_end`: `FILE_START`, if it has only its head."""
+    """A new file. It ends at `end`; readers stop at `logical_end`: `FILE_START`, if it has only its head.
+
+    checksum_algorithm: that of its head, and so of all its events. The option may be another one by now.
+    """
 
     file: File
     end: int
     logical_end: int
+    checksum_algorithm: int
 
 
 def _nothing() -> None:
@@ -150,8 +154,10 @@ class BinlogFiles:
     def now(self) -> int:
         return int(self._clock()) & 0xFFFFFFFF
 
-    def head(self, number: int, state: BinlogState, description: FormatDescription) -> bytes:
-        algorithm = self.options.binlog_checksum
+    def head(
+        self, number: int, state: BinlogState, description: FormatDescription, algorithm: int
+    ) -> bytes:
+        """`algorithm`: of the checksums of its events."""
         checkpoint = self.directory.name(self.checkpoint or number)
         sealing, start = self.sealing, b""
         if sealing is not None:
@@ -171,8 +177,7 @@ class BinlogFiles:
         name = self.directory.name(number)
 
         def make() -> list[MadeFile]:
-            file, end = self.new_file(name, number, state, description)
-            return [MadeFile(file, end, FILE_START)]
+            return [self.new_file(name, number, state, description)]
 
         def unmake(made: list[MadeFile]) -> None:
             made[0].file.close()
@@ -182,9 +187,10 @@ class BinlogFiles:
 
     def new_file(
         self, name: str, number: int, state: BinlogState, description: FormatDescription
-    ) -> tuple[File, int]:
-        """A file with its head, not synced. Returns the end of the head."""
-        head = self.head(number, state, description)
+    ) -> MadeFile:
+        """A file with its head, not synced."""
+        algorithm = self.options.binlog_checksum
+        head = self.head(number, state, description, algorithm)
         file = self.disk.open(name, create=True)
         try:
             file.pwrite(head, 0)
@@ -194,7 +200,7 @@ class BinlogFiles:
             with contextlib.suppress(DiskError):
                 self.disk.unlink(name)
             raise
-        return file, len(head)
+        return MadeFile(file, len(head), FILE_START, algorithm)
 
     def prepare(self, count: int = 1) -> None:
         """Do ahead what the next files need beside themselves, so that it takes no time under the locks.

@@ -99,7 +99,7 @@ class _AdoptedFile:
             with self._log.soundness.failing():
                 self._cut(noted)
             raise
-        made = [MadeFile(file, end, end)]
+        made = [MadeFile(file, end, end, self._spool.checksum_algorithm)]
         if follower is not None:
             try:
                 made += follower.make()
@@ -159,9 +159,13 @@ class LargeCommits:
 
     def _new_cache_file(self) -> CacheFile:
         """With room for the head of the next file as it would be now, and a little more."""
+        files = self._files
         with self._log.lock:
-            head = self._files.head(
-                self._log.current.number + 1, self._log.state, self._files.description()
+            head = files.head(
+                self._log.current.number + 1,
+                self._log.state,
+                files.description(),
+                files.options.binlog_checksum,
             )
         reserved = -(-(len(head) + _GTID_ROOM) // _BLOCK_BYTES) * _BLOCK_BYTES
         return CacheFile(f"{CACHE_FOLDER}/ML_{next(self._spools)}", reserved)
@@ -263,8 +267,8 @@ class LargeCommits:
     def _adopt(self, group: LargeCommit, spool: Spool, end: int) -> Position | None:
         """The same, inside of `still`. The file is durable but for what is reserved, and its last events."""
         number = self._files.next_number()
-        head = self._files.head(number, self._log.state, self._files.description())
         algorithm = spool.checksum_algorithm
+        head = self._files.head(number, self._log.state, self._files.description(), algorithm)
         event = padded(group.gtid_event, len(head), spool.reserved, algorithm)
         if event is None or algorithm != self._files.options.binlog_checksum:
             log.info(

@@ -93,11 +93,11 @@ class Reset:
             disk.unlink(directory.reset_name)
         checkpoint, self._files.checkpoint = self._files.checkpoint, None
         try:
-            file, end = self._files.new_file(
+            made = self._files.new_file(
                 directory.reset_name, number, state, self._files.description()
             )
             try:
-                file.fdatasync()
+                made.file.fdatasync()
                 if rows is not None:
                     disk.fsync_dir()
                     rows.will_begin()
@@ -105,7 +105,7 @@ class Reset:
                     directory.note(self._files.index)
                     directory.write_index([])  # from now on it is the new one
             except BaseException:
-                file.close()
+                made.file.close()
                 raise
         except BaseException:
             self._files.checkpoint = checkpoint
@@ -129,6 +129,6 @@ class Reset:
         self._log.reader.forget()
         self._log.state, self._log.last_marker = state, None
         with self._log.extending:
-            self._log.enter(number, file, end, (number,))
+            self._log.enter(number, made, (number,))
         if rows is not None:
             rows.has_begun(begun=True)

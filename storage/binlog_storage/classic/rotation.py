@@ -66,7 +66,7 @@ class Rotation:
         (made,) = self._files.named_files(new)
         self._files.directory.end_note()
         (number,) = new.numbers
-        self._log.enter(number, made.file, made.end, (*before, number))
+        self._log.enter(number, made, (*before, number))
 
     def next_file(self, state: BinlogState, new: NewFiles | None = None) -> None:
         """Go on in a new file, everything before it durable. Inside of `WrittenLog.still`.
@@ -105,7 +105,7 @@ class Rotation:
                     closed.append(binlog.current.file)
                 with binlog.extending:
                     numbers = (*binlog.extent.numbers, number)
-                    binlog.enter(number, one.file, one.end, numbers, one.logical_end)
+                    binlog.enter(number, one, numbers)
                 if one is made[0]:
                     new.entered()
         self._is_prepared = False

@@ -15,7 +15,7 @@ from typing import Final
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.binlog.appender import STEP_BYTES
-from binlog_storage.classic.binlog_files import BinlogFiles, CurrentFile
+from binlog_storage.classic.binlog_files import BinlogFiles, CurrentFile, MadeFile
 from binlog_storage.classic.patience import LONG_WAIT_S, Patience
 from binlog_storage.classic.row_log import RowLog
 from binlog_storage.classic.stored_files import Extent, StoredFiles
@@ -84,16 +84,9 @@ class WrittenLog:
         current = self.current
         return Position(current.number, current.logical_end)
 
-    def enter(
-        self,
-        number: int,
-        file: File,
-        end: int,
-        numbers: tuple[int, ...],
-        logical_end: int = FILE_START,
-    ) -> None:
-        """Go on in a new file. `logical_end`: where readers stop; it has only its head, if that is `FILE_START`."""
-        algorithm = self.files.options.binlog_checksum
+    def enter(self, number: int, made: MadeFile, numbers: tuple[int, ...]) -> None:
+        """Go on in a new file. It has only its head, if readers stop at `FILE_START`."""
+        file, end, logical_end, algorithm = made
         cipher = self.files.cipher_of(number, file)
         is_empty = logical_end == FILE_START
         self.current = CurrentFile(number, file, algorithm, cipher, end, end, logical_end, is_empty)

@@ -895,3 +895,48 @@ def test_events_as_they_lie_there() -> None:
         for number in list(found)[:-1]:
             whole = disk.contents()[engine.file_name(number)]
             assert whole[engine.head(number).end :] == found[number]
+
+
+@pytest.mark.parametrize("how", ["flush", "marker", "reset", "rename"])
+def test_a_file_has_the_checksums_of_its_head_though_the_option_changes_meanwhile(how: str) -> None:
+    """SET GLOBAL binlog_checksum beside another thread that begins a file."""
+    disk = MemoryDisk()
+    options = ClassicOptions(binlog_large_commit_threshold=20_000)
+    with closing(ClassicEngine(disk, options)) as engine:
+        append_all(engine, simple(1))
+        engine.sync()
+        changed: list[str] = []
+
+        def change(what: str, name: str) -> None:
+            is_made = what == "create" and name in ("binlog.000002", "binlog.reset")
+            if is_made or (what == "rename" and name.startswith(CACHE_FOLDER)):
+                changed.append(name)
+                engine.set_option("binlog_checksum", ChecksumAlgorithm.NONE)
+
+        wanted = payloads(simple(1))
+        if how == "rename":
+            writer = engine.begin()
+            writer.spill(events(50_000, "rows") + COMMIT_EVENT)
+        disk.fault = change
+        if how == "flush":
+            engine.flush()
+        elif how == "marker":
+            engine.append(*marker(2))
+            wanted += payloads([marker(2)])
+        elif how == "reset":
+            engine.reset(BinlogState())
+            wanted = []
+        else:
+            writer.commit(begin_event(Gtid(0, 1, 2)), Gtid(0, 1, 2))
+        assert changed
+        disk.fault = None
+        append_all(engine, simple(2, first=3))
+        engine.sync()
+        engine.flush()
+        append_all(engine, simple(1, first=5))
+        engine.sync()
+        found = read_all(engine)
+        assert found[: len(wanted)] == wanted
+        assert found[-3:] == payloads(simple(3, first=3))
+    with closing(ClassicEngine(disk, options)) as engine:
+        assert read_all(engine) == found
