@@ -202,7 +202,9 @@ class ReadPiece:
         with (
             _session(self.address) as link,
             synced_file(staged) as file,
-            pq.ParquetWriter(file, columns.schema, compression="zstd") as writer,
+            pq.ParquetWriter(  # read once, whole: bounds would cost memory, and be of no use
+                file, columns.schema, compression="zstd", write_statistics=False
+            ) as writer,
         ):
             for rows in _batches(link.rows(select(self.plan, table, types, piece))):
                 count += len(rows)

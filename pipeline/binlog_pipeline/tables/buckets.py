@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from binlog_protocol.gtid import SlavePosition
 from binlog_storage.disk.durable_files import sync_folder, synced_file
@@ -49,6 +50,7 @@ BUCKETS: Final = 16
 KEPT_MANIFESTS: Final = 10
 DATA: Final = "data"
 _ROW_GROUP: Final = 1 << 17
+_LONG: Final = 64 << 10
 
 
 class ParquetState(TableOfFacts):
@@ -306,7 +308,13 @@ class ParquetState(TableOfFacts):
         # container each run has the same.
         name = f"{number:03}-{self._manifest.number + 1:012}-{secrets.token_hex(8)}.parquet"
         with synced_file(folder / name) as file:
-            pq.write_table(rows, file, compression="zstd", row_group_size=_ROW_GROUP)
+            pq.write_table(
+                rows,
+                file,
+                compression="zstd",
+                row_group_size=_ROW_GROUP,
+                write_statistics=_bounded(rows),
+            )
         self._manifest.buckets[number] = Bucket(f"{DATA}/{name}", len(rows))
 
     def discard(self) -> None:
@@ -406,6 +414,20 @@ def manifest_at(target: Path, at: SlavePosition | None = None) -> StateManifest:
             return manifest
     where = "" if at is None else f" at '{at}' or before"
     raise SourceError(f"{target} has no state of a table{where}")
+
+
+def _bounded(rows: pa.Table) -> bool | list[str]:
+    """The columns of which a file has the least and the greatest value: all, or those without long values.
+
+    Parquet keeps none above 4 KiB, and while a file is written five times the longest is in memory for them.
+    """
+    long = [
+        name
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if any(one(column.type) for one in (pa.types.is_binary, pa.types.is_string))
+        and (pc.max(pc.binary_length(column)).as_py() or 0) > _LONG
+    ]
+    return [name for name in rows.column_names if name not in long] if long else True
 
 
 def read_bucket(target: Path, bucket: Bucket, schema: pa.Schema) -> pa.Table:

@@ -265,6 +265,20 @@ def test_old_files_go(tmp_path: Path, rng: random.Random) -> None:
     assert {f"data/{path.name}" for path in (tmp_path / "data").iterdir()} == kept
 
 
+def test_long_values_have_no_bounds(tmp_path: Path) -> None:
+    """Parquet keeps none of them, and making them takes five times their memory; others are kept."""
+    for number, size in enumerate([100, 1 << 20], 1):
+        change = _one(number, pa.binary(), b"x" * size)
+        add("parquet", tmp_path, change, _at(number))
+        (file,) = _files(tmp_path, number)
+        group = pq.ParquetFile(tmp_path / file).metadata.row_group(0)
+        found = {
+            group.column(i).path_in_schema: group.column(i).is_stats_set
+            for i in range(group.num_columns)
+        }
+        assert found == {"id": True, "v": number == 1}
+
+
 def _files(target: Path, number: int) -> list[str]:
     from binlog_pipeline.tables.manifest import StateManifest
 
