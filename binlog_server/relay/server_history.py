@@ -130,7 +130,7 @@ class ServerHistory:
         self, position: SlavePosition, left: dict[int, Gtid] | None, passed: Callable[[Gtid], None]
     ) -> Iterator[OfflineGroup]:
         """The groups of one dump; see `_Reading`."""
-        doing = f"reading behind '{position}'"
+        doing = f"reading {position.as_start()}"
         link = self._told(doing, lambda: self._run(self._dump(position, ends=left is not None)))
         try:
             yield from _Reading(self, *link, left, passed, doing).groups()

@@ -123,6 +123,10 @@ class SlavePosition:
     def __repr__(self) -> str:
         return f"SlavePosition({str(self)!r})"
 
+    def as_start(self) -> str:
+        """Where reading begins, for messages."""
+        return f"behind '{self}'" if self._by_domain else "from the beginning"
+
 
 class BinlogState:
     """The last sequence number per (domain, server), and the last GTID logged per domain.

@@ -222,7 +222,7 @@ class ServerFeed:
             if groups is None:
                 raise SourceError(
                     f"{self._address.name}: the binlog is said to end at '{goal}', but for {SILENCE_S:.0f} s nothing "
-                    f"came behind '{self._behind}'; is the server stuck?"
+                    f"came, reading {self._behind.as_start()}; is the server stuck?"
                 )
             came = True
             yield self._given(groups)

@@ -123,6 +123,9 @@ async def test_other_errors_are_told_at_once() -> None:
             with pytest.raises(kind, match=text):
                 await numbers(upstream, "0-1-3")
         assert upstream.visits == 1
+    async with FakeUpstream([Visit(OPENING, MasterFatalError("it is gone"))]) as upstream:
+        with pytest.raises(DataLost, match="reading from the beginning up to '0-1-3': "):
+            await numbers(upstream, "0-1-3")
 
 
 async def test_numbers_that_go_back() -> None:

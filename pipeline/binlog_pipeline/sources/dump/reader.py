@@ -110,7 +110,7 @@ class DumpReader:
                 now = time.monotonic()
                 failing_since = failing_since or now
                 if not may_pass(error) or now - failing_since > self._address.connect_timeout:
-                    doing = f"reading behind '{self._position}'"
+                    doing = f"reading {self._position.as_start()}"
                     if self._until is not None:
                         doing += f" up to '{self._until}'"
                     raise source_error(self._address, error, doing) from None
