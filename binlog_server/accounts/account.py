@@ -30,6 +30,8 @@ from binlog_server.accounts.privileges import effective
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 
 ANY_HOST = "%"
+NAME_CHARS_MAX = 128
+"""Of a user, and of a role: more is 1470."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", ""})
 _NAME = compiled_later(r"[^\x00-\x1f'\"`@]{1,128}")
 _HOST = compiled_later(r"[0-9A-Za-z_.:%/\-]{1,255}")

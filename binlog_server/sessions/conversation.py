@@ -142,6 +142,8 @@ class Conversation:
     It is the `CommitClient` of its transaction, and the `Client` of statements that take longer. On the loop only.
     """
 
+    _changed_by_units: int | None = None  # the rows that a bulk has changed which tells of each
+
     def __init__(
         self,
         server: Host,
@@ -371,9 +373,11 @@ class Conversation:
     ) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
-            found = self.prepared.unit_results(affected_rows) if rows is None else rows
+            units = self.prepared.unit_results(affected_rows) if rows is None else None
+            found = units if rows is None else rows
             self._machine.warnings = self.sql.warning_count
             if found is not None:
+                self._changed_by_units = None if units is None else affected_rows
                 self._give(found)
                 return
             self.sql.changed_rows = affected_rows
@@ -408,6 +412,9 @@ class Conversation:
     def answered(self, rows: int) -> None:
         """See `sql.view.Client`."""
         self.sql.answered(rows)
+        if self._changed_by_units is not None:
+            # The rows of the result are those of a bulk that has changed some: ROW_COUNT() is their number.
+            self.sql.changed_rows, self._changed_by_units = self._changed_by_units, None
 
     async def drain(self) -> None:
         """Wait until the client takes more.

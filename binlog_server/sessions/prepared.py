@@ -19,6 +19,7 @@ from binlog_protocol.connection.server import Reply, ServerConnection
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     EmptyQuery,
+    MalformedPacket,
     NoOpenCursor,
     NotPreparable,
     ProtocolError,
@@ -36,6 +37,7 @@ from binlog_protocol.wire.binary_rows import (
     LongData,
     Parameter,
     Parameters,
+    TypesCutOff,
 )
 from binlog_protocol.wire.plain_parameters import take_plain_parameters
 from binlog_protocol.wire.results import Column
@@ -240,6 +242,8 @@ class PreparedStatements:
         parameters = Parameters(command.body, statement.count)
         try:
             parameters.read_head(statement.types, statement.long_data)
+        except TypesCutOff:
+            raise MalformedPacket() from None
         except ProtocolError:
             raise WrongArguments(_EXECUTE) from None
         statement.types = parameters.types
@@ -298,6 +302,8 @@ class PreparedStatements:
         try:
             follow = bool(command.flags & BulkFlag.TYPES_FOLLOW)
             parameters.read_bulk_head(statement.types, follow=follow)
+        except TypesCutOff:
+            raise MalformedPacket() from None
         except ProtocolError:
             raise WrongArguments(_BULK) from None
         if parameters.is_at_end:

@@ -33,7 +33,13 @@ from binlog_protocol.errors import (
 )
 from binlog_protocol.wire.results import Column
 
-from binlog_server.accounts.account import ANY_HOST, Credential, Require, UserAccount
+from binlog_server.accounts.account import (
+    ANY_HOST,
+    NAME_CHARS_MAX,
+    Credential,
+    Require,
+    UserAccount,
+)
 from binlog_server.accounts.privileges import (
     ALL_PRIVILEGES,
     BINLOG_REPLAY,
@@ -644,7 +650,7 @@ class _Builder(Rules):
         user, host = children
         assert user is not None
         name, of = _text(user), ANY_HOST if host is None else _text(host).lower()
-        require_chars(name, "user name", 128)
+        require_chars(name, "user name", NAME_CHARS_MAX)
         require_chars(of, "host name", 255)
         return Who(name, of)
 

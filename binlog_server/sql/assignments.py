@@ -32,6 +32,7 @@ from binlog_protocol.errors import (
     UnknownSystemVariable,
     WrongArguments,
     WrongVariableValue,
+    require_chars,
 )
 from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.collation_names import (
@@ -41,6 +42,7 @@ from binlog_protocol.events.collation_names import (
     default_collation,
 )
 
+from binlog_server.accounts.account import NAME_CHARS_MAX
 from binlog_server.sql.expressions import (
     USER_VARIABLES_MAX,
     ColumnName,
@@ -226,7 +228,10 @@ class SetStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetRole(Statement):
-    """SET ROLE, SET DEFAULT ROLE: NONE is what there is. Its answer is `InvalidRole` (1959) for a role."""
+    """SET ROLE, SET DEFAULT ROLE: NONE is what there is. Its answer is `InvalidRole` (1959) for a role.
+
+    Raises 1470 for a name that no role can have.
+    """
 
     syntax = """
         "SET"i "ROLE"i _role
@@ -238,7 +243,9 @@ class SetRole(Statement):
 
     @classmethod
     def built(cls, children: list[Any]) -> SetRole:
-        return cls(as_written(children[0]))
+        role = as_written(children[0])
+        require_chars(role, "user name", NAME_CHARS_MAX)
+        return cls(role)
 
     def answer(self, session: SqlSession) -> None:
         if self.role.upper() != "NONE":

@@ -721,6 +721,23 @@ _FILES: Final = (
         then=_tell_files("binlog_gtid_index_span_min"),
     ),
     Variable("encrypt_binlog"),
+    # As of a plugin: only where it is used. Its password is not shown.
+    Variable(
+        "file_key_management_encryption_algorithm",
+        Text(),
+        "",
+        read=lambda session: (
+            session.server.config.file_key_management_encryption_algorithm
+            if session.server.config.file_key_management_filename
+            else None
+        ),
+    ),
+    Variable(
+        "file_key_management_filename",
+        Text(),
+        "",
+        read=lambda session: session.server.config.file_key_management_filename or None,
+    ),
     Variable("binlog_scrub_archive", set_global=_BINLOG),
     Variable("binlog_scrub_interval", set_global=_BINLOG),
     Variable("binlog_scrub_rate", set_global=_BINLOG),

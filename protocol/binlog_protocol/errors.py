@@ -827,7 +827,8 @@ BinlogNotEmpty = ErrorKind(
 # ER_NO_SUCH_QUERY
 UnknownQueryId = ErrorKind(1957, "Unknown query id: {query_id}")
 # ER_INVALID_ROLE
-InvalidRole = ErrorKind(1959, "Invalid role specification `{role}`", "0P000")
+# With the letter O, as MariaDB sends it.
+InvalidRole = ErrorKind(1959, "Invalid role specification `{role}`", "OP000")
 # ER_STATEMENT_TIMEOUT: of max_statement_time, or of what a question here may take
 StatementTimeout = ErrorKind(
     1969, "Query execution was interrupted (max_statement_time exceeded)", "70100"

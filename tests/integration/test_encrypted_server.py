@@ -29,6 +29,8 @@ def test_a_replica_of_encrypted_files(
         slave_connections_needed_for_purge=0,
     )
     assert ours.q("SELECT @@encrypt_binlog AS e") == [{"e": 1}]
+    shown = ours.q("SHOW GLOBAL VARIABLES LIKE 'file_key_management%'")
+    assert [row["Value"] for row in shown] == ["aes_ctr", str(keys)], "and no password"
     ours.q("SET GLOBAL binlog_gtid_index_span_min = 1")
     for number in range(30):
         ours.q(f"CREATE DATABASE {SECRET}_{number}")

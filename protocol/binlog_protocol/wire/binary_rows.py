@@ -214,6 +214,10 @@ class LongData:
         return b"".join(self._parts)
 
 
+class TypesCutOff(ProtocolError):
+    """A packet that says that it has the types of the parameters ends before they do."""
+
+
 class Parameters:
     """The parameters of one packet, read one after the other: there may be 65,535, and of a bulk millions.
 
@@ -247,6 +251,8 @@ class Parameters:
         self._read_types(types, follow=follow)
 
     def _read_types(self, types: bytes, *, follow: bool) -> None:
+        if follow and len(self._data) - self._at < 2 * self._count:
+            raise TypesCutOff("the types of the parameters are cut off")
         self.types = bytes(self._take(2 * self._count)) if follow else types
         if len(self.types) != 2 * self._count:
             raise ProtocolError("the types of the parameters are missing")

@@ -215,6 +215,8 @@ async def test_errors_of_execute(lab: Lab) -> None:
     assert errno(await client.execute(999)) == 1243
     assert errno(await client.execute(number, (ColumnType.LONG,), ONE, new=False)) == 1210
     assert errno(await client.execute(number, (ColumnType.LONG,), ONE[:2])) == 1210
+    cut = StmtExecute(number, 0, bytes(1) + b"\1" + bytes((ColumnType.LONG,))).build()
+    assert errno([await client.ask(cut)]) == 1835
     assert errno([await client.ask(StmtFetch(number, 1).build())]) == 1421
     assert errno([await client.ask(StmtFetch(999, 1).build())]) == 1243
     assert errno([await client.ask(StmtReset(999).build())]) == 1243
@@ -350,9 +352,9 @@ async def test_bulk_is_one_transaction_or_nothing(lab: Lab) -> None:
     assert units[0] == b"\2\1"
     assert [p for p in units if p[:1] == b"\0"] == [b"\0\0" + bytes(8) + b"\1" + bytes(7)] * 3
     before = str(lab.engine.binlog_state())
-    for body in (types, types + rows + b"\0", types + rows + b"\7"):
+    for body in (types, types + rows + b"\0", types + rows + b"\7", types[:3]):
         answer = [await client.ask(StmtBulkExecute(number, 128, body).build())]
-        assert errno(answer) == 1210
+        assert errno(answer) == (1210 if body[:4] == types else 1835)
     assert str(lab.engine.binlog_state()) == before
     assert await client.ask(Query("COMMIT").build()) == OK
     assert str(lab.engine.binlog_state()) == before
@@ -401,7 +403,11 @@ async def test_bulk_tells_what_each_row_did() -> None:
             body = bytes((ColumnType.LONG, 0)) * count
             body += b"".join(b"\0" + struct.pack("<i", value) for row in rows for value in row)
             told = await client.rest(await client.ask(StmtBulkExecute(number, 192, body).build()))
-            return [struct.unpack("<qq", p[2:18]) for p in told if p[:2] == b"\0\0"]
+            found = [struct.unpack("<qq", p[2:18]) for p in told if p[:2] == b"\0\0"]
+            for count in (sum(changed for _, changed in found), -1):
+                told = await client.rest(await client.ask(Query("SELECT ROW_COUNT()").build()))
+                assert told[-2] == bytes((len(str(count)),)) + str(count).encode()
+            return found
 
         for sql in (
             "CREATE DATABASE d",
