@@ -91,7 +91,7 @@ ROOMS = {
         "metrics": "process loop settings connections commits semi_sync dumps relay store",
         "app": "loop accounts upstreams settings connections commits faults semi_sync dumps relay store queries tables"
         " sql sql_commit sessions metrics",
-        "cli": "process accounts upstreams settings connections faults relay store metrics tables app",
+        "cli": "process loop accounts upstreams settings connections faults relay store metrics tables app",
         "testing": "process faults relay store tables app",
         ".": "cli testing",
     },

@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from binlog_server.app.app import (
 )
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.faults.faults import OrderedFault
+from binlog_server.loop.few_threads import FewThreads
 from binlog_server.process import logs
 from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
@@ -200,7 +200,7 @@ async def _serve(
         read: reads the configuration again.
         predecessor: the process whose place this one takes.
     """
-    threads = ThreadPoolExecutor(thread_name_prefix="binlog-pool")
+    threads = FewThreads(name="binlog-pool")
     loop = asyncio.get_running_loop()
     loop.set_default_executor(threads)
     serving = _Serving(signals, manager or ServiceManager(), read)

@@ -1,11 +1,14 @@
-"""Unexpected errors in work for a client: the client hears 1815, the log has the place."""
+"""Unexpected errors in work for a client: the client hears 1815, the log has the place. No more threads: 1135."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from typing import Final
 
-from binlog_protocol.errors import InternalError, ServerError
+from binlog_protocol.errors import CannotCreateThread, InternalError, ServerError
+from binlog_storage.console.running import MORE_THREADS, NO_THREAD
 from binlog_storage.defects import Defects
 
 log = logging.getLogger(__name__)
@@ -15,5 +18,8 @@ _SEEN: Final = Defects()  # of the whole process: the same mistake of many clien
 
 def internal_error(error: Exception, what: object) -> ServerError:
     """Log it, and give what the client is told. `what`: whose work it was, a `Peer` or words."""
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        log.error("%s: %s: %s", what, error, MORE_THREADS)
+        return CannotCreateThread(errno.EAGAIN, os.strerror(errno.EAGAIN))
     log.error("internal error, %s: %r", what, error, exc_info=_SEEN.trace(error))
     return InternalError(f"{type(error).__name__}; the error log of the server tells where")

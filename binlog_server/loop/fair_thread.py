@@ -12,9 +12,10 @@ import asyncio
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
+
+from binlog_server.loop.few_threads import FewThreads
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class FairThread:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._count = threads
-        self._threads = ThreadPoolExecutor(threads, name)
+        self._threads = FewThreads(threads, name)
         self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # whose turn is next first
         self._used: dict[str, float] = {}  # seconds of processor time, by name, of late
         self._halved = clock()

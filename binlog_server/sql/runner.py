@@ -19,6 +19,7 @@ from binlog_storage.errors import StorageError
 
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.fair_thread import FairThread
+from binlog_server.loop.few_threads import FewThreads
 from binlog_server.loop.shielded import shielded
 from binlog_server.queries.terms import MustWait
 from binlog_server.sql.gtid_waits import GtidWaits
@@ -52,7 +53,7 @@ class Runner:
     def __init__(self, engine: OpenBinlog) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(THREADS, "binlog-sql")
+        self._threads = FewThreads(THREADS, "binlog-sql")
         # A thread for each line, so that a statement that waits for room does not delay PURGE.
         self._lines: dict[str, ThreadPoolExecutor] = {}
         self._parser = FairThread("sql-parser")
@@ -205,10 +206,10 @@ class Runner:
     def _in_its_thread(self, work: Work) -> asyncio.Future[ResultSet | None]:
         if work.in_turn_of is not None:
             return self._writer.call(work.in_turn_of, work.run)
-        threads = self._threads
+        threads: ThreadPoolExecutor = self._threads
         if work.line:
             if work.line not in self._lines:
-                self._lines[work.line] = ThreadPoolExecutor(1, f"sql-{work.line}")
+                self._lines[work.line] = FewThreads(1, f"sql-{work.line}")
             threads = self._lines[work.line]
         return self._loop.run_in_executor(threads, work.run)
 

@@ -326,6 +326,12 @@ HostNotAllowed = ErrorKind(
 )
 # ER_PASSWORD_NO_MATCH
 NoSuchUser = ErrorKind(1133, "Can't find any matching row in the user table", "28000")
+# ER_CANT_CREATE_THREAD
+CannotCreateThread = ErrorKind(
+    1135,
+    'Can\'t create a new thread (errno {errno} "{text}"); if you are not out of available memory, you can consult the '
+    "manual for a possible OS-dependent bug",
+)
 # ER_WRONG_VALUE_COUNT_ON_ROW
 WrongValueCount = ErrorKind(1136, "Column count doesn't match value count at row {row}", "21S01")
 # ER_CANT_REOPEN_TABLE

@@ -55,6 +55,10 @@ _REMEDIES: Final = {
     errno.EROFS: "give a directory that can be written",
     errno.EMFILE: "raise the limit by ulimit -n",
 }
+NO_THREAD: Final = "can't start new thread"
+MORE_THREADS: Final = (
+    "raise the limit of processes (ulimit -u, LimitNPROC) or tasks (TasksMax, pids.max)"
+)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ASKED_OF_LOGINS: Final = {
     AccessDenied.errno: "is the user right, and the password?",
@@ -87,6 +91,10 @@ def run_program(program: str, main: Callable[[], int]) -> int:
                 if interruption.is_told or interruption.is_behind(error):
                     raise KeyboardInterrupt from error
                 raise
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return complain(program, f"{error}: {MORE_THREADS}", EXIT_FAILED)
     except KeyboardInterrupt:
         _leave_output(None)
         complain(program, f"interrupted by {interruption.name}", EXIT_FAILED)

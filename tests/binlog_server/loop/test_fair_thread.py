@@ -18,8 +18,14 @@ class Busy:
     def __init__(self) -> None:
         self.thread = FairThread("fair")
         self.called: list[str] = []
-        self._gate = threading.Event()
-        self.first = self.thread.call("first", self._gate.wait)
+        self._gate, begun = threading.Event(), threading.Event()
+
+        def first() -> bool:
+            begun.set()
+            return self._gate.wait()
+
+        self.first = self.thread.call("first", first)
+        begun.wait(10)
 
     def ask(self, who: str, what: str) -> asyncio.Future[str]:
         def call() -> str:

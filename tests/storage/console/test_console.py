@@ -398,6 +398,14 @@ def test_sizes_that_are_given() -> None:
             size_of(text)
 
 
+def test_no_more_threads(capsys: pytest.CaptureFixture[str]) -> None:
+    def started() -> int:
+        raise RuntimeError("can't start new thread")
+
+    assert run_program("prog", started) == 1
+    assert capsys.readouterr().err.startswith("prog: can't start new thread: raise the limit of")
+
+
 def test_numbers_of_things() -> None:
     assert [counted(number, "file") for number in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
 
