@@ -323,6 +323,7 @@ class Server:
         self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
         await self._start_endpoint()
         await self._listen(sockets)
+        self.syncer.start()  # who commits needs its thread: let a start fail that cannot have it
         if config.purges_by_itself:
             self._warn_of_limits()
         if not self.users.all():

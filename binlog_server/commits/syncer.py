@@ -74,7 +74,7 @@ class Syncer:
         self.sync_binlog = sync_binlog
         self._groups = 0  # of commits that were handed to the operating system together
         self._wanted: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # None ends the thread
-        self._thread: threading.Thread | None = None  # from the first sync on
+        self._thread: threading.Thread | None = None  # from the first sync on, or `start`
         self._syncing = False
         self._began = 0.0  # the sync that is under way, or is tried again
         self._scheduled = False
@@ -217,10 +217,19 @@ class Syncer:
                 self._done(error)
                 return
             self._sync_s = 1.0  # not on the loop
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
-            self._thread.start()
+        try:
+            self.start()
+        except RuntimeError as error:  # the system has no more threads now
+            self._done(error)
+            return
         self._wanted.put(self._sync if is_sync else self._hand_over)
+
+    def start(self) -> None:
+        """Start the thread, if it does not run. Raises `RuntimeError` if there can be none."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="binlog-sync", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _write(self) -> None:
         written, self._written = self._written, []

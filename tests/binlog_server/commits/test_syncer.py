@@ -410,3 +410,26 @@ async def test_one_who_cannot_be_told_keeps_no_other_waiting(engine: SlowEngine)
     syncer.on_durable(fails)
     await within(syncer.synced())
     await within(syncer.close())
+
+
+async def test_commits_wait_for_a_thread_where_the_system_has_none(
+    engine: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are durable when there is one; a server takes its thread at its start."""
+    monkeypatch.setattr(syncer_module, "RETRY_S", 0.01)
+    syncer, tries = Syncer(engine), 0
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError):
+        syncer.start()
+    await within(syncer.synced())
+    assert (tries, engine.syncs) == (3, 1)
+    await within(syncer.close())
