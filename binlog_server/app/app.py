@@ -206,8 +206,13 @@ class Server:
         def put_to_use() -> None:
             self.tls, self.metrics_tls = made, for_metrics
             log.info("the certificate was read again")
+            self._warn_of_certificate()
 
         return put_to_use
+
+    def _warn_of_certificate(self) -> None:
+        if self.tls is not None and (doubt := self.tls.doubt()):
+            log.warning("%s", doubt)
 
     async def reload_configuration(self) -> list[ServerError]:
         """See `ServerView`."""
@@ -324,6 +329,7 @@ class Server:
         await self._start_endpoint()
         await self._listen(sockets)
         self.syncer.start()  # who commits needs its thread: let a start fail that cannot have it
+        self._warn_of_certificate()
         if config.purges_by_itself:
             self._warn_of_limits()
         if not self.users.all():

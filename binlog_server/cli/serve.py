@@ -171,11 +171,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config, *, as_json: bool) -> int:
     """Say what there is to say about a configuration that could be read, and look at the files that it names."""
-    if config.ssl:
-        certificate_of(config)
+    certificate = certificate_of(config).doubt() if config.ssl else ""
     metrics_tls_of(config)
     config.binlog_keys()
-    doubts = list(configuration.doubts(config))
+    doubts = [*configuration.doubts(config), *filter(None, (certificate,))]
     if as_json:
         show_json({"right": True, "doubts": doubts})
         return 0

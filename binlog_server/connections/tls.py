@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
@@ -113,6 +114,17 @@ class TlsServer:
     def expires(self) -> float:
         """When it ends, in seconds since 1970."""
         return self._found().expires
+
+    def doubt(self) -> str:
+        """Why clients that verify the certificate refuse it today; empty if its dates are no reason."""
+        if self.self_signed or self.begins <= time.time() <= self.expires:
+            return ""
+        ended = self.expires < time.time()
+        at = datetime.fromtimestamp(self.expires if ended else self.begins, UTC)
+        return (
+            f"the certificate {'has expired' if ended else 'is not valid yet'}: {at:%Y-%m-%d %H:%M:%S} UTC. Clients "
+            "that verify it refuse it; give another one, then FLUSH SSL or SIGHUP"
+        )
 
 
 def _self_signed(context: ssl.SSLContext) -> _Certified:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -328,3 +329,28 @@ def test_files_that_are_no_good(tmp_path: Path, text: str | None) -> None:
 async def test_plain_clients_are_served_as_before(lab: Lab) -> None:
     client: Client = await lab.client()
     assert await client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.parametrize(
+    ("now", "said"), [(0, ""), (-40, "is not valid yet"), (4000, "has expired")]
+)
+async def test_dates_of_a_certificate_are_told(
+    now: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """At the start, and by FLUSH SSL."""
+    cert, key = files(tmp_path, "server")
+    real = time.time
+    monkeypatch.setattr("binlog_server.connections.tls.time.time", lambda: real() + now * 86400)
+
+    def told() -> list[str]:
+        return [one.message for one in caplog.records if "Clients that verify" in one.message]
+
+    async with Lab(ssl_cert=cert, ssl_key=key) as lab:
+        assert len(told()) == bool(said)
+        lab.server.renewed_tls()()
+        assert len(told()) == 2 * bool(said)
+    assert all(said in one for one in told())
