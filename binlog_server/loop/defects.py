@@ -1,4 +1,5 @@
-"""Unexpected errors in work for a client: the client hears 1815, the log has the place. No more threads: 1135."""
+"""Unexpected errors in work for a client: the client hears 1815, the log has the place. No more threads: 1135,
+no more files: 23."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import logging
 import os
 from typing import Final
 
-from binlog_protocol.errors import CannotCreateThread, InternalError, ServerError
+from binlog_protocol.errors import CannotCreateThread, InternalError, OutOfFiles, ServerError
 from binlog_storage.console.running import MORE_THREADS, NO_THREAD
 from binlog_storage.defects import Defects
 
@@ -21,5 +22,9 @@ def internal_error(error: Exception, what: object) -> ServerError:
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         log.error("%s: %s: %s", what, error, MORE_THREADS)
         return CannotCreateThread(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        log.error("%s: %s: raise the limit (ulimit -n, LimitNOFILE)", what, error)
+        name = os.path.basename(os.fsdecode(error.filename or ""))  # noqa: PTH119 - a path of the machine is not told
+        return OutOfFiles(name, error.errno, os.strerror(error.errno))
     log.error("internal error, %s: %r", what, error, exc_info=_SEEN.trace(error))
     return InternalError(f"{type(error).__name__}; the error log of the server tells where")

@@ -122,6 +122,10 @@ class RemoteError(Exception):
 
 # The list, by numbers, with MariaDB's names. A text without a MariaDB version beside it is that of 10.11 and 11.8.
 
+# EE_OUT_OF_FILERESOURCES
+OutOfFiles = ErrorKind(
+    23, "Out of resources when opening file '{file}' (Errcode: {errno} \"{text}\")"
+)
 # EE_LOCAL_TMP_SPACE_FULL, EE_GLOBAL_TMP_SPACE_FULL
 LocalTmpSpaceFull = ErrorKind(41, "Local temporary space limit reached")
 GlobalTmpSpaceFull = ErrorKind(42, "Global temporary space limit reached")

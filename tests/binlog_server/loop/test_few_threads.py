@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 
 import pytest
@@ -55,4 +57,8 @@ async def test_calls_in_turn_wait_for_the_thread_that_there_is(no_more: list[boo
 def test_what_a_client_is_told() -> None:
     error = internal_error(RuntimeError(REFUSED), "connection 1")
     assert error.kind is CannotCreateThread
+    full = OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/srv/x.py")
+    told = internal_error(full, "connection 1")
+    said = f"Out of resources when opening file 'x.py' (Errcode: {errno.EMFILE} \"Too many open files\")"
+    assert (told.errno, told.message) == (23, said)
     assert internal_error(RuntimeError("x"), "connection 1").errno == 1815
