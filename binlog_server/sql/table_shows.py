@@ -442,6 +442,7 @@ class CheckTable(Statement):
     syntax = ""
     com = "check"
     needs = ANYBODY
+    commits = True
 
     names: tuple[tuple[str | None, str], ...]
 

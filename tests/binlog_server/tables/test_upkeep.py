@@ -160,3 +160,22 @@ async def test_the_option_says_how_long_a_lock_is_waited_for() -> None:
         await one.query("UPDATE t SET n=9 WHERE id=1")
         assert await errno(other, "UPDATE t SET n=8 WHERE id=1") == 1205
         assert await other.query("SELECT @@innodb_lock_wait_timeout") == [["0"]]
+
+
+async def test_check_table_commits_what_is_open(lab: Lab) -> None:
+    """As in a live 11.8, also where it fails; CHECKSUM TABLE does not."""
+    root = await session(lab)
+    in_transaction = "SELECT @@in_transaction"
+    for number, text in enumerate(
+        ("CHECK TABLE t", "CHECK TABLE nope", "EXECUTE IMMEDIATE 'CHECK TABLE t'"), 10
+    ):
+        await root.query("BEGIN")
+        await root.query(f"INSERT INTO t (id) VALUES ({number})")
+        await root.query("CHECKSUM TABLE t")
+        assert await root.query(in_transaction) == [["1"]]
+        assert await root.query(text), "rows of a result"
+        assert await root.query(in_transaction) == [["0"]]
+        await root.query("ROLLBACK")
+    assert await root.query("SELECT id FROM t WHERE id >= 10") == [["10"], ["11"], ["12"]]
+    await root.query("XA START 'x'")
+    assert await errno(root, "CHECK TABLE t") == 1399
