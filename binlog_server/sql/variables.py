@@ -724,8 +724,6 @@ _FILES: Final = (
     # As of a plugin: only where it is used. Its password is not shown.
     Variable(
         "file_key_management_encryption_algorithm",
-        Text(),
-        "",
         read=lambda session: (
             session.server.config.file_key_management_encryption_algorithm
             if session.server.config.file_key_management_filename
@@ -734,8 +732,6 @@ _FILES: Final = (
     ),
     Variable(
         "file_key_management_filename",
-        Text(),
-        "",
         read=lambda session: session.server.config.file_key_management_filename or None,
     ),
     Variable("binlog_scrub_archive", set_global=_BINLOG),

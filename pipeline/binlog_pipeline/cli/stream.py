@@ -89,10 +89,13 @@ def _followed(
     arguments: argparse.Namespace, options: dict[str, str], parsed: SourceOptions
 ) -> StreamTarget:
     """The target, when the query has ended."""
-    from binlog_pipeline.spark.session import end_planners, live_session
+    from pyspark.errors import PySparkException
+
+    from binlog_pipeline.spark.session import deaf_jvm, end_planners, live_session
     from binlog_pipeline.spark.streams import StreamTarget
 
-    spark = live_session(arguments.master)
+    with deaf_jvm():
+        spark = live_session(arguments.master)
     try:
         # What ends the query is told by this command, in one line: Spark logs it thrice, with its stacks, as ERROR.
         spark.sparkContext.setLogLevel("FATAL")
@@ -112,8 +115,12 @@ def _followed(
         query = target.start(changes, str(arguments.checkpoint), trigger)
         # Not by an exception: it would come in the middle of a call to the JVM, and Spark's handler makes another one.
         stopped = told_to_stop()
-        while not stopped() and not query.awaitTermination(_LOOK_S):
-            pass
+        try:
+            while not stopped() and not query.awaitTermination(_LOOK_S):
+                pass
+        except PySparkException:
+            if not stopped():
+                raise  # else its Python workers were told to end, too
         query.stop()
         return target
     finally:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +111,34 @@ def _rename_cheaply(spark: SparkSession) -> None:
         if classes.getResource(name.replace(".", "/") + ".class") is not None:
             spark.conf.set(_RENAMES, name)
             return
+
+
+class _Forks:
+    """What a process that is forked here does first."""
+
+    ignore_sigterm = False
+
+    @classmethod
+    def begin(cls) -> None:
+        if cls.ignore_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a JVM that finds it so leaves it so
+
+
+os.register_at_fork(after_in_child=_Forks.begin)
+
+
+@contextlib.contextmanager
+def deaf_jvm() -> Iterator[None]:
+    """A JVM that is started in here does not hear SIGTERM, as none of PySpark hears SIGINT; it ends with this process.
+
+    systemd and `timeout` tell each process of a group to end. The JVM would be gone at once, and the query be broken
+    off by that.
+    """
+    _Forks.ignore_sigterm = True
+    try:
+        yield
+    finally:
+        _Forks.ignore_sigterm = False
 
 
 def live_session(master: str = "local[*]", **settings: str) -> SparkSession:

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -197,10 +198,14 @@ def test_what_ends_it_is_one_line(
 
 @pytest.mark.any_version
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_group", [False, True])
 def test_it_ends_in_order_when_it_is_told_to(
-    make_logged_store: MakeLoggedStore, tmp_path: Path
+    is_group: bool, make_logged_store: MakeLoggedStore, tmp_path: Path
 ) -> None:
-    """By its result, and without the stack of a call that was broken off."""
+    """By its result, and without the stack of a call that was broken off.
+
+    A group: systemd and timeout tell all processes, and the JVM is the first that goes.
+    """
     store = str(
         make_logged_store(
             "CREATE DATABASE d",
@@ -215,10 +220,14 @@ def test_it_ends_in_order_when_it_is_told_to(
     code = "import sys; from binlog_pipeline.cli import main; sys.exit(main())"
     program = [sys.executable, "-c", code, *words]
     with subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        program,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as running:
         until(lambda: bool([*target.glob("_manifests/*.json")]), "rows of the table", 120)
-        running.terminate()
+        (os.killpg if is_group else os.kill)(running.pid, signal.SIGTERM)
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     assert json.loads(out)["position"] == "0-1-3"
