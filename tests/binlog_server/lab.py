@@ -147,12 +147,13 @@ class Lab:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def stop(self) -> None:
-        """As SIGTERM. Clients that a test left open are closed first."""
+    async def stop(self, *, clients_stay: bool = False) -> None:
+        """As SIGTERM. Clients that a test left open are closed first, or have to hear of it."""
         if not self._stopped:
             self._stopped = True
             for client in self._clients:
-                client.close()
+                if not clients_stay:
+                    client.close()
             await within(self.server.stop())
 
     async def connect(self) -> Client:

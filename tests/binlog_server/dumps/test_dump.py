@@ -493,7 +493,7 @@ async def test_the_log_says_whose_dump_ends_where_and_why(
     elif how == "twice":
         await lab.replica("0-1-2")
     elif how == "stop":
-        await lab.stop()
+        await lab.stop(clients_stay=True)
     await until(lambda: bool(_ends(caplog)))
     sent = "nothing" if how == "refused" else "'0-1-2'"
     assert re.search(
