@@ -20,6 +20,10 @@ _STACK: Final = "Traceback (most recent call last):\n"
 _END: Final = re.compile(
     r"\n\s*at [\w.$/]+\(|\n\s*SQLSTATE:|\n\s*(?:Driver|JVM) stacktrace|\n=== Streaming Query"
 )
+_INTERRUPTION: Final = re.compile(r"java\.[\w.]*Interrupt\w*Exception")
+_BY_SPARK: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+"""Behind which Spark looks for an interruption."""
+_TOLD_CHARS: Final = 4000
 _OUR_OWN: Final = re.compile(r"binlog_(?:pipeline|storage|protocol)\.[\w.]+: ")
 
 
@@ -31,6 +35,26 @@ def in_own_words() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         raise PipelineError(cause(str(error))) from None
+
+
+@contextmanager
+def told_in_short() -> Iterator[None]:
+    """Around what Spark calls for each batch: of a long error of Java the beginning and the end are raised.
+
+    When a query is stopped, Spark (4.3) looks for an interruption in that text, stacks and all, by a regular expression
+    which takes a stack as deep as the text is long: the thread of the query dies of it, with 75 KB on standard error.
+    """
+    try:
+        yield
+    except Py4JError as error:
+        text = str(error)
+        if len(text) <= _TOLD_CHARS:
+            raise
+        half = _TOLD_CHARS // 2
+        told = f"{text[:half]}\n...\n{text[-half:]}"
+        if (interruption := _INTERRUPTION.search(text)) is not None:
+            told = f"{_BY_SPARK} a batch: {interruption[0]}"
+        raise PipelineError(told) from None
 
 
 def cause(text: str) -> str:

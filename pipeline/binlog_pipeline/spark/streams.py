@@ -17,6 +17,7 @@ from binlog_pipeline.sources.opening import first_position, open_source
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
 from binlog_pipeline.spark.data_source import BinlogDataSource
+from binlog_pipeline.spark.failures import told_in_short
 from binlog_pipeline.spark.session import is_connect
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
@@ -204,7 +205,7 @@ class StreamTarget:
 
     def _keep(self, batch: DataFrame, _number: int) -> None:
         workers = SparkWorkers(batch.sparkSession)
-        with batch_rows(batch) as rows:
+        with told_in_short(), batch_rows(batch) as rows:
             if rows is not None:
                 in_turns(lambda: self._add(rows(), workers))
 
