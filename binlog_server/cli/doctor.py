@@ -141,7 +141,7 @@ def _certificate(config: Config) -> Iterator[Diagnosis]:
     days = (made.expires - time.time()) / _DAY_S
     if made.self_signed:
         yield Diagnosis(OK, "TLS", "a certificate is made at each start")
-    elif days < 0 or made.begins > time.time():
+    elif made.doubt():
         yield Diagnosis(ERROR, "TLS", f"the certificate {config.ssl_cert} is not valid now")
     else:
         level = WARNING if days < _CERTIFICATE_DAYS else OK

@@ -171,10 +171,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config, *, as_json: bool) -> int:
     """Say what there is to say about a configuration that could be read, and look at the files that it names."""
-    certificate = certificate_of(config).doubt() if config.ssl else ""
+    doubts = list(configuration.doubts(config))
+    if config.ssl and (doubt := certificate_of(config).doubt()):
+        doubts.append(doubt)
     metrics_tls_of(config)
     config.binlog_keys()
-    doubts = [*configuration.doubts(config), *filter(None, (certificate,))]
     if as_json:
         show_json({"right": True, "doubts": doubts})
         return 0

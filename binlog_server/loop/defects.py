@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from pathlib import Path
 from typing import Final
 
 from binlog_protocol.errors import CannotCreateThread, InternalError, OutOfFiles, ServerError
@@ -24,7 +25,7 @@ def internal_error(error: Exception, what: object) -> ServerError:
         return CannotCreateThread(errno.EAGAIN, os.strerror(errno.EAGAIN))
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("%s: %s: raise the limit (ulimit -n, LimitNOFILE)", what, error)
-        name = os.path.basename(os.fsdecode(error.filename or ""))  # noqa: PTH119 - a path of the machine is not told
+        name = Path(os.fsdecode(error.filename or "")).name  # a path of the machine is not told
         return OutOfFiles(name, error.errno, os.strerror(error.errno))
     log.error("internal error, %s: %r", what, error, exc_info=_SEEN.trace(error))
     return InternalError(f"{type(error).__name__}; the error log of the server tells where")

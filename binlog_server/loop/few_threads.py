@@ -21,7 +21,7 @@ class FewThreads(ThreadPoolExecutor):
 
     def _adjust_thread_count(self) -> None:
         try:
-            super()._adjust_thread_count()  # type: ignore[misc, unused-ignore]
+            super()._adjust_thread_count()
         except RuntimeError:
             if not self._threads:
                 raise

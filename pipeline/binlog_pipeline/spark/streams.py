@@ -77,12 +77,12 @@ def options_of(changes: DataFrame) -> SourceOptions | None:
         return None
     leaves = changes._jdf.queryExecution().analyzed().collectLeaves()
     found = [leaves.apply(i) for i in range(leaves.size())]
-    # One that is no stream, as of a join, has no such name.
-    names = [leaf.sourceName() for leaf in found if leaf.isStreaming()]
-    if names != [BinlogDataSource.name()]:
+    streams = [
+        leaf for leaf in found if leaf.isStreaming()
+    ]  # others, as of a join, have no such name
+    if [one.sourceName() for one in streams] != [BinlogDataSource.name()]:
         return None
-    (read,) = (leaf for leaf in found if leaf.isStreaming())
-    return SourceOptions.parse(dict(read.extraOptions()))
+    return SourceOptions.parse(dict(streams[0].extraOptions()))
 
 
 def _is_new_checkpoint(spark: SparkSession, checkpoint: str) -> bool:

@@ -185,14 +185,17 @@ def archive_path(where: Where) -> str | Path:
     return text.rstrip("/")
 
 
+def _is_seen_in(path: Path) -> bool:
+    """Whether there is an archive. Who may not look there is told so by the command."""
+    with contextlib.suppress(OSError):
+        return (path / MANIFEST_NAME).is_file()
+    return False
+
+
 def store_argument(text: str) -> Path:
     """`path_argument`, of a store: one that is an archive is told as that."""
     path = None if is_remote(text) else path_argument(text)
-    is_one = path is None
-    if path is not None:
-        with contextlib.suppress(OSError):  # who may not look there is told so by the command
-            is_one = (path / MANIFEST_NAME).is_file()
-    if path is None or is_one:
+    if path is None or _is_seen_in(path):
         raise argparse.ArgumentTypeError(
             f"{text} is an archive, no store: `binlog-spark verify` checks it, `binlog-server find` and `binlog-spark "
             "stats` read it"

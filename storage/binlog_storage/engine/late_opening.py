@@ -32,7 +32,7 @@ class LateOpening:
 
     def touches(self, name: str) -> bool:
         """Whether a change of that file waits."""
-        return self._disk is not None and self._disk.full is not None and self._disk.touches(name)
+        return self._disk is not None and self._disk.touches(name)
 
     def require_done(self) -> None:
         """Raises `StoreFailed`, and `DiskFull` while something waits."""

@@ -13,6 +13,7 @@ from binlog_protocol.errors import CannotCreateThread
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.fair_thread import FairThread
 from binlog_server.loop.few_threads import FewThreads
+from tests.binlog_server.lab import until
 
 REFUSED = "can't start new thread"
 
@@ -45,8 +46,14 @@ def test_without_any_it_says_so(no_more: list[bool]) -> None:
 
 async def test_calls_in_turn_wait_for_the_thread_that_there_is(no_more: list[bool]) -> None:
     thread, held = FairThread("fair", threads=4), threading.Event()
-    first = thread.call("a", lambda: held.wait(10))
-    await asyncio.sleep(0.05)
+    began = threading.Event()
+
+    def wait() -> bool:
+        began.set()
+        return held.wait(10)
+
+    first = thread.call("a", wait)
+    await until(began.is_set)
     no_more.clear()
     others = [thread.call(who, lambda: 1) for who in "abc"]
     held.set()
