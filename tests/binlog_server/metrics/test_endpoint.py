@@ -278,7 +278,8 @@ async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch, client:
     """The thread that reads the store has ended when the store is closed."""
     reading, go_on = threading.Event(), threading.Event()
     async with Lab(metrics_listen=LISTEN) as lab:
-        files = lab.engine.files
+        files, listener = lab.engine.files, lab.server._endpoint
+        assert listener is not None
 
         def slow() -> Any:
             reading.set()
@@ -289,17 +290,14 @@ async def test_stop_while_it_is_scraped(monkeypatch: pytest.MonkeyPatch, client:
         answer, asking = await asyncio.open_connection("127.0.0.1", lab.server.metrics_port)
         asking.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.to_thread(reading.wait, 10)
-        if (
-            client == "has gone"
-        ):  # and does not wait for the answer, as one does that has closed its side only
+        # One that has gone does not wait for the answer, as one does that has closed its side only.
+        if client == "has gone":
             reset = struct.pack("ii", 1, 0)
             asking.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
             asking.transport.abort()
-            listener = lab.server._endpoint
-            assert listener is not None
             await until(lambda: not listener._listener._open)
         stopping = asyncio.ensure_future(lab.stop())
-        await asyncio.sleep(0)
+        await until(lambda: not listener._listener._open)  # before that an answer comes in time
         assert not stopping.done()
         go_on.set()
         await within(stopping)
