@@ -22,7 +22,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.format_description import FormatDescription
 from binlog_protocol.groups.event_group import StartMarker
 from binlog_protocol.groups.statement_group import Origin, QuickGroup
-from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid
+from binlog_protocol.gtid import U64_MAX, BinlogState, Gtid, gtid_of
 from binlog_protocol.tables.row_group import QuickRows
 from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.transaction import (
@@ -383,7 +383,7 @@ class Publisher:
     ) -> bool:
         while True:
             seq_no = domain.next_seq_no()
-            gtid = Gtid(domain.id, server_id, seq_no)
+            gtid = gtid_of((domain.id, server_id, seq_no))
             if self._announced != domain.age:  # after RESET MASTER
                 self.announce()
             try:

@@ -39,6 +39,7 @@ _Work = Callable[[], Exception | None]
 
 _WRITTEN = 2
 _APPENDED = 0
+_NOT_DURABLE = (_APPENDED, _WRITTEN)
 _SHORT_SYNC_S = 0.001
 _SYNCS_OF_LATE = 16
 RETRY_S = 1.0  # after a defect
@@ -104,7 +105,7 @@ class Syncer:
     @property
     def _setting(self) -> int:
         """What a commit waits for, as a value of `flush_log_at_trx_commit`."""
-        if self.sync_binlog != 1 and self.flush_log_at_trx_commit not in (_APPENDED, _WRITTEN):
+        if self.sync_binlog != 1 and self.flush_log_at_trx_commit not in _NOT_DURABLE:
             return _WRITTEN
         return self.flush_log_at_trx_commit
 
@@ -128,9 +129,35 @@ class Syncer:
         else:
             self.on_durable(committed)
 
+    def commit_alone(self) -> bool:
+        """Commit everything appended so far in this call: without a thread, and without a turn of the loop.
+
+        Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it was not, and
+        `on_commit` is to be asked, which also tells what it failed with.
+        """
+        if (
+            self._sync_s >= _SHORT_SYNC_S
+            or self.flush_log_at_trx_commit in _NOT_DURABLE
+            or self.sync_binlog != 1
+            or self._syncing
+            or self._scheduled
+            or self._failure is not None
+            or not self._alone()
+        ):
+            return False
+        error = self._sync()
+        if error is None:
+            return True
+        self._sync_s = 1.0  # not on the loop
+        if not isinstance(error, WaitGivenUp):
+            self._syncing = True
+            self._began = time.monotonic()
+            self._loop.call_soon(self._done, error)
+        return False
+
     def appended(self) -> None:
         """Note an append that nobody waits for: it becomes durable as the settings say."""
-        if self._setting in (_APPENDED, _WRITTEN):
+        if self._setting in _NOT_DURABLE:
             self._sync_in_time()
         elif (rest_s := self.readers_rest_s()) > 0:
             self._sync_within(rest_s)

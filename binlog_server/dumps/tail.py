@@ -20,7 +20,7 @@ class Tail:
         self._thread = threading.get_ident()
         self._moved: asyncio.Event | None = None  # once somebody has taken it
         self._scheduled = False
-        self._told: list[Callable[[], object]] = []
+        self._told: set[Callable[[], object]] = set()
         self._stop = engine.subscribe(self._wake_from_thread)
 
     @property
@@ -36,18 +36,25 @@ class Tail:
         moved, self._moved = self._moved, None
         if moved is not None:
             moved.set()
-        for told in self._told:
+        for told in list(self._told):
             told()
 
     def tell(self, told: Callable[[], object]) -> None:
         """Call back each time, too, on the loop's thread."""
-        self._told.append(told)
+        self._told.add(told)
+
+    def tell_no_more(self, told: Callable[[], object]) -> None:
+        """The end of `tell`: while nobody wants to hear of it, a commit costs no turn of the loop for it."""
+        self._told.discard(told)
 
     def close(self) -> None:
         """Stop listening to the store."""
         self._stop()
 
     def _wake_from_thread(self) -> None:
+        # Who comes to wait behind this look finds the mark where it is.
+        if self._moved is None and not self._told:
+            return
         if not self._scheduled and not self._loop.is_closed():
             self._scheduled = True
             if threading.get_ident() == self._thread:

@@ -156,7 +156,7 @@ class TailFeed:
         self._rest_until = 0.0
         self._spent = 0.0  # by the pass under way, in its turns so far
         self.passes = 0
-        tail.tell(self._moved)
+        self._tail = tail
         syncer.readers_rest_s = self._rest_s
 
     def __len__(self) -> int:
@@ -174,6 +174,7 @@ class TailFeed:
             return False
         fed = group.members[member] = self._loop.create_future()
         self._group_of[member] = group
+        self._tail.tell(self._moved)
         self._expect_beat(member)
         self._syncer.readers_waiting += 1
         if self.engine.durable_end > member.cursor:
@@ -186,6 +187,8 @@ class TailFeed:
             self._syncer.readers_waiting -= 1
             group.members.pop(member, None)
             del self._group_of[member]
+            if not self._group_of:
+                self._tail.tell_no_more(self._moved)
         return True
 
     # --- passes ---

@@ -40,6 +40,13 @@ class Commits:
 
         self._syncer.on_commit(done)
 
+    def commit_alone(self) -> bool:
+        """Commit everything appended so far in this call, if nobody else is kept waiting by that.
+
+        False: it was not, and `on_commit` is to be asked.
+        """
+        return not self._semi_sync.enabled and self._syncer.commit_alone()
+
     def on_record(self, written: Committed) -> None:
         """As `on_commit`, of what no replica sees: a prepared transaction, or the end of one that is rolled back."""
         self._syncer.on_commit(written)

@@ -233,20 +233,19 @@ class Conversation:
         self._heard = True
         try:
             if is_plain_change(data):
-                self._began = monotonic()
+                self._began = self._connection.since = monotonic()
+                self._said = data[STATEMENT_AT:_SAID_END]
                 if not self.transaction.quick_way.take(data):
                     return False
-                self._said = data[STATEMENT_AT:_SAID_END]
                 word = data[STATEMENT_AT:WORD_END]
             elif data[4:5] == _EXECUTE:
-                self._began = monotonic()
+                self._began = self._connection.since = monotonic()
                 found = self.prepared.quick(data)
                 if found is None:
                     return False
                 self._said, word = found
             else:
                 return False
-            self._connection.since = self._began
             self._connection.counts.quick[word] += 1
             return True
         except Exception as error:  # noqa: BLE001 - logged there

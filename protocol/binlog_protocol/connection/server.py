@@ -256,8 +256,8 @@ class ServerConnection:
     @property
     def buffered(self) -> int:
         """Bytes that wait for `next_event`."""
-        rest = 0 if self._rest is None else len(self._rest.text)
-        return self._reader.buffered + rest
+        held = self._reader.buffered
+        return held if self._rest is None else held + len(self._rest.text)
 
     @property
     def is_within_packet(self) -> bool:

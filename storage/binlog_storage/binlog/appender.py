@@ -83,7 +83,8 @@ class Appender:
         if len(payload) <= self.piece_bytes:
             with self.lock:
                 self.admit(len(payload))
-                self.references.require_age(age)
+                if age is not None and age != self.references.age:
+                    self.references.require_age(age)
                 if gtid is not None and self.writer.write_plain(payload, gtid) is not None:
                     self.last_marker = None
                     return self.writer.end
@@ -353,7 +354,8 @@ class Appender:
         Raises `StoreFailed`; `WaitGivenUp` if it has to wait and `given_up` returns True.
         """
         self._room.admit(size + RECORD_OVERHEAD, given_up)
-        self._durability.require_sound()
+        if self._durability.failure is not None:
+            self._durability.require_sound()
 
     def ended(self, step: TableStep | None = None, *, committed: bool = False) -> Position:
         """Close the mini-transaction, with which a group is committed or not. Under the lock. Returns its end.

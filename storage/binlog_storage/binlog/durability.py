@@ -75,7 +75,8 @@ class Durability(Soundness):
 
     def sync_log(self) -> None:
         """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`."""
-        self.require_sound()
+        if self.failure is not None:
+            self.require_sound()
         try:
             durable = self.redo.flush(self.note)
         except DiskError as error:

@@ -33,6 +33,7 @@ from binlog_storage.ibb.chunk import (
     LAST,
     Position,
     RecordType,
+    position_of,
 )
 from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
@@ -120,7 +121,7 @@ class LogWriter:
         """The place of the next chunk, unless a state record or a new file comes first."""
         if self._at > PAGE_END - CHUNK_MIN:
             return Position(self.file_no, (self._page_no + 1) * PAGE_SIZE)
-        return Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
+        return position_of((self.file_no, self._page_no * PAGE_SIZE + self._at))
 
     @property
     def bytes_written(self) -> int:

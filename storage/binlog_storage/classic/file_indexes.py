@@ -260,8 +260,9 @@ class FileIndexes:
 
     def add(self, end: int, gtid: Gtid) -> None:
         """A group in the last file. Under the append lock."""
-        if self._current is not None:
-            self._current.index.add(end, gtid)
+        current = self._current
+        if current is not None:
+            current.index.add(end, gtid)
 
     def until_record(self, end: int) -> int:
         """Bytes from the end of the last file to the next record. Under the append lock."""

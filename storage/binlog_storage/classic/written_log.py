@@ -10,6 +10,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Final
 
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -27,6 +28,7 @@ from binlog_storage.engine import Position
 from binlog_storage.engine.references import References
 from binlog_storage.engine.soundness import Soundness
 from binlog_storage.errors import DiskError, DiskFull, StorageError, WaitGivenUp
+from binlog_storage.ibb.chunk import position_of
 from binlog_storage.redo.log import AppendLock
 from binlog_storage.tables.store import TableStep
 
@@ -192,7 +194,7 @@ class WrittenLog:
         self.bytes_written += size
         if end >= self.files.options.max_binlog_size:
             self.rotation_due = True
-        return Position(current.number, end)
+        return position_of((current.number, end))
 
     def log_step(self, step: TableStep | None, end: Position) -> None:
         """End a transaction of tables with a group that ends there. Under the append lock."""
@@ -243,7 +245,7 @@ class WrittenLog:
             if self.soundness.failure is not None:
                 self.soundness.require_sound()
             current, data = self.current, bytes(self.buffer)
-            end = Position(current.number, current.logical_end)
+            end = position_of((current.number, current.logical_end))
             if rows is not None:
                 lsn = rows.redo.lsn
                 wanted = lsn if sync_rows else rows.group_lsn if data else 0
@@ -284,10 +286,15 @@ class WrittenLog:
             current, end, lsn = self.write_out(sync_rows=True)
         moves = end != self.extent.durable
         if moves:
-            with self.soundness.failing(), self.fsyncs.measured():  # groups may be lost
+            began = perf_counter()
+            try:
                 current.file.fdatasync()
+            except DiskError as error:  # groups may be lost
+                self.soundness.end(error)
+                raise
+            self.fsyncs.add(perf_counter() - began)
             with self.extending:
-                self.extent = Extent(self.extent.numbers, end)
+                self.extent = tuple.__new__(Extent, (self.extent.numbers, end))  # as `position_of`
             self.group_commits += 1
         elif ended:
             with self.fsyncs.measured():  # an event that ends the file is taken back

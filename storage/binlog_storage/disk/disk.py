@@ -18,10 +18,11 @@ import fcntl
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import get_ident
+from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from binlog_storage.disk.durable_files import sync_folder
@@ -222,10 +223,7 @@ _KINDS: Final[dict[int | None, type[DiskError]]] = {
 
 
 class Mapped:
-    """See `mapped`. A class, since it is entered for each call: a generator takes three times as long.
-
-    It may be entered again and again, and by several threads.
-    """
+    """See `mapped`. A class, since it is entered for each call: a generator takes three times as long."""
 
     __slots__ = ("_action", "_path")
 
@@ -234,10 +232,10 @@ class Mapped:
         self._path = path
 
     def __enter__(self) -> None:
-        _under_way[threading.get_ident()] = (time.monotonic(), self._action, self._path)
+        _under_way[get_ident()] = (monotonic(), self._action, self._path)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        _under_way.pop(threading.get_ident(), None)
+        _under_way.pop(get_ident(), None)
         if isinstance(error, OSError):
             raise disk_error(self._action, self._path, error) from error
 
@@ -330,7 +328,6 @@ class OsFile:
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
         self._fd = fd
-        self._writing, self._syncing = mapped("write", path), mapped("sync", path)
 
     def pread(self, size: int, offset: int) -> bytes:
         with mapped("read", self._path):
@@ -349,20 +346,29 @@ class OsFile:
                 have += len(data)
             return b"".join(parts)
 
+    # Each commit writes and syncs: these two do by themselves what `mapped` does, for two calls less.
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        with self._writing:
+        _under_way[thread := get_ident()] = (monotonic(), "write", self._path)
+        try:
             done = os.pwrite(self._fd, data, offset)
-            if done == len(data):
-                return
-            # A full disk shows as a short write first; the next call then names the reason. The views end with it: the
-            # traceback keeps them, and who gets the error may want to cut `data`.
-            with memoryview(data) as whole:
-                while done < len(whole):
-                    with whole[done:] as rest:
-                        done += os.pwrite(self._fd, rest, offset + done)
+            if done != len(data):
+                self._write_rest(data, offset, done)
+        except OSError as error:
+            raise disk_error("write", self._path, error) from error
+        finally:
+            _under_way.pop(thread, None)
+
+    def _write_rest(self, data: bytes | bytearray | memoryview, offset: int, done: int) -> None:
+        # A full disk shows as a short write first; the next call then names the reason. The views end with it: the
+        # traceback keeps them, and who gets the error may want to cut `data`.
+        with memoryview(data) as whole:
+            while done < len(whole):
+                with whole[done:] as rest:
+                    done += os.pwrite(self._fd, rest, offset + done)
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
-        with self._writing:
+        with mapped("write", self._path):
             done = os.pwritev(self._fd, parts, offset)
         if done < sum(map(len, parts)):
             self.pwrite(memoryview(b"".join(parts))[done:], offset + done)
@@ -392,8 +398,13 @@ class OsFile:
             _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self) -> None:
-        with self._syncing:
+        _under_way[thread := get_ident()] = (monotonic(), "sync", self._path)
+        try:
             os.fdatasync(self._fd)
+        except OSError as error:
+            raise disk_error("sync", self._path, error) from error
+        finally:
+            _under_way.pop(thread, None)
 
     def close(self) -> None:
         if self._fd >= 0:

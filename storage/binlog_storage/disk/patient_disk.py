@@ -37,6 +37,7 @@ Deed = Callable[[], object]
 class FileImage:
     """A file, as all who have it open share it: `file` of the disk below, and what waiting changes make of it.
 
+    plain: the same, once the store is open and nothing waits, nor ever will: it is all that there is to the file.
     shown: bytes of the file below that still show; None while nothing waits, and all of them do.
     size: as readers see it.
     patches: (offset, bytes) on top of that, the later over the earlier.
@@ -45,6 +46,7 @@ class FileImage:
     name: str
     file: File | None  # None until it is really made
     users: int = 0
+    plain: File | None = None
     shown: int | None = None
     size: int = 0
     patches: list[tuple[int, bytes]] = field(default_factory=list)
@@ -126,8 +128,8 @@ class _PatientFile:
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         content = self._content
-        if self._disk.is_plain:
-            content.below.pwrite(data, offset)
+        if content.plain is not None:
+            content.plain.pwrite(data, offset)
             return
         kept = bytes(data)
         self._disk.change(
@@ -138,8 +140,8 @@ class _PatientFile:
         )
 
     def pwritev(self, parts: Sequence[bytes], offset: int) -> None:
-        if self._disk.is_plain:
-            self._content.below.pwritev(parts, offset)
+        if self._content.plain is not None:
+            self._content.plain.pwritev(parts, offset)
         else:
             self.pwrite(b"".join(parts), offset)
 
@@ -160,13 +162,13 @@ class _PatientFile:
             return self._content.next_data(offset)
 
     def start_writing(self, size: int, offset: int) -> None:
-        if self._disk.is_plain:
-            self._content.below.start_writing(size, offset)
+        if self._content.plain is not None:
+            self._content.plain.start_writing(size, offset)
 
     def fdatasync(self) -> None:
         content = self._content
-        if self._disk.is_plain:
-            content.below.fdatasync()
+        if content.plain is not None:
+            content.plain.fdatasync()
         else:
             self._disk.sync(lambda: content.below.fdatasync(), content)
 
@@ -218,7 +220,15 @@ class PatientDisk:
 
     def opened(self) -> None:
         """The store is open: from now on a change is done at once, or refused."""
-        self._opening = False
+        with self.lock_of_changes:
+            self._opening = False
+            self._all_plain()
+
+    def _all_plain(self) -> None:
+        """Each file that is open is what the disk below has, if that is so by now. Under the lock."""
+        if self.is_plain:
+            for content in self._contents.values():
+                content.plain = content.file
 
     def try_again(self) -> bool:
         """Do what waits, as far as there is room. Whether all of it is done.
@@ -247,6 +257,7 @@ class PatientDisk:
                 content.patches.clear()
             self.full = None
             self._waiting_bytes = 0
+            self._all_plain()
             return True
 
     def _require_sound(self) -> None:

@@ -18,7 +18,7 @@ def final(error: StorageError) -> StorageError:
 
 
 class _Failing:
-    """See `Soundness.failing`. Entered for each sync, which a generator makes three times as long."""
+    """See `Soundness.failing`."""
 
     __slots__ = ("_soundness",)
 
@@ -30,9 +30,7 @@ class _Failing:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, DiskError):
-            self._soundness.fail(error)
-            if isinstance(error, DiskFull):
-                raise final(error) from error.__cause__
+            self._soundness.end(error)
 
 
 class Soundness:
@@ -74,6 +72,12 @@ class Soundness:
     def failing(self) -> _Failing:
         """What fails on the disk in here ends the store."""
         return self._guard
+
+    def end(self, error: DiskError) -> None:
+        """The same for an error that is being handled: raises it as `final` if that is another one."""
+        self.fail(error)
+        if isinstance(error, DiskFull):
+            raise final(error) from error.__cause__
 
     def when_failed(self, failed: Callable[[StorageError], None]) -> None:
         """See `BinlogEngine`."""

@@ -13,8 +13,10 @@ nothing else. (MariaDB: `storage/innobase/fsp/fsp_binlog.cc`.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE
 
@@ -77,6 +79,10 @@ class Position(NamedTuple):
         if self.in_page > LAST_CHUNK_START:
             return Position(self.file_no, (self.page_no + 1) * PAGE_SIZE)
         return self
+
+
+position_of: Final[Callable[[tuple[int, int]], Position]] = partial(tuple.__new__, Position)
+"""The position of a pair, in one call of C where `Position` itself takes one of Python more: for each commit."""
 
 
 class Record(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from binlog_protocol.gtid import Gtid
@@ -337,6 +338,111 @@ async def test_a_sync_on_the_loop_that_fails_is_told() -> None:
         await within(syncer.committed())
     assert len(failures) == 1
     await within(syncer.close())
+
+
+class Alone:
+    """A syncer that has seen short syncs, whose one client has appended a group."""
+
+    def __init__(self, **options: Any) -> None:
+        self.is_alone = True
+        self.engine = SlowEngine()
+        self.syncer = Syncer(self.engine, alone=lambda: self.is_alone, **options)
+        self.syncer._sync_s = 0.0
+        append(self.engine, 1)
+
+    @property
+    def is_durable(self) -> bool:
+        return self.engine.durable_end == self.engine.written_end
+
+    async def told(self) -> StorageError | None:
+        """What `on_commit` says, asked behind `commit_alone`."""
+        answers: list[StorageError | None] = []
+        self.syncer.on_commit(answers.append)
+        await until(lambda: bool(answers))
+        return answers[0]
+
+
+async def test_who_is_alone_commits_in_the_call() -> None:
+    lab = Alone()
+    assert lab.syncer.commit_alone()
+    assert lab.is_durable, "without a turn of the loop"
+    assert lab.syncer.commit_alone(), "with nothing to do"
+    await within(lab.syncer.close())
+
+
+@pytest.mark.parametrize(
+    "options", [{"flush_log_at_trx_commit": 0}, {"flush_log_at_trx_commit": 2}, {"sync_binlog": 0}]
+)
+async def test_what_need_not_be_durable_is_not_synced_in_the_call(options: dict[str, int]) -> None:
+    lab = Alone(**options, flush_log_at_timeout=3600.0)
+    assert not lab.syncer.commit_alone()
+    assert not lab.engine.syncs
+    assert await lab.told() is None
+    await within(lab.syncer.close())
+
+
+async def test_with_others_nothing_is_synced_in_the_call() -> None:
+    lab = Alone()
+    lab.is_alone = False
+    assert not lab.syncer.commit_alone()
+    lab.is_alone = True
+    lab.syncer._sync_s = 1.0  # syncs are long
+    assert not lab.syncer.commit_alone()
+    lab.syncer._sync_s = 0.0
+    lab.syncer.request()  # another one is served by the sync of this round
+    assert not lab.syncer.commit_alone()
+    assert not lab.engine.syncs
+    assert await lab.told() is None
+    assert lab.is_durable
+    await within(lab.syncer.close())
+
+
+async def test_what_has_to_wait_is_done_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Alone()
+    here, original = threading.get_ident(), lab.engine.sync
+
+    def sync() -> None:
+        if threading.get_ident() == here:
+            raise WaitGivenUp("a full disk")
+        original()
+
+    monkeypatch.setattr(lab.engine, "sync", sync)
+    assert not lab.syncer.commit_alone()
+    assert await lab.told() is None
+    assert lab.is_durable
+    assert lab.syncer.failure is None
+    await within(lab.syncer.close())
+
+
+async def test_a_sync_in_the_call_that_fails_is_told_once() -> None:
+    failures: list[StorageError] = []
+    lab = Alone(failed=failures.append)
+    lab.engine.sync_error = DiskError("cannot sync: Input/output error")
+    assert not lab.syncer.commit_alone()
+    assert await lab.told() is lab.engine.sync_error, "the first error, not that of a second try"
+    assert failures == [lab.engine.sync_error]
+    assert not lab.syncer.commit_alone()
+    assert await lab.told() is lab.engine.sync_error
+    await within(lab.syncer.close())
+
+
+async def test_a_defect_in_the_call_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncer_module, "RETRY_S", 0.01)
+    lab = Alone()
+    original, fails = lab.engine.sync, [KeyError("a defect")]
+
+    def sync() -> None:
+        if fails:
+            raise fails.pop()
+        original()
+
+    monkeypatch.setattr(lab.engine, "sync", sync)
+    assert not lab.syncer.commit_alone()
+    assert lab.syncer.waiting_s > 0
+    assert await lab.told() is None
+    assert lab.is_durable
+    assert lab.syncer.waiting_s == 0
+    await within(lab.syncer.close())
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["thread", "loop"])

@@ -9,7 +9,7 @@ from binlog_protocol.gtid import Gtid
 from binlog_storage.testing.memory_engine import MemoryEngine
 
 from binlog_server.dumps.tail import Tail
-from tests.binlog_server.lab import fill, within
+from tests.binlog_server.lab import fill, until, within
 
 ROUNDS = 2000
 
@@ -66,6 +66,29 @@ async def test_moves_in_a_row_wake_once() -> None:
     await asyncio.sleep(0)
     await within(moved.wait())
     assert not tail.moved.is_set()
+    tail.close()
+
+
+async def test_where_nobody_wants_to_hear_of_it_nothing_is_scheduled() -> None:
+    engine, loop = MemoryEngine(), asyncio.get_running_loop()
+    tail, heard = Tail(engine, loop), list[int]()
+
+    def told() -> None:
+        heard.append(engine.durable_end.offset)
+
+    fill(engine, [Gtid(0, 1, 1)])
+    assert not tail._scheduled
+    tail.tell(told)
+    tail.tell(told)
+    fill(engine, [Gtid(0, 1, 2)])
+    await until(lambda: heard == [2])
+    tail.tell_no_more(told)
+    fill(engine, [Gtid(0, 1, 3)])
+    assert not tail._scheduled
+    moved = tail.moved
+    fill(engine, [Gtid(0, 1, 4)])
+    await within(moved.wait())
+    assert heard == [2]
     tail.close()
 
 

@@ -191,6 +191,33 @@ def test_after_opening_changes_are_refused_while_others_wait() -> None:
     assert below.contents() == {"mine": b"4"}
 
 
+def test_once_nothing_waits_a_file_is_that_of_the_disk_below() -> None:
+    """Also for who has opened it in the opening: the last errors are those of the disk, and a copy is made nowhere."""
+    below = full_disk({"mine": b"1"})
+    disk = PatientDisk(below)
+    mine, unlinked = disk.open("mine"), disk.open("mine")
+    mine.pwrite(b"2", 0)
+    disk.opened()
+    below.fault = None
+    assert disk.try_again()
+    for data in (bytearray(b"3"), memoryview(b"4")):
+        mine.pwrite(data, 1)
+        mine.fdatasync()
+    assert below.contents() == {"mine": b"24"}
+    below.fault = no_room
+    with pytest.raises(DiskFull, match="cannot write mine"):
+        mine.pwrite(b"5", 2)
+    below.fault = None
+    disk.unlink("mine")
+    unlinked.pwrite(b"6", 0)
+    assert mine.pread(2, 0) == b"64"
+    assert below.contents() == {}
+    mine.close()
+    with pytest.raises(DiskError, match="mine is not open"):
+        mine.pwrite(b"7", 0)
+    unlinked.close()
+
+
 def test_files_in_folders_are_those_of_the_disk_below() -> None:
     below = full_disk({"folder/old": b"1", "mine": b"2"})
     disk = PatientDisk(below)
