@@ -224,7 +224,7 @@ def _believed(ddl: Sequence[PlacedDdl]) -> dict[int, list[tuple[TableName, Table
             case "create" if not meaning.affected:
                 temporary |= _temporary(said)
             case "create" | "drop":
-                gone = meaning.emptied if not said.may_be_temporary else ()
+                gone = meaning.emptied  # none of a temporary table, which only its own word drops
                 for one in [*is_there]:
                     if {one, TableName(one.database, ALL)} & {*gone}:
                         is_there[one] = False

@@ -190,7 +190,7 @@ def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowC
         else f"Nothing that may be wrong was published: the target is at '{position}'"
     )
     return NonRowChange(
-        f"the rows of {table} are not known behind {unknown}. {published}. Take a copy of the table at that GTID or "
-        "later, and begin a new target with it (--start-gtid, --copy); or keep the table as it was before (--at-gtid). "
-        "nonRow=skip goes on, with rows that may be wrong"
+        f"the rows of {table} are not known behind {unknown}. {published}. Read the table anew from its server "
+        "(binlog-spark load --again); or begin a new target with a copy of it at that GTID or later (--start-gtid, "
+        "--copy); or keep it as it was before (--at-gtid). nonRow=skip goes on, with rows that may be wrong"
     )

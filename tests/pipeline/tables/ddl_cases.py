@@ -451,6 +451,25 @@ swap: same
     RENAME TABLE t TO _t_del, _t_gho TO t
     INSERT INTO t VALUES (3,3,3)
 
+ghost_twice: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    CREATE TABLE _t_gho LIKE t
+    ALTER TABLE _t_gho ADD b INT DEFAULT 7
+    INSERT INTO _t_gho (id,a) SELECT id,a FROM t
+    CREATE TABLE _t_del (id INT PRIMARY KEY)
+    DROP TABLE _t_del
+    RENAME TABLE t TO _t_del, _t_gho TO t
+    INSERT INTO t VALUES (3,3,3)
+    DROP TABLE IF EXISTS _t_del, _t_gho
+    CREATE TABLE _t_gho LIKE t
+    ALTER TABLE _t_gho MODIFY a BIGINT
+    INSERT INTO _t_gho SELECT * FROM t
+    CREATE TABLE _t_del (id INT PRIMARY KEY)
+    DROP TABLE _t_del
+    RENAME TABLE t TO _t_del, _t_gho TO t
+    INSERT INTO t VALUES (4,4,4)
+
 swap_chain: same
     CREATE TABLE t (id INT PRIMARY KEY, a INT)
     INSERT INTO t VALUES (1,1),(2,2)
