@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import errno
 import logging
 import os
 import secrets
@@ -13,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +40,7 @@ from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
 from binlog_server.connections.compression import Compressor
 from binlog_server.connections.connections import Connections
+from binlog_server.connections.listening import Bound, named
 from binlog_server.connections.login import FailedLogins
 from binlog_server.connections.session_memory import SessionMemory
 from binlog_server.connections.tls import TlsServer
@@ -105,11 +105,6 @@ _LOOK_AGAIN_S = 0.02
 LEASE_ROUND_S = (
     10.0  # between two looks at deadlines and budgets of leases, and at what is archived
 )
-_NO_LISTENING: Final = {
-    errno.EADDRINUSE: "end the program that listens there, or give another address",
-    errno.EADDRNOTAVAIL: "give an address that this machine has, or none in front of the port for all of them",
-    errno.EACCES: "ports below 1024 are root's: give another one, or the process CAP_NET_BIND_SERVICE",
-}
 REST_RETRY_S = 60.0  # when what follows an archive could not be begun
 
 
@@ -307,12 +302,14 @@ class Server:
         return Relay(domains, self.state, keys, self.config.upstream, changed)
 
     async def start(
-        self, archive: ArchiveIntake | None = None, sockets: Sequence[socket.socket] = ()
+        self, archive: ArchiveIntake | None = None, sockets: Bound | None = None
     ) -> None:
         """Listen, and follow the upstreams that there are. Raises `OSError` if the address is taken.
 
-        `archive`: until all of it is in the store nothing else comes in. `sockets`: listen at these.
+        `archive`: until all of it is in the store nothing else comes in. `sockets`: listen at these; they are the
+        server's from now on.
         """
+        sockets = Bound.of(self.config) if sockets is None else sockets
         loop = asyncio.get_running_loop()
         if archive is not None and not archive.is_whole:
             self._archive = archive
@@ -326,8 +323,12 @@ class Server:
         self._feed = TailFeed(self.engine, self.frames, self._tail, self.syncer)
         self.engine.when_failed(lambda error: call_soon(loop, lambda: self.syncer.fail(error)))
         self.master, self._conversion = Master(self, self.tables, loop), FormatChange(self, loop)
-        await self._start_endpoint()
-        await self._listen(sockets)
+        try:
+            await self._start_endpoint(sockets.metrics)
+            await self._listen(sockets.clients)
+        except BaseException:
+            sockets.close()
+            raise
         self.syncer.start()  # who commits needs its thread: let a start fail that cannot have it
         self._warn_of_certificate()
         if config.purges_by_itself:
@@ -370,22 +371,14 @@ class Server:
             },
         )
 
-    async def _listen(self, given: Sequence[socket.socket]) -> None:
-        """At the given sockets, or at new ones. Raises `OSError`."""
-        loop, host, port = (
-            asyncio.get_running_loop(),
-            self.config.listen_host,
-            self.config.listen_port,
-        )
+    async def _listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Raises `OSError`."""
+        loop, config = asyncio.get_running_loop(), self.config
         new: Callable[[], asyncio.BaseProtocol] = lambda: new_session(self)  # noqa: E731
-        self._listeners = [
-            await loop.create_server(new, sock=one, backlog=BACKLOG) for one in given
-        ]
-        if not given:
-            with _named("listen", host, port):
-                self._listeners = [
-                    await loop.create_server(new, host or None, port, backlog=BACKLOG)
-                ]
+        with named("listen", config.listen_host, config.listen_port):
+            self._listeners = [
+                await loop.create_server(new, sock=one, backlog=BACKLOG) for one in sockets
+            ]
         self.port = self._listeners[0].sockets[0].getsockname()[1]
         self.is_listening = True
 
@@ -460,15 +453,15 @@ class Server:
             alone=self._is_nobody_kept_waiting,
         )
 
-    async def _start_endpoint(self) -> None:
+    async def _start_endpoint(self, sockets: Sequence[socket.socket]) -> None:
         if listen := self.config.metrics_listen:
             # aiohttp and Prometheus' library are for those who want them: a start takes as long as its imports.
             from binlog_server.metrics.endpoint import MetricsEndpoint
 
             self._endpoint = MetricsEndpoint(self)
             host, port = parse_listen(listen, "metrics_listen")
-            with _named("metrics_listen", host, port):
-                await self._endpoint.start(host, port)
+            with named("metrics_listen", host, port):
+                await self._endpoint.start(sockets)
 
     async def stop(
         self,
@@ -727,22 +720,6 @@ def _tls_of(config: Config, authorities: str) -> TlsServer:
     except (OSError, ValueError) as error:
         said = told(error) if isinstance(error, OSError) else error
         raise ConfigError(f"ssl_cert, ssl_key, {authorities}: {said}") from None
-
-
-@contextlib.contextmanager
-def _named(option: str, host: str, port: int) -> Iterator[None]:
-    """An address at which nobody can listen is told with the option that names it, and with what to do."""
-    try:
-        yield
-    except socket.gaierror as error:
-        raise socket.gaierror(error.errno, f"{option}: {host!r}: {error.strerror}") from None
-    except OSError as error:
-        if (remedy := _NO_LISTENING.get(error.errno or 0)) is None:
-            raise
-        # One word for the text, and the number beside it: with both, commands add what they know of files.
-        named = OSError(f"{option}: {host}:{port}: {os.strerror(error.errno or 0)}: {remedy}")
-        named.errno = error.errno
-        raise named from None
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

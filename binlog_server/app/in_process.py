@@ -15,6 +15,7 @@ from typing import Any
 import uvloop
 
 from binlog_server.app.app import Server, call_soon
+from binlog_server.connections.listening import Bound
 from binlog_server.settings.config import load
 from binlog_server.store.store_directory import StoreDirectory
 
@@ -51,15 +52,18 @@ def prepared_server(
     started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        store = StoreDirectory.of(config, background=False, to_serve=True, keeps_marks=keeps_marks)
-        try:
+        places = Bound.of(config, sockets)
+        with contextlib.ExitStack() as undo:
+            undo.callback(places.close)
+            store = StoreDirectory.of(
+                config, background=False, to_serve=True, keeps_marks=keeps_marks
+            )
+            undo.callback(store.close)
             server = Server(config, store)
             store.start()  # not before the server has set its holds on files
             before_start(server)
-            await server.start(sockets=sockets)
-        except BaseException:
-            store.close()
-            raise
+            await server.start(sockets=places)
+            undo.pop_all()
         stop = asyncio.Event()
         started.set_result((server, asyncio.get_running_loop(), stop))
         await stop.wait()

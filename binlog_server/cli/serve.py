@@ -28,6 +28,7 @@ from binlog_server.app.app import (
     load_ahead,
     metrics_tls_of,
 )
+from binlog_server.connections.listening import Bound
 from binlog_server.connections.open_files import allow_open_files
 from binlog_server.faults.faults import OrderedFault
 from binlog_server.loop.few_threads import FewThreads
@@ -453,20 +454,14 @@ class _Serving:
 
             # One that is not there is told before a new store is made for nothing.
             Archive.open(archive, config.archive_keys(archive))
-        self.at("opening the store")
-        has_gone_back = self.way_back.opens()
-        directory = StoreDirectory.of(
-            config,
-            background=False,
-            patient=not config.innodb_read_only,
-            to_serve=True,
-            keeps_marks=has_gone_back,
-        )
+        self.at("finding the addresses to listen at")
+        places = Bound.of(config, sockets)
         try:
-            self._server = server = Server(config, directory, self._read)
+            server = self._open(config)
         except BaseException:
-            directory.close()
+            places.close()
             raise
+        directory = server.directory
         directory.start()  # not before the server has set its holds on files
         self._signals.status = 1
         self._intake = intake = (
@@ -492,11 +487,12 @@ class _Serving:
                     log.warning(
                         "binlog_faults: accounts with BINLOG FAULT may make this server misbehave"
                     )
-                await server.start(intake, sockets)
+                await server.start(intake, places)
         except BaseException:
             server.directory.close()
             raise
         if not serves:
+            places.close()
             directory.close()
             self._signals.status = 0
             return None
@@ -504,6 +500,24 @@ class _Serving:
         if predecessor is not None:
             predecessor.serving()
         return await self._until_told()
+
+    def _open(self, config: Config) -> Server:
+        """The server, over its store. Raises `ConfigError`, `StorageError`."""
+        self.at("opening the store")
+        has_gone_back = self.way_back.opens()
+        directory = StoreDirectory.of(
+            config,
+            background=False,
+            patient=not config.innodb_read_only,
+            to_serve=True,
+            keeps_marks=has_gone_back,
+        )
+        try:
+            self._server = server = Server(config, directory, self._read)
+        except BaseException:
+            directory.close()
+            raise
+        return server
 
     async def _settle(self) -> None:
         """Load what later clients should not wait for. A server that cannot is of no use, and ends."""

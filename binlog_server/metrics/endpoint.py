@@ -13,8 +13,9 @@ import hmac
 import ipaddress
 import json
 import logging
+import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from http import HTTPStatus
 from math import ceil
 from typing import Any, Final, TypeVar
@@ -80,11 +81,12 @@ class MetricsEndpoint:
     def port(self) -> int:
         return self._listener.port
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen. Raises `OSError` if the address is taken."""
-        await self._listener.start(host, port)
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen at these. Raises `OSError` if the address is taken."""
+        await self._listener.start(sockets)
         logging.getLogger().addHandler(self._lines)
         self._sampling = asyncio.get_running_loop().create_task(self._sample())
+        host = sockets[0].getsockname()[0]
         log.info("metrics on host: '%(host)s' port: %(port)d", {"host": host, "port": self.port})
 
     async def close(self) -> None:

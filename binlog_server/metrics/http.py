@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field
 from http import HTTPStatus
@@ -234,20 +235,20 @@ class HttpListener:
         self._crowd: Crowd[_Guard] = Crowd()
         self._accepted = 0
         self._defects = Defects()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen. Raises `OSError` if the address is taken."""
-        self._server = await asyncio.get_running_loop().create_server(
-            self._accept, host or None, port
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen at these. Raises `OSError` if the address is taken."""
+        loop = asyncio.get_running_loop()
+        for one in sockets:
+            self._servers.append(await loop.create_server(self._accept, sock=one))
+        self.port = sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Listen no more, and end what is under way."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for guard in list(self._open):
             guard.abort()
         await self._crowd.none_left()

@@ -150,6 +150,7 @@ def test_at_the_start(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     fails(1, "another process", server.directory)
     code, said = serve(scratch / "new", f"--listen=127.0.0.1:{server.port}")
     assert (code, said.count("Address already in use")) == (1, 1), said
+    assert not (scratch / "new").exists()
 
     config = scratch / "config.toml"
     for text, wanted in (

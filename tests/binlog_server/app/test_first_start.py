@@ -1,4 +1,5 @@
-"""How little a server does before it listens: told by its own process, in modules and grammars, not by a clock."""
+"""How little a server does before it listens: told by its own process, in modules, grammars and threads of libuv, which
+end the process where they cannot be had; not by a clock."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ async def listens(self, given):
     from binlog_server.sql import account_statements, parser, replication_sql
     grammars = parser.MAIN, replication_sql.REPLICATION, account_statements.ACCOUNTS
     built = ["a grammar" for grammar in grammars if "lark" in vars(grammar)]
-    print(*sorted({name for name in sys.argv[2:] if name in sys.modules}), *built, flush=True)
+    threads = [open(f"/proc/self/task/{one}/comm").read() for one in os.listdir("/proc/self/task")]
+    pool = ["a thread of libuv" for name in threads if "libuv" in name]
+    print(*sorted({name for name in sys.argv[2:] if name in sys.modules}), *built, *pool, flush=True)
     os._exit(0)
 
 Server._listen = listens

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from binlog_server.connections.listening import bound
 from binlog_server.metrics import http
 from binlog_server.metrics.http import HttpListener, Request, Response
 
@@ -27,7 +28,7 @@ async def listening(
     handler: Callable[[Request], Awaitable[Response]] = say, *, deadline_s: float = 30.0
 ) -> AsyncIterator[int]:
     listener = HttpListener({"/ok": handler}, deadline_s=deadline_s)
-    await listener.start("127.0.0.1", 0)
+    await listener.start(bound("metrics_listen", "127.0.0.1", 0))
     try:
         yield listener.port
     finally:
@@ -260,7 +261,17 @@ async def test_a_stream() -> None:
         assert b"\r\n\r\n" in await exchange(port, OK.replace(b"GET", b"HEAD"))
 
 
-async def test_an_address_that_is_taken() -> None:
-    async with listening() as port:
-        with pytest.raises(OSError):
-            await HttpListener({}).start("127.0.0.1", port)
+async def test_every_address_of_a_name_is_listened_at() -> None:
+    sockets = bound("metrics_listen", "127.0.0.1", 0) + bound("metrics_listen", "127.0.0.2", 0)
+    ports = [one.getsockname()[1] for one in sockets]
+    listener = HttpListener({"/ok": say})
+    await listener.start(sockets)
+    try:
+        assert listener.port == ports[0]
+        for host, port in zip(("127.0.0.1", "127.0.0.2"), ports, strict=True):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(OK)
+            assert b" 200 " in await within(reader.readline())
+            await closed(reader, writer)
+    finally:
+        await within(listener.close())

@@ -13,6 +13,7 @@ from binlog_protocol.errors import RemoteError
 
 from binlog_server.app.reload import Reload
 from binlog_server.connections.certificate import self_signed
+from binlog_server.connections.listening import bound
 from binlog_server.connections.tls import TlsServer
 from binlog_server.metrics import endpoint
 from binlog_server.metrics.http import HttpListener
@@ -127,7 +128,7 @@ async def test_a_handshake_that_is_not_finished(files: Files, sent: bytes) -> No
     """It gets as long as a request."""
     made = TlsServer.make(files.cert("server"), files.key("server"))
     listener = HttpListener({}, deadline_s=0.05, tls=lambda: made)
-    await listener.start("127.0.0.1", 0)
+    await listener.start(bound("metrics_listen", "127.0.0.1", 0))
     try:
         assert await exchange(listener.port, sent) == b""
     except ConnectionError:

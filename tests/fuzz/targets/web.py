@@ -8,6 +8,7 @@ from typing import Final
 
 import uvloop
 
+from binlog_server.connections.listening import bound
 from binlog_server.metrics.http import HttpListener, Request, Response
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Wrong
@@ -36,7 +37,7 @@ class Web:
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(lambda _, context: self._bugs.append(str(context)))
         self._listener = HttpListener(dict.fromkeys(("/metrics", "/healthz", "/readyz"), _answer))
-        self._loop.run_until_complete(self._listener.start("127.0.0.1", 0))
+        self._loop.run_until_complete(self._listener.start(bound("metrics_listen", "127.0.0.1", 0)))
 
     def close(self) -> None:
         self._loop.run_until_complete(self._listener.close())
