@@ -52,9 +52,12 @@ def why_no_room(stalled: Sequence[Stalled]) -> str:
     for one in stalled:
         if one.what in ("reset", "backup"):
             return one.why
-    return ": ".join(
-        ["the disk is full or slow", *(one.why for one in stalled if one.what == "room")]
-    )
+    room = [one.why for one in stalled if one.what == "room"]
+    # The redo log is not free before pages and tables are in their files: who fails at that says why.
+    late = [one.why for one in stalled if one.what in ("flusher", "tables")]
+    if late and not room:
+        return ": ".join(["the redo log is full", *late])
+    return ": ".join(["the disk is full or slow", *room])
 
 
 def standstills(server: Observed) -> list[Stalled]:

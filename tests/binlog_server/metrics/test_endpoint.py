@@ -480,6 +480,21 @@ async def test_commits_that_wait_for_reset_master(lab: Lab) -> None:
     assert why_no_room(lab.server.engine.stalled()) == "the disk is full or slow"
 
 
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ((), "the disk is full or slow"),
+        (("room",), "the disk is full or slow: of room"),
+        (("tables",), "the redo log is full: of tables"),
+        (("flusher", "scrub"), "the redo log is full: of flusher"),
+        (("tables", "room"), "the disk is full or slow: of room"),
+        (("room", "tables", "backup"), "of backup"),
+    ],
+)
+def test_who_is_to_blame_for_room(what: tuple[str, ...], why: str) -> None:
+    assert why_no_room([Stalled(one, 1.0, f"of {one}") for one in what]) == why
+
+
 async def test_room_and_certificate(lab: Lab, tmp_path: Path) -> None:
     lab.server.config = dataclasses.replace(lab.server.config, binlog_directory=tmp_path)
     held = PurgeHeld(5000, time.time() - 100, Holder("it is held", "lease", "x"))
