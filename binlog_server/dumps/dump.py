@@ -533,7 +533,7 @@ class Dump:
             self._place.inside = 0
             reading.cancel()
 
-    async def _read(self, reading: asyncio.Task[T]) -> T:
+    async def _read(self, reading: asyncio.Future[T]) -> T:
         """The result of a read in a thread, with heartbeats meanwhile: the next group may lie GiBs ahead."""
         while not reading.done():
             due = None if self._out.inside_event else self._out.heartbeat_due()

@@ -4,14 +4,16 @@ A replica that follows the tail asks for the frames from the same position as ev
 catches up meets those before it at the places where the store cuts its batches. So the work per replica is one copy
 to a socket.
 
-History is read and framed in a thread, one batch ahead of the first replica that passes: while the loop copies a batch
-to sockets, the thread makes the next.
+History is read and framed in a thread, ahead of the first replica that passes: while the loop copies a batch to
+sockets, the thread makes the next ones, some in a row. Asked for each by itself, it waited for the loop after each, and
+that for it: a third of a single replica's time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from binlog_storage.engine import EngineReader, PlacedBatch, Position
@@ -22,13 +24,40 @@ from binlog_server.loop.shielded import shielded
 _Key = tuple[
     int, Position, FrameStyle
 ]  # with the age of the binlog, in which alone a position means anything
-# How a replica waits for a batch that is being made. It must not cancel the task: other replicas wait for the same one.
-Waiting = Callable[[asyncio.Task[FramedBatch]], Awaitable[FramedBatch]]
+# How a replica waits for a batch that is being made. It must not cancel it: other replicas wait for the same one.
+Waiting = Callable[[asyncio.Future[FramedBatch]], Awaitable[FramedBatch]]
 # Batches that are being made, beyond which none is made ahead: so many replicas at different places keep the thread
 # pool busy by themselves, and might push each other's batches out of the cache unused.
 _BUSY: Final = 4
 # Bytes of binlog that the loop itself makes into frames with positions or checksums: a millisecond's work.
 _LITTLE: Final = 32768
+# A thread makes so many batches ahead, and goes on when no more than these are left of them: with one at a time, each
+# would be handed to a thread by itself.
+_AHEAD: Final = 4
+_LEFT: Final = 2
+_PART: Final = 4  # of the memory for frames, that they may take in this way
+
+
+class _Run:
+    """Batches that lie one behind the other, made ahead of a replica.
+
+    at: the key of the one that is made now, or next. A thread moves it, while there is one.
+    made: so many so far; the thread counts them.
+    taken: of these, by the first replica that passed, or nobody will any more.
+    is_busy: a thread is at it, as far as the loop knows.
+    """
+
+    __slots__ = ("at", "is_busy", "made", "taken")
+
+    def __init__(self, at: _Key) -> None:
+        self.at = at
+        self.made = self.taken = 0
+        self.is_busy = False
+
+    @property
+    def left(self) -> int:
+        """How many nobody has taken yet."""
+        return self.made - self.taken
 
 
 class FrameCache:
@@ -44,7 +73,8 @@ class FrameCache:
         self._bytes = 0
         self._age = engine.age  # of all that is kept
         self._made: dict[_Key, FramedBatch] = {}
-        self._being_made: dict[_Key, asyncio.Task[FramedBatch]] = {}
+        self._ahead: dict[_Key, _Run] = {}  # of those that nobody has taken yet
+        self._being_made: dict[_Key, asyncio.Future[FramedBatch]] = {}
         self.hits = 0
         self.misses = 0  # batches for which a replica waited; one made ahead is a hit
         self.made_ahead = 0
@@ -74,11 +104,11 @@ class FrameCache:
             making = self._being_made.get(key)
             if making is None:
                 self.misses += 1
-                making = self._begin(key)
+                making = self._begin(_Run(key))
             else:
                 self.hits += 1
             batch = await waiting(making)
-        self._read_ahead((key[0], batch.end, style))
+        self._read_ahead(key, batch)
         return batch
 
     def at_once(self, start: Position, style: FrameStyle) -> FramedBatch | None:
@@ -89,6 +119,7 @@ class FrameCache:
         if self._age != self._engine.age:
             self._age, self._bytes = self._engine.age, 0
             self._made.clear()
+            self._ahead.clear()
         key = (self._age, start, style)
         batch = self._made.pop(key, None)
         if batch is not None:
@@ -109,27 +140,92 @@ class FrameCache:
         end = self._engine.durable_end
         return start.file_no == end.file_no and end.offset - start.offset < _LITTLE
 
-    def _read_ahead(self, key: _Key) -> None:
-        if key in self._made or key in self._being_made or len(self._being_made) >= _BUSY:
+    def _read_ahead(self, key: _Key, batch: FramedBatch) -> None:
+        """A replica has taken this batch: have the next ones made."""
+        run = self._ahead.pop(key, None)
+        if run is not None:
+            run.taken += 1
+        following = key[0], batch.end, key[2]
+        if self._is_wanted_ahead(following):
+            run = _Run(following)
+        elif run is None or run.is_busy or run.left > _LEFT or not self._is_wanted_ahead(run.at):
             return
-        start = key[1]
-        if start < self._engine.durable_end and not self._engine.is_recent(start):
-            # Errors are not cached: the next replica at this place reads again.
-            self.made_ahead += 1
-            self._begin(key).add_done_callback(take_error)
+        self.made_ahead += 1
+        self._begin(run)
 
-    def _begin(self, key: _Key) -> asyncio.Task[FramedBatch]:
-        # A task of its own: the replica that asked first may go away while others wait.
-        making = asyncio.get_running_loop().create_task(self._make_in_thread(key))
-        self._being_made[key] = making
+    def _is_wanted_ahead(self, key: _Key) -> bool:
+        """Whether a batch is to be made before anybody asks for it. From any thread."""
+        age, start, _ = key
+        return (
+            key not in self._made
+            and key not in self._being_made
+            and len(self._being_made) < _BUSY
+            and age == self._engine.age
+            and start < self._engine.durable_end
+            and not self._engine.is_recent(start)
+        )
+
+    def _begin(self, run: _Run) -> asyncio.Future[FramedBatch]:
+        """Have a thread make the batch where the run is, and those behind it."""
+        making = self._announce(run.at)
+        run.is_busy = True
+        loop = asyncio.get_running_loop()
+        try:
+            work = loop.run_in_executor(None, self._make_run, loop, run)
+        except RuntimeError as error:  # the system has no more threads now
+            run.is_busy = False
+            self._being_made.pop(run.at).set_exception(error)
+        else:
+            work.add_done_callback(partial(self._ended, run))
         return making
 
-    async def _make_in_thread(self, key: _Key) -> FramedBatch:
-        try:
-            loop = asyncio.get_running_loop()
-            return self._keep(key, await loop.run_in_executor(None, self._make, key))
-        finally:
-            del self._being_made[key]
+    def _announce(self, key: _Key) -> asyncio.Future[FramedBatch]:
+        """A batch is being made. The replica that asked first may go away while others wait."""
+        making = self._being_made.get(key)
+        if making is None:
+            making = self._being_made[key] = asyncio.get_running_loop().create_future()
+            # Errors are not cached: the next replica at this place reads again.
+            making.add_done_callback(take_error)
+        return making
+
+    def _make_run(self, loop: asyncio.AbstractEventLoop, run: _Run) -> None:
+        """The thread: make batches in a row, as many as are wanted ahead."""
+        goes_on = True
+        while goes_on:
+            key = run.at
+            batch = self._make(key)
+            run.made += 1
+            run.at = key[0], batch.end, key[2]
+            goes_on = (
+                batch.large is None
+                and run.left < _AHEAD
+                and run.left * batch.frames.memory_bytes < self._bytes_max // _PART
+                and self._is_wanted_ahead(run.at)
+            )
+            loop.call_soon_threadsafe(self._publish, key, batch, run, run.at if goes_on else None)
+
+    def _publish(self, key: _Key, batch: FramedBatch, run: _Run, following: _Key | None) -> None:
+        """A batch is made. `following`: the one that the thread makes now."""
+        if following is not None:
+            self._announce(following)
+            self.made_ahead += 1
+        run.is_busy = following is not None
+        if key not in self._made:  # by another thread, which began when this one had
+            self._keep(key, batch)
+        if key in self._made:
+            self._ahead[key] = run
+        making = self._being_made.pop(key, None)
+        if making is not None:
+            making.set_result(batch)
+
+    def _ended(self, run: _Run, work: asyncio.Future[None]) -> None:
+        """The thread does something else: what it could not make is told to who waits."""
+        error = work.exception()
+        if error is not None:
+            run.is_busy = False
+            making = self._being_made.pop(run.at, None)
+            if making is not None:
+                making.set_exception(error)
 
     def _make(self, key: _Key) -> FramedBatch:
         _, start, style = key
@@ -146,10 +242,12 @@ class FrameCache:
         while self._bytes > self._bytes_max and len(self._made) > 1:
             oldest = next(iter(self._made))
             self._bytes -= self._made.pop(oldest).frames.memory_bytes
+            if (run := self._ahead.pop(oldest, None)) is not None:
+                run.taken += 1
         return batch
 
 
-def take_error(making: asyncio.Task[Any]) -> None:
-    """Take a task's error, or asyncio logs that nobody did."""
+def take_error(making: asyncio.Future[Any]) -> None:
+    """Take the error of what was done, or asyncio logs that nobody did."""
     if not making.cancelled():
         making.exception()

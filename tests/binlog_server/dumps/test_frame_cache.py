@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import NoReturn
 
 import pytest
 from binlog_protocol.gtid import Gtid
-from binlog_storage.engine import Position
+from binlog_storage.engine import GroupBatch, Position
 from binlog_storage.errors import CorruptBinlog
 from binlog_storage.testing.memory_engine import BATCH_GROUPS
 
@@ -115,18 +116,137 @@ async def test_error_reaches_all_and_is_not_kept(engine: SlowEngine) -> None:
 SECOND = Position(0, BATCH_GROUPS)
 
 
-async def test_the_next_batch_is_made_ahead(engine: SlowEngine) -> None:
-    cache = FrameCache(engine, 1 << 20)
+def start(number: int) -> Position:
+    """Where a batch begins."""
+    return Position(0, number * BATCH_GROUPS)
+
+
+@pytest.fixture
+def long() -> SlowEngine:
+    engine = SlowEngine()
+    fill(engine, [Gtid(0, 1, n) for n in range(1, 40 * BATCH_GROUPS + 1)])
+    return engine
+
+
+async def test_batches_are_made_ahead_in_a_row(long: SlowEngine) -> None:
+    cache = FrameCache(long, 1 << 20)
     first = await within(cache.frames(START, PLAIN))
     await until(lambda: not cache._being_made)
-    assert engine.reads == [START, SECOND]
     assert first.end == SECOND
-    await within(cache.frames(SECOND, PLAIN))
-    assert engine.reads.count(SECOND) == 1
-    assert (cache.hits, cache.misses, cache.made_ahead) == (1, 1, 2)
+    made = (
+        frame_cache._AHEAD
+    )  # that nobody has taken, when the thread looked: the first may be one of them
+    assert long.reads in ([start(n) for n in range(made)], [start(n) for n in range(made + 1)])
+    made, calls = len(long.reads), 1
+    assert (cache.hits, cache.misses, cache.made_ahead) == (0, 1, made - 1)
+    for number in range(1, 30):
+        before = len(long.reads)
+        await within(cache.frames(start(number), PLAIN))
+        await until(lambda: not cache._being_made)
+        calls += len(long.reads) > before
+        left = len(long.reads) - number - 1
+        assert frame_cache._LEFT < left + 1 <= frame_cache._AHEAD + 1
+    assert long.reads == [start(n) for n in range(len(long.reads))], "nothing is read twice"
+    assert cache.misses == 1
+    assert calls <= 1 + 30 / (frame_cache._AHEAD - frame_cache._LEFT), "some at a time"
     await within(cache.frames(START, PLAIN))  # someone behind: nothing is made twice
     await until(lambda: not cache._being_made)
-    assert engine.reads == [START, SECOND, Position(0, 2 * BATCH_GROUPS)]
+    assert long.reads == [start(n) for n in range(len(long.reads))]
+
+
+async def test_who_comes_to_a_batch_that_a_row_has_reached_waits_for_that(long: SlowEngine) -> None:
+    cache = FrameCache(long, 1 << 20)
+    long.read_gate.clear()
+    first = asyncio.ensure_future(cache.frames(START, PLAIN))
+    await until(lambda: long.reads == [START])
+    long.read_gate.set()
+    await within(first)
+    followers = [asyncio.ensure_future(follow(cache, 20)) for _ in range(5)]
+    await within(asyncio.gather(*followers))
+    await until(lambda: not cache._being_made)
+    assert sorted(long.reads) == [start(n) for n in range(len(long.reads))], "nothing is read twice"
+
+
+async def follow(cache: FrameCache, batches: int) -> None:
+    cursor = START
+    for _ in range(batches):
+        batch = await cache.frames(cursor, PLAIN)
+        assert batch.frames.packets
+        cursor = batch.end
+
+
+async def test_replicas_at_many_places(long: SlowEngine) -> None:
+    """Each gets all of it, in its order, whoever makes it; and the cache is as large as it says."""
+    size = (await within(FrameCache(long, 1).frames(START, PLAIN))).frames.memory_bytes
+    for bytes_max in (1, 3 * size, 9 * size, 1 << 20):
+        cache = FrameCache(long, bytes_max)
+
+        async def drain(cache: FrameCache, number: int, style: EngineStyle) -> None:
+            cursor = start(number)
+            while cursor < long.durable_end:
+                batch = await cache.frames(cursor, style)
+                assert batch.end == Position(0, cursor.offset + BATCH_GROUPS)
+                cursor = batch.end
+                await asyncio.sleep(0.0005 * (number % 3))
+
+        styles = PLAIN, EngineStyle(annotate=False, skip_marked=False)
+        drains = [drain(cache, n, styles[n % 2]) for n in (0, 0, 1, 2, 5, 6, 7, 20, 30, 39)]
+        await within(asyncio.gather(*drains))
+        await until(lambda cache=cache: not cache._being_made)  # type: ignore[misc]
+        kept = sum(batch.frames.memory_bytes for batch in cache._made.values())
+        assert kept == cache.memory_bytes <= max(bytes_max, size)
+        assert cache._ahead.keys() <= cache._made.keys()
+
+
+async def test_little_memory_is_not_filled_with_what_nobody_asked_for(long: SlowEngine) -> None:
+    cache = FrameCache(long, 1)
+    size = (await within(cache.frames(START, PLAIN))).frames.memory_bytes
+    await until(lambda: not cache._being_made)
+    long.reads.clear()
+    cache = FrameCache(long, 2 * size)
+    for number in range(20):
+        await within(cache.frames(start(number), PLAIN))
+        await until(lambda: not cache._being_made)
+        assert len(long.reads) == number + 2, "one ahead, as the next would push that out"
+
+
+async def test_an_error_in_a_row_is_told_to_who_comes_there(
+    long: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = FrameCache(long, 1 << 20)
+    original, broken = long.read, start(3)
+
+    def read(position: Position) -> GroupBatch:
+        if position == broken:
+            raise CorruptBinlog(0, 16384, "CRC mismatch")
+        return original(position)
+
+    monkeypatch.setattr(long, "read", read)
+    for number in range(3):
+        await within(cache.frames(start(number), PLAIN))
+        await until(lambda: not cache._being_made)
+    for _ in range(2):
+        with pytest.raises(CorruptBinlog):
+            await within(cache.frames(broken, PLAIN))
+    monkeypatch.setattr(long, "read", original)
+    assert (await within(cache.frames(broken, PLAIN))).end == start(4)
+    await within(cache.frames(start(4), PLAIN))
+
+
+async def test_where_there_is_no_thread_it_is_told(
+    long: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = FrameCache(long, 1 << 20)
+
+    def no_thread(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", no_thread)
+        with pytest.raises(RuntimeError):
+            await within(cache.frames(START, PLAIN))
+        assert not cache._being_made
+    assert (await within(cache.frames(START, PLAIN))).end == SECOND
 
 
 async def test_nothing_is_made_ahead_of_the_end(engine: SlowEngine) -> None:
@@ -137,7 +257,10 @@ async def test_nothing_is_made_ahead_of_the_end(engine: SlowEngine) -> None:
     assert not cache._being_made
 
 
-async def test_an_error_ahead_is_told_to_who_comes_there(engine: SlowEngine) -> None:
+async def test_an_error_ahead_is_told_to_who_comes_there(
+    engine: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_cache, "_AHEAD", 1)
     cache = FrameCache(engine, 1 << 20)
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
