@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from binlog_storage.disk.durations import Durations
+from binlog_storage.errors import StorageError
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -78,7 +79,7 @@ def values(look: Look) -> dict[str, list[dict[str, Any]]]:
                 "labels": dict(zip(metric.labels, map(_text, labels), strict=True)),
                 "value": float(value),
             }
-            for labels, value in metric.read(look)
+            for labels, value in _read(metric, look)
             if value is not None and not isinstance(value, Durations)
         ]
         for metric in METRICS
@@ -86,9 +87,17 @@ def values(look: Look) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def _read(metric: Metric, look: Look) -> Labelled:
+    """Nothing where the store cannot be asked: that it has failed is told by others, which are wanted then."""
+    try:
+        return list(metric.read(look))
+    except StorageError:
+        return []
+
+
 def _family(metric: Metric, look: Look) -> Family:
     # A dict: Prometheus throws a scrape away that has the same series twice.
-    found = {tuple(map(_text, labels)): value for labels, value in metric.read(look)}
+    found = {tuple(map(_text, labels)): value for labels, value in _read(metric, look)}
     values = [(labels, value) for labels, value in found.items() if value is not None]
     if metric.type == HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)

@@ -102,11 +102,8 @@ class MetricsEndpoint:
 
     async def _metrics(self, request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        try:
-            look = Look(self._server)
-            body, content_type = await self._in_turn(lambda: render(look, accept))
-        except StorageError as error:
-            return _failed(error)
+        look = Look(self._server)
+        body, content_type = await self._in_turn(lambda: render(look, accept))
         return Response(body, content_type=content_type)
 
     async def _healthz(self, _: Request) -> Response:

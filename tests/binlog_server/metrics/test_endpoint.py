@@ -267,10 +267,12 @@ async def test_a_store_that_cannot_be_asked(lab: Lab, monkeypatch: pytest.Monkey
         raise DiskError("no such luck")
 
     monkeypatch.setattr(lab.engine, "files", files)
-    found = await get(lab.server.metrics_port, "/metrics")
-    assert (found.status, b"no such luck" in found.body) == (500, True)
+    lab.server.syncer.fail(DiskError("no such luck"))
+    found = await scrape(lab)
+    assert (found.value("store_failed"), found.value("ready")) == (1, 0)
+    assert found.labels("files") == [], "what nobody knows is no number"
     monkeypatch.undo()
-    assert (await get(lab.server.metrics_port, "/metrics")).status == 200
+    assert (await scrape(lab)).value("files") >= 1
 
 
 @pytest.mark.parametrize("client", ["waits", "has gone"])
