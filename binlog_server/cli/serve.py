@@ -20,6 +20,7 @@ from binlog_storage.archive.places import archive_argument, is_remote
 from binlog_storage.console.arguments import add_json, number_argument, position_argument
 from binlog_storage.console.output import show_json
 from binlog_storage.disk.local_path import path_argument
+from binlog_storage.errors import NoBinlogKey
 
 from binlog_server.app.app import (
     Server,
@@ -176,7 +177,10 @@ def _check(config: Config, *, as_json: bool) -> int:
     if config.ssl and (doubt := certificate_of(config).doubt()):
         doubts.append(doubt)
     metrics_tls_of(config)
-    config.binlog_keys()
+    try:
+        config.binlog_keys()
+    except NoBinlogKey as error:
+        raise ConfigError(f"file_key_management_filename: {error}") from None
     if as_json:
         show_json({"right": True, "doubts": doubts})
         return 0

@@ -188,6 +188,9 @@ def test_a_configuration_is_checked(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text(f'ssl_cert = "{path}"\nssl_key = "{path}"\n')
     assert main([*command, "--check-config"]) == 2
     assert "binlog-server: ssl_cert, ssl_key, ssl_ca: " in capsys.readouterr().err
+    path.write_text(f'file_key_management_filename = "{tmp_path / "keys"}"\n')
+    assert main([*command, "--check-config"]) == 2
+    assert "binlog-server: file_key_management_filename: File '" in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
 
 
