@@ -647,7 +647,7 @@ class Server:
 
     def _is_nobody_kept_waiting(self) -> bool:
         """Whether the loop may make a short sync itself: all that it serves waits for just that."""
-        return len(self.connections) - len(self._feed) <= 1
+        return len(self.connections.by_id) - len(self._feed.members) <= 1
 
     def new_transaction(
         self, client: CommitClient, machine: StatusHolder, sql: SqlSession

@@ -382,7 +382,9 @@ class Publisher:
         self, domain: Domain, server_id: int, build: Callable[[int, int], bytes], append: Append
     ) -> bool:
         while True:
-            seq_no = domain.next_seq_no()
+            seq_no = domain.seq_no + 1
+            if seq_no > U64_MAX:
+                domain.next_seq_no()  # which says so
             gtid = gtid_of((domain.id, server_id, seq_no))
             if self._announced != domain.age:  # after RESET MASTER
                 self.announce()

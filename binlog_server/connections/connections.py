@@ -105,7 +105,7 @@ class Connections:
     """All connections of one server. To be used on its event loop only."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Connection] = {}
+        self.by_id: dict[int, Connection] = {}  # to be looked at from outside, not changed
         self.pending: Crowd[Connection] = Crowd()  # connections before their login
         self._last_id = 0
         self.accepted = 0
@@ -130,14 +130,14 @@ class Connections:
         self._none.set()
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
     @property
     def logged_in(self) -> int:
-        return len(self._by_id) - len(self.pending)
+        return len(self.by_id) - len(self.pending)
 
     def __iter__(self) -> Iterator[Connection]:
-        return iter(list(self._by_id.values()))
+        return iter(list(self.by_id.values()))
 
     def next_id(self) -> int:
         """A connection id, never used twice."""
@@ -146,24 +146,24 @@ class Connections:
 
     def add(self, connection: Connection) -> None:
         self.accepted += 1
-        self._by_id[connection.id] = connection
-        if len(self._by_id) > self.most:
-            self.most, self.most_at = len(self._by_id), time.time()
+        self.by_id[connection.id] = connection
+        if len(self.by_id) > self.most:
+            self.most, self.most_at = len(self.by_id), time.time()
         self._none.clear()
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection; twice is no error."""
         self.pending.remove(connection)
-        if self._by_id.pop(connection.id, None) is not None:
+        if self.by_id.pop(connection.id, None) is not None:
             self._gone.received += connection.traffic.received
             self._gone.sent += connection.traffic.sent
             connection.counts.fold()
-        if not self._by_id:
+        if not self.by_id:
             self._none.set()
 
     def traffic(self) -> Traffic:
         """Bytes of all connections since the start."""
-        open_now = [c.traffic for c in self._by_id.values()]
+        open_now = [c.traffic for c in self.by_id.values()]
         return Traffic(
             self._gone.received + sum(t.received for t in open_now),
             self._gone.sent + sum(t.sent for t in open_now),
@@ -171,7 +171,7 @@ class Connections:
 
     def counted(self) -> Mapping[str, int]:
         """The statements of all connections since the start, by the names of SHOW STATUS."""
-        for connection in self._by_id.values():
+        for connection in self.by_id.values():
             connection.counts.fold()
         return self.asked
 
@@ -183,9 +183,9 @@ class Connections:
         """
         self.counted()
         self.asked.clear()
-        for connection in self._by_id.values():
+        for connection in self.by_id.values():
             self.asked.update(connection.counts.own)
-        self.most, self.most_at = len(self._by_id), time.time()
+        self.most, self.most_at = len(self.by_id), time.time()
         self.flushed, self.flushed_at = shown, time.monotonic()
 
     async def none_left(self) -> None:
@@ -194,7 +194,7 @@ class Connections:
 
     def is_there(self, connection_id: int) -> bool:
         """Whether there is a connection of that number."""
-        return connection_id in self._by_id
+        return connection_id in self.by_id
 
     def kill(self, connection_id: int) -> None:
         """End a connection. Raises `UnknownThread`."""
@@ -209,7 +209,7 @@ class Connections:
         return self._find(connection_id).user
 
     def _find(self, connection_id: int) -> Connection:
-        connection = self._by_id.get(connection_id)
+        connection = self.by_id.get(connection_id)
         if connection is None:
             raise UnknownThread(connection_id)
         return connection
@@ -234,7 +234,7 @@ class Connections:
         return [c for c in dumps if c.sent is None or c.sent < end or c.unsent()]
 
     def count_of(self, account: str) -> int:
-        return sum(c.account == account for c in self._by_id.values())
+        return sum(c.account == account for c in self.by_id.values())
 
     def dumps_of(self, server_id: int) -> list[Connection]:
         """The connections with a running dump for a server_id; none for 0, which no replica has."""

@@ -146,7 +146,7 @@ class TailFeed:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._groups: dict[FrameStyle, _Group] = {}
-        self._group_of: dict[Fed, _Group] = {}
+        self.members: dict[Fed, _Group] = {}  # to be looked at from outside, not changed
         # When to look at whom: never behind the time when a heartbeat is due. Who has left is forgotten then.
         self._beats: list[tuple[float, int, Fed]] = []
         self._expected: set[Fed] = set()  # who is in it
@@ -160,7 +160,7 @@ class TailFeed:
         syncer.readers_rest_s = self._rest_s
 
     def __len__(self) -> int:
-        return len(self._group_of)
+        return len(self.members)
 
     async def stay(self, member: Fed, style: FrameStyle) -> bool:
         """Feed a replica that has all that is durable, until it has to go on by itself. False: not from here, now."""
@@ -173,7 +173,7 @@ class TailFeed:
         elif group.place_to_join != member.cursor:
             return False
         fed = group.members[member] = self._loop.create_future()
-        self._group_of[member] = group
+        self.members[member] = group
         self._tail.tell(self._moved)
         self._expect_beat(member)
         self._syncer.readers_waiting += 1
@@ -186,8 +186,8 @@ class TailFeed:
         finally:
             self._syncer.readers_waiting -= 1
             group.members.pop(member, None)
-            del self._group_of[member]
-            if not self._group_of:
+            del self.members[member]
+            if not self.members:
                 self._tail.tell_no_more(self._moved)
         return True
 
@@ -247,7 +247,7 @@ class TailFeed:
         while self._beats and self._beats[0][0] <= now:
             _, _, member = heapq.heappop(self._beats)
             self._expected.remove(member)
-            group = self._group_of.get(member)
+            group = self.members.get(member)
             if group is None:
                 continue
             if member.beat():

@@ -45,7 +45,8 @@ class Commits:
 
         False: it was not, and `on_commit` is to be asked.
         """
-        return not self._semi_sync.enabled and self._syncer.commit_alone()
+        is_semi_sync = self._semi_sync.options().rpl_semi_sync_master_enabled
+        return not is_semi_sync and self._syncer.commit_alone()
 
     def on_record(self, written: Committed) -> None:
         """As `on_commit`, of what no replica sees: a prepared transaction, or the end of one that is rolled back."""

@@ -62,7 +62,7 @@ class SemiSyncMaster:
         clock: Callable[[], float] = time.monotonic,
         age: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._options = options
+        self.options = options
         self._clock = clock
         self._age_now = age
         self._age = age()
@@ -92,7 +92,7 @@ class SemiSyncMaster:
     def remove(self, replica: ReplicaAcks) -> None:
         """Remove a replica; twice is no error."""
         self._replicas.discard(replica)
-        if not self._options().rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
+        if not self.options().rpl_semi_sync_master_wait_no_slave and self._lacks_replicas:
             self._switch_off("a replica has gone, and rpl_semi_sync_master_wait_no_slave is OFF")
 
     @property
@@ -103,16 +103,16 @@ class SemiSyncMaster:
     @property
     def enabled(self) -> bool:
         """Whether commits are to wait, if not just now."""
-        return self._options().rpl_semi_sync_master_enabled
+        return self.options().rpl_semi_sync_master_enabled
 
     @property
     def is_on(self) -> bool:
         """Whether commits wait now."""
-        return self._options().rpl_semi_sync_master_enabled and self._on
+        return self.options().rpl_semi_sync_master_enabled and self._on
 
     @property
     def _lacks_replicas(self) -> bool:
-        return len(self._replicas) < self._options().rpl_semi_sync_master_wait_for_slave_count
+        return len(self._replicas) < self.options().rpl_semi_sync_master_wait_for_slave_count
 
     def held_by(self, count: int) -> Position:
         """The place up to which at least `count` replicas hold everything; NOWHERE if fewer follow."""
@@ -124,13 +124,13 @@ class SemiSyncMaster:
         self.enter_age()
         for look in list(self.when_moved):
             look()
-        end = self.held_by(self._options().rpl_semi_sync_master_wait_for_slave_count)
+        end = self.held_by(self.options().rpl_semi_sync_master_wait_for_slave_count)
         if end == NOWHERE:
             return
         while self._waiting and self._waiting[next(iter(self._waiting))].end <= end:
             self.commits_acknowledged += 1
             self._release(self._take_first())
-        if not self._on and self._options().rpl_semi_sync_master_enabled and end >= self._last:
+        if not self._on and self.options().rpl_semi_sync_master_enabled and end >= self._last:
             self._on = True
             log.warning("semi-sync is ON again: replicas have everything that was committed")
 
@@ -147,7 +147,7 @@ class SemiSyncMaster:
 
         `who` waits, for `is_waiting` and `give_up`; `age`: of the binlog that has the place.
         """
-        options = self._options()
+        options = self.options()
         now_age = self.enter_age()
         if not options.rpl_semi_sync_master_enabled or (age is not None and age != now_age):
             done()  # RESET MASTER has come between: there is no such place any more
@@ -191,7 +191,7 @@ class SemiSyncMaster:
         As in MariaDB it is ON only when it was switched on, and who waits already has the time-out from before; but as
         nobody waits any more when one has waited in vain, a shorter time-out ends their wait, too.
         """
-        enabled = self._options().rpl_semi_sync_master_enabled
+        enabled = self.options().rpl_semi_sync_master_enabled
         if enabled and not self._was_enabled:
             self._on = True
         self._was_enabled = enabled
@@ -241,11 +241,11 @@ class SemiSyncMaster:
             return
         self._switch_off(
             "no acknowledgement within rpl_semi_sync_master_timeout of "
-            f"{self._options().rpl_semi_sync_master_timeout} ms"
+            f"{self.options().rpl_semi_sync_master_timeout} ms"
         )
 
     def _switch_off(self, reason: str) -> None:
-        if self._on and self._options().rpl_semi_sync_master_enabled:
+        if self._on and self.options().rpl_semi_sync_master_enabled:
             self._on = False
             self._times_off += 1
             log.warning("semi-sync is OFF, commits do not wait: %s", reason)
@@ -283,7 +283,7 @@ class SemiSyncMaster:
     @property
     def why_waiting(self) -> str:
         """The reason for which commits wait, and the ways in which that ends."""
-        options = self._options()
+        options = self.options()
         wanted, there = options.rpl_semi_sync_master_wait_for_slave_count, self.clients
         return (
             f"commits wait until replicas acknowledge them: {wanted} must "

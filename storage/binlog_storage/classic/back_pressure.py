@@ -60,7 +60,7 @@ class BackPressure:
             self._patience.full.error is None
             and not self._turns.count
             and len(log.buffer) <= _SOFT_BYTES
-            and (log.rows is None or log.rows.has_room)
+            and (log.rows is None or log.rows.redo.lsn < log.rows.roomy_lsn or log.rows.has_room)
         )
 
     @property

@@ -138,7 +138,7 @@ class RowLog:
         self.redo_waits = 0
         self._noted: Position | None = None  # the last place that was asked for
         self._placed_lsn = 0
-        self._roomy_lsn = 0  # there is room up to there: checkpoints and writes only make more
+        self.roomy_lsn = 0  # there is room up to there: checkpoints and writes only make more
         self.group_lsn = 0
         """The redo log must be durable up to here before more of the binlog is written. Under the append lock."""
         self.redo: RedoLog
@@ -214,7 +214,7 @@ class RowLog:
 
     def _admits(self, size: int) -> bool:
         redo = self.redo
-        if size <= _RESERVE and redo.lsn < self._roomy_lsn:
+        if size <= _RESERVE and redo.lsn < self.roomy_lsn:
             return True
         return self.failed or (not redo.is_full and redo.room() >= size + _RESERVE)
 
@@ -259,11 +259,11 @@ class RowLog:
         """Whether the next changes need not wait."""
         redo = self.redo
         lsn = redo.lsn
-        if lsn < self._roomy_lsn:  # asked in front of each commit
+        if lsn < self.roomy_lsn:  # asked in front of each commit
             return True
         left = redo.room() - max(int(redo.capacity * _SOFT_PART), 2 * _RESERVE)
-        self._roomy_lsn = lsn + min(left, redo.buffer_room)
-        return self.failed or lsn < self._roomy_lsn
+        self.roomy_lsn = lsn + min(left, redo.buffer_room)
+        return self.failed or lsn < self.roomy_lsn
 
     def log_tables(self, record: bytes) -> None:
         """See `TableLog`."""

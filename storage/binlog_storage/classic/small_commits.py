@@ -48,7 +48,8 @@ class SmallCommits:
         self._prepare()
         log = self._log
         with log.lock:
-            log.admit(age)
+            if log.copying or log.soundness.failure is not None or age != log.references.age:
+                log.admit(age)
             end = self._put(payload, gtid)
         if len(log.buffer) > _BUFFER_BYTES:
             self._write_if_much()

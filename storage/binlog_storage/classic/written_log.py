@@ -299,7 +299,7 @@ class WrittenLog:
         elif ended:
             with self.fsyncs.measured():  # an event that ends the file is taken back
                 current.file.fdatasync()
-        if self.rows is not None:
+        if self.rows is not None and lsn > self.rows.redo.settled_lsn:
             self.rows.settled(lsn)
         for prepared in committed:
             with self.lock:

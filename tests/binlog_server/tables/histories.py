@@ -214,7 +214,7 @@ class History:
             await client.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         await client.query("SET innodb_snapshot_isolation=OFF")  # the model knows no 1020
         found = int((await client.query("SELECT CONNECTION_ID()"))[0][0] or 0)
-        ending: Any = self.lab.server.connections._by_id[found].ending
+        ending: Any = self.lab.server.connections.by_id[found].ending
         talk = Talk(client, session, found, ending._conversation.transaction, self.said)
         self._talks.insert(number, talk)
         self.model.sessions.insert(number, session)
