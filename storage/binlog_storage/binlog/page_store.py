@@ -11,7 +11,7 @@ import bisect
 import contextlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -110,13 +110,18 @@ class PageStore(PageSource):
         """See `PageSource`."""
         found: list[bytes] = []
         while len(found) < count:
+            have = len(found)
             with self._lock:
-                for number in range(page_no + len(found), page_no + count):
-                    page = self._in_memory((file_no, number))
-                    if page is None:
+                cache = self._cache
+                for number in range(page_no + have, page_no + count):
+                    key = (file_no, number)
+                    page = cache.get(key)
+                    if page is not None:
+                        cache.move_to_end(key)  # the young one
+                    elif (page := self._in_memory(key)) is None:
                         break
                     found.append(page)
-                    self.pages_wanted += 1
+                self.pages_wanted += len(found) - have
             if len(found) < count:
                 missed = super().run(file_no, page_no + len(found), 1)
                 if not missed:
@@ -234,18 +239,24 @@ class PageStore(PageSource):
             self.pages_read += -(-len(data) // PAGE_SIZE)
             if cache is not self._cache:
                 return wanted  # the file was removed meanwhile, and another one has its number
-            for page_no, page in enumerate(pages, first):
-                self._keep((file_no, page_no), page)
+            self._keep(file_no, first, pages)
         return wanted
 
-    def _keep(self, key: PageKey, page: bytes) -> None:
-        cache = self._cache
-        if key in cache or key == self._tail_key or self._unflushed_page(key) is not None:
-            return
-        if len(cache) >= self.cache_pages:
-            cache.popitem(last=False)
-        cache[key] = page
-        self._cached_end = max(self._cached_end, key)
+    def _keep(self, file_no: int, first: int, pages: Sequence[bytes]) -> None:
+        """Put pages of a file into the cache; but those of which there is a newer one in memory."""
+        cache, pages_max, tail = self._cache, self.cache_pages, self._tail_key
+        has_newer = bool(self._unflushed or self._unflushed_runs)
+        for number, page in enumerate(pages, first):
+            key = (file_no, number)
+            if key in cache or key == tail:
+                continue
+            if has_newer and self._unflushed_page(key) is not None:
+                continue
+            if len(cache) >= pages_max:
+                cache.popitem(last=False)
+            cache[key] = page
+        if pages:
+            self._cached_end = max(self._cached_end, (file_no, first + len(pages) - 1))
 
     # --- the writer, under the store's append lock ---
 
@@ -336,7 +347,7 @@ class PageStore(PageSource):
                 self.waiting -= some.page_count
                 if some.page_count == 1:
                     del self._unflushed[some.key]
-                    self._keep(some.key, some.data)
+                    self._keep(*some.key, [some.data])
                 else:  # not cached: a large group would drive out everything else
                     del self._unflushed_runs[0]
             self.written_end = pages[-1].end
