@@ -119,7 +119,7 @@ class _Session:
 
     async def read(self, what: Callable[[Reading], T]) -> T:
         """What it gives of the rows as the transaction sees them; called in a thread. Raises `ServerError`."""
-        reading = self.sql.reading()
+        reading = self.sql.reading(True)
 
         def call() -> T:
             try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
@@ -186,6 +186,10 @@ class SetStatement(Statement):
     def is_about_diagnostics(self) -> bool:
         return self.statement.is_about_diagnostics
 
+    @property
+    def forgets_warnings(self) -> bool:
+        return self.statement.forgets_warnings
+
     def described(self, session: SqlSession) -> Result:
         session.require_for(self.statement)
         with self.applied(session):
@@ -228,21 +232,19 @@ class SetStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetRole(Statement):
-    """SET ROLE, SET DEFAULT ROLE: NONE is what there is. Its answer is `InvalidRole` (1959) for a role.
+    """SET ROLE: NONE is what there is. Its answer is `InvalidRole` (1959) for a role.
 
     Raises 1470 for a name that no role can have.
     """
 
-    syntax = """
-        "SET"i "ROLE"i _role
-        | "SET"i "DEFAULT"i "ROLE"i _role ["FOR"i _role_of]"""
+    syntax = '"SET"i "ROLE"i _role'
     needs = ANYBODY
     com = "set_option"
 
     role: str
 
     @classmethod
-    def built(cls, children: list[Any]) -> SetRole:
+    def built(cls, children: list[Any]) -> Self:
         role = as_written(children[0])
         require_chars(role, "user name", NAME_CHARS_MAX)
         return cls(role)
@@ -250,6 +252,14 @@ class SetRole(Statement):
     def answer(self, session: SqlSession) -> None:
         if self.role.upper() != "NONE":
             raise InvalidRole(self.role)
+
+
+class SetDefaultRole(SetRole):
+    """SET DEFAULT ROLE: unlike SET ROLE it is a change of an account, and so commits."""
+
+    __slots__ = ()
+    syntax = '"SET"i "DEFAULT"i "ROLE"i _role ["FOR"i _role_of]'
+    commits = True
 
 
 def set_by_driver(text: str) -> SetVariables | None:
@@ -537,7 +547,7 @@ class _Builder(ExpressionBuilder):
         return _session(name_of(name), value)
 
 
-FAMILY = Family((SetVariables, SetStatement, SetRole), _RULES, _Builder)
+FAMILY = Family((SetVariables, SetStatement, SetRole, SetDefaultRole), _RULES, _Builder)
 
 
 def _require_known(value: Expression) -> None:

@@ -126,6 +126,7 @@ class BackupLock(Statement):
     needs = (RELOAD,)
     com = "backup_lock"
     commits = True
+    uses_tables = True
 
     table: str
     has_database: bool

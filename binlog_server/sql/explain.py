@@ -44,6 +44,7 @@ class ExplainPurge(Statement):
     syntax = '"EXPLAIN"i "PURGE"i _binary_logs? _purge_limit?'
     needs = LOOK_AT_FILES
     only_looks = True
+    uses_tables = True
 
     purge: Purge | None = None
 

@@ -135,6 +135,10 @@ class Inquiry(Statement):
             or any(name.upper() in little_tables.STATE for _, name in question.tables)
         )
 
+    @property
+    def forgets_warnings(self) -> bool:
+        return self.question is None or bool(self.question.tables)
+
     def answer(self, session: SqlSession) -> Computed | Unfinished:
         """Its rows. On the loop; raises `ServerError` for tables and variables that there are not."""
         return self._unread() or self._look(session, is_run=True)
@@ -156,7 +160,7 @@ class Inquiry(Statement):
         assert question is not None
         asker = asker_of(session, question, self.parameters)
         reading: list[Reading] = []  # one for all tables here, if there are any
-        tables = tables_of(session, question, asker, reading, given)
+        tables = tables_of(session, question, asker, reading, given, is_run=is_run)
         if question.locks and any(isinstance(one, HeldRows) for one in tables.values()):
             from binlog_server.queries.parsing import refused_lock
 
@@ -246,12 +250,14 @@ def tables_of(
     given: Tables = NO_TABLES,
     *,
     changed: tuple[str | None, str] | None = None,
+    is_run: bool = True,
 ) -> Tables:
     """By schema and name as the question spells them; each table is made once, in however many ways it is spelled.
 
     Args:
         reading: gets what reads the tables that are here, if none is in it and there are such.
         changed: the table that the question changes: who may do that need not have the right to read it.
+        is_run: False where it is only prepared, which begins no transaction.
     """
     from binlog_server.queries.parsing import said_of, sole_condition, wished_order
 
@@ -267,7 +273,7 @@ def tables_of(
             pass
         elif isinstance(definition, HeldDefinition):
             if not reading:
-                reading.append(session.reading())
+                reading.append(session.reading(is_run))
             said = said_of(question, sole_condition(question), asker)
             wish = None if changed is not None else wished_order(question)
             path = path_of(definition.table, said, wish)

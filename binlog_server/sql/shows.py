@@ -73,6 +73,7 @@ class Filterable(Statement):
     """A SHOW that may have a WHERE: see `table_shows.ShowWhere`."""
 
     __slots__ = ()
+    uses_tables = True
 
     def shown(self, session: SqlSession) -> ResultSet:
         """What it shows; values that are costly to make are made when they are read. By any thread."""
@@ -353,6 +354,7 @@ class ShowEngines(Statement):
     needs = ANYBODY
     com = "show_storage_engines"
     only_looks = True
+    uses_tables = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [

@@ -42,6 +42,7 @@ class ShowSlaveStatus(Statement):
     needs = LOOK_AT_UPSTREAMS
     com = "show_slave_status"
     only_looks = True
+    uses_tables = True
 
     connection: str = ""
 
@@ -69,6 +70,7 @@ class ShowAllSlavesStatus(Statement):
     needs = LOOK_AT_UPSTREAMS
     com = "show_slave_status"
     only_looks = True
+    uses_tables = True
 
     @property
     def shows_state(self) -> bool:

@@ -105,7 +105,7 @@ NEEDED_FOR_COMMANDS: Final[Mapping[type[Command], tuple[str, ...]]] = {
 _MAY_CREATE: Final = frozenset({"CREATE", ALL_PRIVILEGES})
 
 
-def _nothing_to_read() -> Reading:
+def _nothing_to_read(_: bool) -> Reading:
     raise NotSupportedYet("SELECT of tables, without a transaction")
 
 
@@ -132,7 +132,9 @@ class SqlSession:
     traffic: Traffic = field(default_factory=Traffic)
     in_transaction: Callable[[], bool] = lambda: False
     has_locked_tables: Callable[[], bool] = lambda: False  # LOCK TABLES holds
-    reading: Callable[[], Reading] = _nothing_to_read  # what a SELECT of tables that are here reads
+    # What a SELECT of tables that are here reads, and its transaction keeps; False: one that is only prepared, or CHECK
+    # TABLE, for which nothing is kept.
+    reading: Callable[[bool], Reading] = _nothing_to_read
     # To be called when a statement that is no SET has SET some.
     variables_changed: Callable[[], None] = lambda: None
     locks: SessionLocks = field(init=False)
@@ -166,7 +168,8 @@ class SqlSession:
     _is_about_diagnostics: bool = False
     _is_counted: bool = False
     _texts: StateTexts | None = None  # the binlog state that the running statement shows
-    _told: Diagnostics = field(default_factory=Diagnostics)  # the previous statement's diagnostics
+    _told: Diagnostics = field(default_factory=Diagnostics)  # those that SHOW WARNINGS would show
+    _forgets_warnings: bool = True  # the running statement uses tables, as far as is known
     _decoded: dict[HeldValue, Value] = field(default_factory=dict)  # converted by this statement
     _decoded_bytes: int = 0
 
@@ -205,7 +208,7 @@ class SqlSession:
         self.found_rows, self.changed_rows = 1, 0
         self.variables = {**inherited(self.server), **self.login}
         self.variable_bytes = 0
-        self.diagnostics.clear()
+        self._told, self.diagnostics = Diagnostics(), Diagnostics()
         self.changed.clear()
 
     def may(self, *privileges: str) -> bool:
@@ -238,12 +241,22 @@ class SqlSession:
         return result
 
     def begin(self) -> None:
-        """A statement begins, here or on the commit side: from now on the diagnostics are its own."""
-        self._told, self.diagnostics = self.diagnostics, Diagnostics()
+        """A statement begins, here or on the commit side: from now on the diagnostics are its own.
+
+        One that used no tables and had nothing to tell leaves those before it, as in MariaDB: COMMIT, or what a driver
+        asks, between an INSERT and SHOW WARNINGS.
+        """
+        if self.diagnostics or self._forgets_warnings:
+            self._told = self.diagnostics
+        self.diagnostics, self._forgets_warnings = Diagnostics(), True
         self.row_count, self.changed_rows = self.changed_rows, 0
         self._is_about_diagnostics = self._is_counted = False
         self._texts = None
         self.assigned.clear()
+
+    def use_no_tables(self) -> None:
+        """The running statement, which is of the commit side, uses none: see `begin`."""
+        self._forgets_warnings = False
 
     def failed(self, error: ServerError) -> None:
         """The statement has ended with this error, here or on the commit side: SHOW WARNINGS shows it."""
@@ -291,6 +304,7 @@ class SqlSession:
         try:
             statement = parsed()
             self._is_about_diagnostics = statement.is_about_diagnostics
+            self._forgets_warnings = statement.forgets_warnings
             if self._is_about_diagnostics:
                 self.diagnostics = self._told
             if is_run and not self._is_counted:

@@ -37,6 +37,8 @@ class Statement:
     only_looks: its answer changes nothing, and so PREPARE may ask for the columns of its result by giving it.
     changes_store: it is refused where the store is served as it lies (innodb_read_only).
     commits: it commits an open transaction first, as with MariaDB, whether it succeeds then or not.
+    uses_tables: the warnings of the statement before it are forgotten, also if it has none itself. As MariaDB does it,
+        many a SHOW reads a table of information_schema, and a SELECT without FROM, SET and COMMIT use none.
     com: the name of its counter in SHOW STATUS behind `Com_`; empty where MariaDB has no such statement.
     """
 
@@ -47,6 +49,7 @@ class Statement:
     only_looks: ClassVar[bool] = False
     changes_store: ClassVar[bool] = False
     commits: ClassVar[bool] = False
+    uses_tables: ClassVar[bool] = False
     com: ClassVar[str] = ""
 
     @classmethod
@@ -96,6 +99,11 @@ class Statement:
     def is_about_diagnostics(self) -> bool:
         """Whether it asks for the diagnostics of the statement before it, and so leaves them as they are."""
         return False
+
+    @property
+    def forgets_warnings(self) -> bool:
+        """Whether the warnings of the statement before it are gone, also if it has none itself: `uses_tables`."""
+        return self.uses_tables
 
     @property
     def shows_state(self) -> bool:

@@ -350,6 +350,10 @@ class ShowCreate(Statement):
     def counted_as(self) -> str:
         return _CREATE_COUNTED[self.kind]
 
+    @property
+    def forgets_warnings(self) -> bool:
+        return self.kind != "DATABASE"
+
     def answer(self, session: SqlSession) -> ResultSet:
         tables = session.server.tables
         if self.kind == "DATABASE":
@@ -397,6 +401,7 @@ class ChecksumTable(Statement):
     syntax = ""
     com = "checksum"
     needs = ANYBODY
+    uses_tables = True
 
     names: tuple[tuple[str | None, str], ...]
 
@@ -407,7 +412,7 @@ class ChecksumTable(Statement):
                 session.warn(table)
         reading: Reading | None
         try:
-            reading = session.reading()
+            reading = session.reading(True)
         except ServerError as error:
             if error.kind is not XaWrongState:
                 raise
@@ -443,12 +448,13 @@ class CheckTable(Statement):
     com = "check"
     needs = ANYBODY
     commits = True
+    uses_tables = True
 
     names: tuple[tuple[str | None, str], ...]
 
     def answer(self, session: SqlSession) -> Work:
         found = _looked_up(session, self.names, "CHECK TABLE")
-        reading = session.reading()
+        reading = session.reading(False)
 
         def run() -> ResultSet:
             rows: list[Row] = []
@@ -512,6 +518,7 @@ class ShowOpenTables(Statement):
     syntax = ""
     needs = ANYBODY
     com = "show_open_tables"
+    uses_tables = True
 
     def answer(self, session: SqlSession) -> ResultSet:
         columns = [
@@ -584,7 +591,9 @@ def shown(
         if reader.accept("CHECKSUM"):
             return _checksum(reader)
         if reader.accept("CHECK", "TABLE") or reader.accept("CHECK", "TABLES"):
-            return _check(reader)
+            return _check(reader, _WAYS_TO_CHECK)
+        if reader.accept("CHECK", "VIEW"):  # MariaDB takes tables there, too
+            return _check(reader, ())
         if reader.accept("DESCRIBE") or reader.accept("DESC") or reader.accept("EXPLAIN"):
             return _describe(reader)
     except NotUnderstood:
@@ -608,12 +617,12 @@ def _checksum(reader: TokenReader) -> Statement:
     return ChecksumTable(names)
 
 
-def _check(reader: TokenReader) -> Statement:
+def _check(reader: TokenReader, ways: Sequence[str]) -> Statement:
     names = _table_names(reader)
     while not reader.is_at_end():
-        if not reader.accept("FOR", "UPGRADE") and reader.word() not in _WAYS_TO_CHECK:
+        if not reader.accept("FOR", "UPGRADE") and reader.word() not in ways:
             raise NotUnderstood(reader.shown())
-        reader.at += reader.word() in _WAYS_TO_CHECK
+        reader.at += reader.word() in ways
     return CheckTable(names)
 
 

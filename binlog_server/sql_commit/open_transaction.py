@@ -113,6 +113,10 @@ class OpenTransaction:
         """Whether there is one of that name."""
         return name.lower() in self._savepoints
 
+    def savepoints(self) -> frozenset[bytes]:
+        """The names of all, in lower case."""
+        return frozenset(self._savepoints)
+
     def rollback_to(self, name: bytes) -> Callable[[], None] | None:
         """ROLLBACK TO; what it returns undoes rows, in a thread. Raises `NoSuchSavepoint` (1305)."""
         mark = self._savepoints[self._last(name)]

@@ -155,6 +155,7 @@ REPEATABLE_READ: Final = "REPEATABLE-READ"
 READ_UNCOMMITTED: Final = "READ-UNCOMMITTED"
 SERIALIZABLE: Final = "SERIALIZABLE"
 _COMMITTING: Final = frozenset({Kind.DML, Kind.DDL, Kind.LOCK_TABLES, Kind.LOCKING_READ})
+_NO_TABLES: Final = frozenset({"DATABASE", "SCHEMA", "USER", "ROLE"})  # what DDL may be about
 PIECE_BYTES: Final = 256 * 1024  # of a large statement; after each piece the loop serves others
 MAY_END_OTHERS: Final = (*CHANGE_FILES, BINLOG_REPLAY, "INSERT", "UPDATE", "DELETE")
 """Of these any one is needed to end a prepared XA transaction of another session: all who may have made one."""
@@ -270,6 +271,8 @@ class SessionTransaction:
 
         Raises `ServerError`: 1064, 1227, 1235, 1290, 1305, 1792, ...
         """
+        if not _uses_tables(statement):
+            self._sql.use_no_tables()
         steps = self._steps(statement, readings)
         self._run(steps if setting is None else self._steps_under(setting, steps))
 
@@ -528,14 +531,19 @@ class SessionTransaction:
             "transaction_isolation", REPEATABLE_READ
         )
 
-    def _reading(self) -> Reading:
-        """What a SELECT of tables here reads. Raises `XaWrongState` (1399), `NotSupportedYet` (1235)."""
+    def _reading(self, is_kept: bool) -> Reading:
+        """What a SELECT of tables here reads; `is_kept`: by the transaction, which it begins where autocommit is off.
+
+        Raises `XaWrongState` (1399), `NotSupportedYet` (1235).
+        """
         self._xa.require_active()
-        isolation = self._isolation
-        is_kept = self._begun or not self._autocommit
-        if is_kept and isolation == SERIALIZABLE:
-            raise NotSupportedYet("SELECT in a SERIALIZABLE transaction, whose reads would lock")
         if not is_kept:
+            return Reading(self._tables.store)
+        isolation = self._isolation
+        is_within = self._begun or not self._autocommit
+        if is_within and isolation == SERIALIZABLE:
+            raise NotSupportedYet("SELECT in a SERIALIZABLE transaction, whose reads would lock")
+        if not is_within:
             # It is a transaction by itself: the one that SET TRANSACTION was meant for.
             self._sql.next_read_only = self._sql.isolation = None
             return Reading(self._tables.store)
@@ -1652,6 +1660,7 @@ class SessionTransaction:
         opened, branch = self._open, self._xa.branch
         assert branch is not None
         branch.has_direct = opened is not None and opened.has_direct
+        branch.savepoints = frozenset() if opened is None else opened.savepoints()
         if opened is None or not opened.changes:
             if opened is not None:
                 self._roll_back(opened)
@@ -1821,6 +1830,10 @@ class SessionTransaction:
             self._xa.require_active()
             if self._begun or not self._autocommit:  # without a transaction it has no effect
                 self._opened().savepoint(name)
+            return None
+        if self._xa.has_savepoint(name):  # prepared: none can be rolled back to
+            if kind is Kind.ROLLBACK_TO:
+                self._xa.require_active()
             return None
         if self._open is None or not self._open.has_savepoint(name):
             raise no_such_savepoint(name)
@@ -2119,6 +2132,13 @@ class SessionTransaction:
             self._client.committed_quickly(is_update=True)
         else:
             self.answer(self._due)
+
+
+def _uses_tables(statement: Classified) -> bool:
+    """Whether MariaDB opens tables for it, and so forgets the warnings before it."""
+    if statement.kind is Kind.DDL:
+        return _NO_TABLES.isdisjoint(statement.words[1:2])
+    return statement.kind in _COMMITTING
 
 
 def _to_its_end(

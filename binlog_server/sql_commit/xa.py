@@ -40,7 +40,8 @@ class XaState(Enum):
 @dataclass(eq=False, slots=True)
 class Branch:
     """One of them, of a session. `is_empty`: it was prepared, and has changed nothing that can be rolled back.
-    `has_direct`: its statements have changed tables without transactions.
+    `has_direct`: its statements have changed tables without transactions. `savepoints`: the names of those that it
+    had when it was prepared, in lower case.
     """
 
     xid: Xid
@@ -48,6 +49,7 @@ class Branch:
     is_empty: bool = False
     has_direct: bool = False
     is_owned: bool = True
+    savepoints: frozenset[bytes] = frozenset()
 
 
 class XaBranches:
@@ -118,6 +120,12 @@ class SessionXa:
         """For what reads or changes tables. Raises `XaWrongState` (1399)."""
         if self.branch is not None and self.branch.state is not XaState.ACTIVE:
             raise XaWrongState(self.branch.state.value)
+
+    def has_savepoint(self, name: bytes) -> bool:
+        """Whether it is prepared, and had a savepoint of that name."""
+        branch = self.branch
+        is_prepared = branch is not None and branch.state is XaState.PREPARED
+        return branch is not None and is_prepared and name.lower() in branch.savepoints
 
     def start(self, xid: Xid, option: str, *, is_outside: bool) -> None:
         """XA START. `is_outside`: the session is in a transaction that is none of XA."""

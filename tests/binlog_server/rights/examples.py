@@ -256,6 +256,7 @@ SECTIONS: Final[Mapping[str, tuple[Example, ...]]] = {
         ),
         Example("SET STATEMENT max_statement_time = 1 FOR SELECT 1"),
         Example("SET ROLE NONE"),
+        Example("SET DEFAULT ROLE NONE"),
         Example("SET @x = 1 + 1"),
     ),
     "Commands": (

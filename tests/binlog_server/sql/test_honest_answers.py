@@ -100,7 +100,7 @@ async def test_there_are_no_snapshots(sql: str) -> None:
         assert text is not None
         assert "consistent-read capable" in text
         assert await warnings_of(client, "START TRANSACTION") == 0
-        assert await client.query("SHOW WARNINGS") == []
+        assert len(await client.query("SHOW WARNINGS")) == 1, "it uses no tables"
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,15 @@ async def test_each_error_is_the_warning_of_its_statement(sql: str, number: int)
 
 @pytest.mark.parametrize("sql", ["FLUSH PRIVILEGES", "COMMIT", "INSERT INTO test.t VALUES (1)"])
 async def test_success_forgets_what_was_told(sql: str) -> None:
-    """Twice: the second INSERT goes the quick way."""
+    """If it uses tables, as in a live 11.8. Twice: the second INSERT goes the quick way."""
     async with Lab(users=USERS) as lab:
         client = await lab.root()
         for _ in range(2):
             with pytest.raises(RemoteError, match="1193"):
                 await client.query("SELECT @@before")
             await client.query(sql)
-            assert await client.query("SHOW WARNINGS") == []
+            kept = await client.query("SHOW WARNINGS")
+            assert [row[1] for row in kept] == ([] if sql.startswith("INSERT") else ["1193"])
 
 
 async def test_errors_of_other_commands_are_told() -> None:

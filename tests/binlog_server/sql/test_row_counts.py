@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from binlog_protocol.connection.commands import ResetConnection
 from binlog_protocol.errors import RemoteError
 
 from tests.binlog_server.lab import ROOT, Client, Lab
@@ -136,3 +137,52 @@ async def test_returning_is_refused(client: Client, statement: str) -> None:
 )
 async def test_the_word_elsewhere_is_none(client: Client, statement: str) -> None:
     await client.query(statement)
+
+
+WARNED = [["Warning", "1365", "Division by 0"]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("SELECT 1", "SELECT @@sql_mode", "SELECT @a", "SELECT 1 UNION SELECT 2", "(SELECT 1)"),
+        *("SET @a = 1", "SET NAMES utf8mb4", "SET autocommit = 1", "DO 1", "USE x", "BEGIN"),
+        *("COMMIT", "ROLLBACK", "START TRANSACTION READ ONLY", "XA START 'q'", "UNLOCK TABLES"),
+        *("SHOW MASTER STATUS", "SHOW PROCESSLIST", "SHOW GRANTS", "FLUSH STATUS", "XA RECOVER"),
+        *("PREPARE p FROM 'SELECT 1'", "EXECUTE IMMEDIATE 'SELECT 1'", "CREATE DATABASE y"),
+        *("SET STATEMENT max_statement_time=1 FOR SELECT 1", "SET ROLE NONE", "-- nothing"),
+    ],
+)
+async def test_what_uses_no_tables_leaves_the_warnings_before_it(
+    client: Client, statement: str
+) -> None:
+    await client.query("DO 1/0")
+    await client.query(statement)
+    assert await client.query("SELECT @@warning_count") == [["1"]]
+    assert await client.query("SHOW COUNT(*) WARNINGS") == [["1"]]
+    assert await client.query("SHOW WARNINGS") == WARNED
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("SHOW DATABASES", "SHOW VARIABLES LIKE 'x'", "SHOW STATUS LIKE 'x'", "SHOW ENGINES"),
+        *("SELECT * FROM information_schema.engines", "EXECUTE IMMEDIATE 'SHOW ENGINES'"),
+        *("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (/* long way */ 1)"),
+        *("UPDATE t SET a = 1", "CREATE TABLE t (a INT)", "DROP TABLE t", "LOCK TABLES t READ"),
+    ],
+)
+async def test_what_uses_tables_forgets_the_warnings_before_it(
+    client: Client, statement: str
+) -> None:
+    await client.query("DO 1/0")
+    await client.query(statement)
+    assert await client.query("SHOW WARNINGS") == []
+
+
+async def test_a_reset_connection_has_no_warnings(client: Client) -> None:
+    await client.query("DO 1/0")
+    await client.query("DO 1")
+    client.command(ResetConnection().build())
+    await client.answer()
+    assert await client.query("SHOW WARNINGS") == []

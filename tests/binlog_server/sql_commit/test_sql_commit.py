@@ -167,6 +167,8 @@ async def test_autocommit_that_is_turned_on_commits(
         ("FLUSH TABLES", 0),
         ("FLUSH STATUS", 0),
         ("RESET SLAVE ALL", 0),
+        ("SET DEFAULT ROLE NONE", 0),
+        ("SET DEFAULT ROLE one FOR root", 1959),
         ("DROP USER nobody", 1396),
         ("GRANT REPLICATION SLAVE ON *.* TO nobody", 1133),
     ],

@@ -751,3 +751,17 @@ async def test_a_view_keeps_rows_whose_values_the_transaction_has_taken(
         assert await reader.query(question) == await reader.query(without), question
     found = await reader.query("SELECT id FROM u WHERE a = 'x' ORDER BY id")
     assert ["6"] in [[*row] for row in found]
+
+
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
+@pytest.mark.parametrize("text", ["PREPARE p FROM 'SELECT n FROM t'", "CHECK TABLE t"])
+async def test_what_is_prepared_or_checked_keeps_no_view(lab: Lab, begin: str, text: str) -> None:
+    """As in a live 11.8: what others commit between PREPARE and EXECUTE is seen."""
+    one, other = await session(lab), await session(lab)
+    await other.query("INSERT INTO t (id, n) VALUES (1, 1)")
+    await one.query(begin)
+    await one.query(text)
+    if begin != "BEGIN":
+        assert await one.query("SELECT @@in_transaction") == [["0"]]
+    await other.query("UPDATE t SET n = 2")
+    assert await one.query("SELECT n FROM t") == [["2"]]

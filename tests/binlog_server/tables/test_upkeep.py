@@ -167,7 +167,13 @@ async def test_check_table_commits_what_is_open(lab: Lab) -> None:
     root = await session(lab)
     in_transaction = "SELECT @@in_transaction"
     for number, text in enumerate(
-        ("CHECK TABLE t", "CHECK TABLE nope", "EXECUTE IMMEDIATE 'CHECK TABLE t'"), 10
+        (
+            "CHECK TABLE t",
+            "CHECK TABLE nope",
+            "EXECUTE IMMEDIATE 'CHECK TABLE t'",
+            "CHECK VIEW t FOR UPGRADE",
+        ),
+        10,
     ):
         await root.query("BEGIN")
         await root.query(f"INSERT INTO t (id) VALUES ({number})")
@@ -176,6 +182,9 @@ async def test_check_table_commits_what_is_open(lab: Lab) -> None:
         assert await root.query(text), "rows of a result"
         assert await root.query(in_transaction) == [["0"]]
         await root.query("ROLLBACK")
-    assert await root.query("SELECT id FROM t WHERE id >= 10") == [["10"], ["11"], ["12"]]
+    assert await root.query("SELECT id FROM t WHERE id >= 10") == [
+        [str(id)] for id in range(10, 14)
+    ]
+    assert await errno(root, "CHECK VIEW t QUICK") == 1064
     await root.query("XA START 'x'")
     assert await errno(root, "CHECK TABLE t") == 1399

@@ -150,6 +150,19 @@ async def test_ends_without_a_prepare_leave_nothing(lab: Lab) -> None:
     assert await errno(other, "XA START 'q'") == 0
 
 
+@pytest.mark.parametrize("change", ["DO 1", "INSERT INTO t (a) VALUES ('x')"])
+async def test_savepoints_of_a_prepared_one(lab: Lab, change: str) -> None:
+    """As in a live 11.8: none can be rolled back to, and it is no error to release one."""
+    root = await session(lab)
+    for text in ("XA START 'q'", "SAVEPOINT s", change, "XA END 'q'", "XA PREPARE 'q'"):
+        await root.query(text)
+    assert await errno(root, "ROLLBACK TO S") == 1399
+    assert await errno(root, "RELEASE SAVEPOINT s") == 0
+    assert await errno(root, "ROLLBACK TO nope") == 1305
+    await root.query("XA ROLLBACK 'q'")
+    assert await errno(root, "ROLLBACK TO s") == 1305
+
+
 async def test_one_that_changed_nothing(lab: Lab) -> None:
     one, other = await session(lab), await session(lab)
     await prepared(one, "SELECT * FROM t", "UPDATE t SET n = n")
