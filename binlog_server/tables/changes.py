@@ -76,7 +76,7 @@ class Outcome:
         records: rows that an INSERT was given; `is_list` if these are more than one, or of a SELECT.
         duplicates: of them, those that met another row.
         generated: the first number that AUTO_INCREMENT gave to a row that is there.
-        insert_id: that, or the number of the last row.
+        insert_id: that, or what LAST_INSERT_ID(x) has set, or the number of the last row.
         is_logged: a row has changed.
         unchanged: rows that an INSERT met and that its ON DUPLICATE KEY UPDATE left as they were.
         counts_found: the client wants the number of rows that were met, changed or not (CLIENT_FOUND_ROWS).
@@ -215,7 +215,7 @@ class Changer:
                     self._inserted(change.after)
                 yield change
         if not outcome.affected:
-            outcome.insert_id = 0
+            outcome.insert_id = self.session.new_insert_id or 0
 
     def _new_row(
         self,
@@ -579,6 +579,7 @@ class Changer:
             change = self._update_one(key, row)
             if change is not None:
                 yield change
+        self.outcome.insert_id = self.session.new_insert_id or 0
 
     def _update_one(self, key: bytes, row: bytes | None) -> TableChange | None:
         """The change of a row for which the conditions hold; None if it stays as it is, or they do not any longer."""

@@ -336,3 +336,18 @@ async def test_an_error_is_the_answer(lab: Lab) -> None:
     client = await logged_in(lab)
     answer = await client.ask(Query("SELECT nonsense + 1").build())
     assert parse_error(answer).message == "Unknown column 'nonsense' in 'SELECT'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 IN ({})",
+        "WITH w AS (SELECT 1) SELECT 1 IN ({})",
+        "DO 1 IN ({})",
+        "SET @a = 1 IN ({})",
+    ],
+)
+async def test_a_question_that_is_too_long_is_not_said_to_be_wrong(lab: Lab, text: str) -> None:
+    client = await logged_in(lab)
+    assert await errno(client, text.format(",".join(["12345"] * 3000))) == 1235
+    assert await errno(client, "SHUTDOWN " + " x" * 10_000) == 1064

@@ -132,11 +132,20 @@ async def test_what_ok_says(lab: Lab) -> None:
     assert await said("INSERT INTO t (a) VALUES ('b'), ('c')") == (2, 2, told)
     assert await said("INSERT INTO t VALUES (50, 'd', 1)") == (1, 50, b"")
     assert await said("INSERT INTO t VALUES (NULL, 'e', 1)") == (1, 51, b"")
+    none_matched = b"Rows matched: 0  Changed: 0  Warnings: 0"
     told = b"Rows matched: 5  Changed: 3  Warnings: 0"
     assert await said("UPDATE t SET n = 1") == (3, 0, told)
     assert await said("DELETE FROM t WHERE id > 2") == (3, 0, b"")
     assert await said("TRUNCATE t") == (0, 0, b"")
     assert await said("INSERT INTO t (a) VALUES ('a')") == (1, 1, b"")
+    # LAST_INSERT_ID(x) is told, also where no row becomes another: so programs get numbers of their own.
+    told = b"Rows matched: 1  Changed: 1  Warnings: 0"
+    assert await said("UPDATE t SET n = LAST_INSERT_ID(n + 7)") == (1, 7, told)
+    assert await said("UPDATE t SET n = LAST_INSERT_ID(n + 7) WHERE id = 9") == (0, 0, none_matched)
+    unchanged = "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)"
+    assert await said(f"INSERT INTO t (id, a) VALUES (1, 'z') {unchanged}") == (0, 1, b"")
+    assert await said("INSERT IGNORE INTO t (id, a) VALUES (1, 'z')") == (0, 0, b"")
+    assert await said("DELETE FROM t WHERE id = LAST_INSERT_ID(6)") == (0, 0, b"")
     assert await said("DROP DATABASE shop") == (1, 0, b"")
 
 
