@@ -292,7 +292,7 @@ class Server:
         return LEASE_ROUND_S
 
     def _relay(self) -> Relay:
-        domains = Domains(self.engine, self.publisher)
+        domains = Domains(self.engine, self.publisher, self.config.server_id)
         domains.ignore_duplicates = self.config.gtid_ignore_duplicates
 
         def changed(follows: bool) -> None:

@@ -53,9 +53,10 @@ def begun_anew(found: str, stored: Gtid) -> GroupRefused:
 
 
 class Domains:
-    """The connection that delivers each domain, for one server."""
+    """The connection that delivers each domain, for one server. `server_id`: of that server, 0 for any."""
 
-    def __init__(self, engine: OpenBinlog, publisher: Publisher) -> None:
+    def __init__(self, engine: OpenBinlog, publisher: Publisher, server_id: int = 0) -> None:
+        self._server_id = server_id
         self._engine = engine
         self._publisher = publisher
         self.ignore_duplicates = False
@@ -73,6 +74,11 @@ class Domains:
     def claim(self, domain_id: int, gate: Gate, gtid: Gtid) -> None:
         """Give the domain to that connection. Raises `GroupRefused` if it comes from elsewhere."""
         if not self._publisher.follows_in(domain_id):
+            if gtid.server_id == self._server_id:
+                raise GroupRefused(
+                    f"it sends {gtid}, which was committed here and has come back: it follows this server, too. "
+                    f"CHANGE MASTER TO IGNORE_DOMAIN_IDS = ({domain_id})"
+                )
             raise GroupRefused(
                 f"it sends {gtid}, but SQL that was sent to this server is committed in domain {domain_id}; "
                 "restart with read_only, or commit in a domain of its own"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from binlog_server.testing.mariadb import MariaDB
-from tests.integration.load import assert_equal
-from tests.kit.fixtures import MakeMariaDB, MakeRelay
+from tests.integration.load import assert_equal, insert
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
 
 DOMAINS = (0, 5, 7)
 
@@ -94,3 +94,45 @@ def test_one_domain_known_another_from_its_beginning(
     replica.follow(server)
     replica.wait_gtid(upstream.gtid_binlog_pos)
     assert [replica.value(f"SELECT COUNT(*) FROM d.t{d}") for d in DOMAINS] == [0, 0, 5]
+
+
+@pytest.mark.any_version
+def test_a_circle_with_a_mariadb(
+    backend: object,
+    make_upstream: MakeMariaDB,
+    make_replica: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+) -> None:
+    """Each follows the other: what was committed here comes back to nobody, behind a kill of each neither."""
+    real = make_upstream("--log-slave-updates=1")
+    real.make_table("d.t")
+    ours = binlog_server(
+        users={"repl": {"password": "secret", "grants": ["ALL PRIVILEGES"]}},
+        server_id=900,
+        gtid_domain_id=9,
+        local_tables=True,
+        read_only=False,
+    )
+    ours.q("CREATE DATABASE o")
+    ours.q("CREATE TABLE o.t (a INT AUTO_INCREMENT PRIMARY KEY, b INT)")
+    account = real.account
+    ours.q(
+        f"CHANGE MASTER TO MASTER_HOST='{real.host}', MASTER_PORT={real.port}, MASTER_SSL=0, MASTER_CONNECT_RETRY=1, "
+        f"MASTER_USER='{account.user}', MASTER_PASSWORD='{account.password}', IGNORE_DOMAIN_IDS=(9)"
+    )
+    ours.q("START SLAVE")
+    real.follow(ours)
+    for member in (None, ours, real):
+        if member is not None:
+            member.kill()
+            member.start()
+        real.q("START SLAVE")
+        for _ in range(5):
+            ours.q("INSERT INTO o.t (b) VALUES (1)")
+            insert(real, 1)
+        real.wait_gtid(ours.gtid_binlog_pos)
+        ours.wait_position(real.gtid_binlog_pos)
+    replica = make_replica().follow(ours)
+    replica.wait_gtid(real.gtid_binlog_pos)
+    assert [replica.value(f"SELECT COUNT(*) FROM {name}.t") for name in "do"] == [15, 15]
+    assert [row["Slave_IO_Running"] for row in ours.q("SHOW SLAVE STATUS")] == ["Yes"]

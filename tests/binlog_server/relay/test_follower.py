@@ -110,7 +110,7 @@ async def following(
     publisher = publisher or Publisher(
         engine, server_version="11.8.6", server_id=10, domain_id=0, follows=True
     )
-    domains = Domains(engine, publisher)
+    domains = Domains(engine, publisher, 10)
     domains.ignore_duplicates = duplicates
     into = Into(
         lambda: config,
@@ -511,15 +511,22 @@ async def test_reading_pauses_without_room(
     assert len(upstream.positions) == 1, "the connection was kept"
 
 
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ("5-1-1", "SQL that was sent to this server is committed in domain 5"),
+        ("5-10-1", "it follows this server, too. CHANGE MASTER TO IGNORE_DOMAIN_IDS = (5)"),
+    ],
+)
 async def test_a_domain_of_our_own_ends_the_following(
-    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture
+    engine: MemoryEngine, delays: Delays, caplog: pytest.LogCaptureFixture, sent: str, said: str
 ) -> None:
-    async with FakeUpstream([Visit(OPENING + groups("5-1-1"))]) as upstream:
+    async with FakeUpstream([Visit(OPENING + groups(sent))]) as upstream:
         publisher = Publisher(engine, server_version="11", server_id=10, domain_id=5, follows=True)
         publisher.require_open(5)
         async with following(upstream, engine, publisher=publisher) as task:
             await within(task)
-    assert "SQL that was sent to this server is committed in domain 5" in caplog.text
+    assert said in caplog.text
     assert str(engine.binlog_state()) == ""
 
 
