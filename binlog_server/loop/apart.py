@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
+from binlog_storage.console.running import MORE_THREADS
+
 T = TypeVar("T")
 
 CALLS_MAX: Final = 64
@@ -23,7 +25,8 @@ _lock: Final = threading.Lock()
 
 
 async def apart(thing: Hashable, call: Callable[[], T]) -> T:
-    """The result of `call`, or what it raises. Raises `OSError` when too many calls have not returned.
+    """The result of `call`, or what it raises. Raises `OSError` when too many calls have not returned, or there is no
+    thread for it.
 
     Args:
         thing: calls with the same one give the same.
@@ -54,7 +57,10 @@ def _begin(thing: Hashable, call: Callable[[], T]) -> Future[T]:
             _forget(thing)
             found.set_result(result)
 
-    threading.Thread(target=run, name="binlog-apart", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="binlog-apart", daemon=True).start()
+    except RuntimeError as error:  # an error of the system: who waits tries again, or says it
+        raise OSError(errno.EAGAIN, f"{error}: {MORE_THREADS}") from None
     _under_way[thing] = found
     return found
 

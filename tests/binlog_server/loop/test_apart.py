@@ -52,6 +52,17 @@ async def test_who_waits_may_go_and_come_back() -> None:
     await until(lambda: not module._under_way)
 
 
+async def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(OSError, match="can't start new thread: raise the limit of processes"):
+        await apart("it", lambda: 1)
+    monkeypatch.undo()
+    assert await apart("it", lambda: 2) == 2
+
+
 async def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CALLS_MAX", 2)
     hanging = Hanging()
