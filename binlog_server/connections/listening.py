@@ -91,9 +91,10 @@ def named(option: str, host: str, port: int) -> Iterator[None]:
     except socket.gaierror as error:
         raise socket.gaierror(error.errno, f"{option}: {host!r}: {error.strerror}") from None
     except OSError as error:
-        if (remedy := _REMEDIES.get(error.errno or 0)) is None:
-            raise
+        words = [option, f"{host}:{port}", os.strerror(error.errno or 0)]
+        if remedy := _REMEDIES.get(error.errno or 0):
+            words.append(remedy)
         # One word for the text, and the number beside it: with both, commands add what they know of files.
-        told = OSError(f"{option}: {host}:{port}: {os.strerror(error.errno or 0)}: {remedy}")
+        told = OSError(": ".join(words))
         told.errno = error.errno
         raise told from None
