@@ -509,7 +509,9 @@ def _distinct(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     if len(codes) != int(codes.max(initial=-1)) + 1:
         twice = int(np.argmax(np.bincount(codes) > 1))
         shown = rows.select(keys).slice(int(np.argmax(codes == twice)), 1).to_pylist()[0]
-        raise SourceError(f"two rows of one key, which is not unique: {shown}")
+        is_lossy = None in shown.values()
+        hint = "; zero and partial dates are null unless zeroDate=string" * is_lossy
+        raise SourceError(f"two rows of one key, which is not unique: {shown}{hint}")
     return rows
 
 

@@ -95,7 +95,7 @@ class Chapter:
             kept.find_by(self.keys)
         elif self.has_rows and not kept.keys:
             raise SourceError(
-                f"{self.stretch.name} has no primary key any more, and rows came behind '{self.stretch.start}': name "
+                f"{self.stretch.name} has no primary key, and rows came behind '{self.stretch.start}': name "
                 "unique columns that are NOT NULL by --keys, or keep the table as it was before (--at-gtid)"
             )
         if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):

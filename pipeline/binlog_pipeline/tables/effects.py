@@ -109,9 +109,21 @@ def effects(
         for key in keys:
             present[:, names.index(key)] = True
     facts = replace(facts, is_whole=(was_whole or empties) and not facts.doubt)
+    found = Effects(rows, is_delete, present, empties, unknown, facts)
     moves = np.flatnonzero(is_update & _differ(before, rows, keys))
-    if not len(moves):
-        return Effects(rows, is_delete, present, empties, unknown, facts)
+    places: Integers = np.arange(len(ops))
+    comes = ops == "c"
+    if len(moves):
+        found, places = _moved(found, before, moves, changes)
+        comes[moves] = True
+    return _with_shared_keys(found, keys, comes[places] & ~found.removes, changes, places)
+
+
+def _moved(
+    found: Effects, before: pa.Table, moves: Integers, changes: pa.Table
+) -> tuple[Effects, Integers]:
+    """With the removals of old keys, each in front of its row; and the change of each effect."""
+    rows, removes, present = found.rows, found.removes, found.present
     partly = moves if present is None else moves[~present[moves].all(axis=1)]
     if present is not None and len(partly):
         raise IncompleteImage(
@@ -120,15 +132,47 @@ def effects(
             "master, or begin with a new copy; columns that are computed may not be logged even so (MariaDB 11.8.9): "
             "leave them out with the option columns"
         )
-    # The removals of old keys, each in front of its row.
-    count = len(ops)
+    count = len(found)
     order = np.argsort(np.concatenate((moves, np.arange(count) + 0.5)), kind="stable")
     rows = pa.concat_tables([before.take(pa.array(moves)), rows]).take(pa.array(order))
-    removes = np.concatenate((np.ones(len(moves), np.bool_), is_delete))[order]
+    removes = np.concatenate((np.ones(len(moves), np.bool_), removes))[order]
     if present is not None:
-        ones = np.ones((len(moves), len(names)), np.bool_)
+        ones = np.ones((len(moves), present.shape[1]), np.bool_)
         present = np.concatenate((ones, present))[order]
-    return Effects(rows.combine_chunks(), removes, present, empties, unknown, facts)
+    places = np.concatenate((moves, np.arange(count)))[order]
+    return replace(found, rows=rows.combine_chunks(), removes=removes, present=present), places
+
+
+def _with_shared_keys(
+    found: Effects, keys: Sequence[str], comes: Booleans, changes: pa.Table, places: Integers
+) -> Effects:
+    """With a doubt, if a row came with the key of one that these changes have set.
+
+    The server sees to it that rows have primary keys of their own; but dates that are not whole are null here, and
+    other columns may have been named. Rows from before are not looked at.
+    """
+    has_null = any(found.rows.column(key).null_count for key in keys)
+    is_primary = "_key" in changes.schema.names and {*keys} == {
+        field.name for field in changes.schema.field("_key").type
+    }
+    if found.facts.doubt or (is_primary and not has_null):
+        return found
+    codes = key_codes([found.rows.select(keys)], keys)[0]
+    order = np.argsort(codes, kind="stable")
+    is_second = (np.diff(codes[order]) == 0) & ~found.removes[order][:-1] & comes[order][1:]
+    if not is_second.any():
+        return found
+    first = int(order[1:][is_second].min())
+    why = (
+        "zero and partial dates are null here: zeroDate=string tells them apart, in a new target"
+        if is_primary
+        else "name columns that are unique and NOT NULL by --keys, for a new target"
+    )
+    doubt = (
+        f"a row of {gtid_text(changes, int(places[first]))} has the key of another one "
+        f"({', '.join(keys)}), and one of them is kept; {why}"
+    )
+    return replace(found, facts=replace(found.facts, doubt=doubt, is_whole=False))
 
 
 def _told(

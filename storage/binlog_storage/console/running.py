@@ -69,6 +69,7 @@ _EXTRAS: Final = {
     "py4j": "spark",
     "grpc": "connect",
     "obstore": "archive",
+    "confluent_kafka": "kafka",
     "deltalake": "delta",
     "pyiceberg": "iceberg",
     "matplotlib": "plot",

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.tables.effects import effects
+from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.fold import fold
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -149,6 +150,52 @@ def test_twice_is_once() -> None:
 def test_no_changes() -> None:
     base = [{"a": 1, "b": "x", "c": 1}]
     assert folded(base, [], ["a"]) == base
+
+
+SHARED: dict[str, tuple[list[Row], str]] = {
+    "a key that is not unique": (
+        [
+            change(1, "c", None, {"a": 1, "b": "x", "c": 1}),
+            change(2, "c", None, {"a": 1, "b": "y", "c": 2}),
+        ],
+        "a row of 0-1-2 has the key of another one (a), and one of them is kept; name columns that are unique",
+    ),
+    "dates that are null": (
+        [
+            change(1, "c", None, {"a": None, "b": "x", "c": 1}),
+            change(2, "c", None, {"a": 5, "b": "y", "c": 2}),
+            change(3, "u", {"a": 5, "b": "y", "c": 2}, {"a": None, "b": "y", "c": 2}),
+        ],
+        "a row of 0-1-3 has the key of another one (a), and one of them is kept; zero and partial dates are null",
+    ),
+    "a key that is free again": (
+        [
+            change(1, "c", None, {"a": None, "b": "x", "c": 1}),
+            change(2, "u", {"a": None, "b": "x", "c": 1}, {"a": None, "b": "x", "c": 2}),
+            change(3, "u", {"a": None, "b": "x", "c": 2}, {"a": 2, "b": "x", "c": 2}),
+            change(4, "c", None, {"a": None, "b": "z", "c": 1}),
+            change(5, "d", {"a": None, "b": "z", "c": 1}, None),
+            change(6, "c", None, {"a": None, "b": "z", "c": 1}),
+        ],
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_row_with_the_key_of_another(name: str) -> None:
+    log, said = SHARED[name]
+    is_named = "unique" not in said
+    key = pa.array([{"a": None}] * len(log), pa.struct([("a", pa.int32())]))
+    changes = pa.Table.from_pylist(log, SCHEMA)
+    found = effects(
+        changes.append_column("_key", key) if is_named else changes,
+        ["a"],
+        whole := Facts(is_whole=True),
+    )
+    assert found.facts.doubt.startswith(said)
+    assert found.facts.is_whole is not bool(said)
+    assert found.facts == whole or said
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,11 @@ ERRORS = [
         1,
         "prog: pyspark is needed for that: pip install '.[spark]'",
     ),
+    (
+        ModuleNotFoundError("x", name="confluent_kafka"),
+        1,
+        "prog: confluent_kafka is needed for that: pip install '.[kafka]'",
+    ),
 ]
 
 
