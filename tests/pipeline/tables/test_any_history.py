@@ -239,4 +239,4 @@ def plain(value: Any, type_: str) -> Any:
         case list():
             return ",".join(map(str, value)) if type_ == "set" else [float(one) for one in value]
         case _:
-            return str(value)
+            return str(value).replace("\ufffd", "?")  # as servers give bytes that are no text
