@@ -134,6 +134,8 @@ class AccountStatement(Statement):
 
     def answer(self, session: SqlSession) -> ResultSet | Work | None:
         assert session.accounts is not None
+        if isinstance(self, AccountChange):
+            session.require_writing()
         return session.accounts.run(self, session.diagnostics)
 
     def allowed(self, accounts: AccountSql, told: Diagnostics) -> ResultSet | Work | None:

@@ -261,6 +261,10 @@ class SetDefaultRole(SetRole):
     syntax = '"SET"i "DEFAULT"i "ROLE"i _role ["FOR"i _role_of]'
     commits = True
 
+    def answer(self, session: SqlSession) -> None:
+        session.require_writing()
+        super().answer(session)
+
 
 def set_by_driver(text: str) -> SetVariables | None:
     """What the grammar makes of a SET that drivers say behind each login: the first one of a server need not wait until

@@ -25,6 +25,7 @@ from binlog_protocol.errors import (
     LockOrActiveTransaction,
     NotSupportedYet,
     PrivilegeRequired,
+    ReadOnlyTransaction,
     ServerError,
     SqlSyntaxError,
     UnknownColumn,
@@ -355,6 +356,16 @@ class SqlSession:
             self.require(*statement.needs)
         if isinstance(statement, Statement) and statement.changes_store:
             self.server.publisher.require_writable()
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether SET SESSION TRANSACTION READ ONLY holds."""
+        return self.variables.get("tx_read_only") == "ON"
+
+    def require_writing(self) -> None:
+        """For changes of accounts and LOCK TABLES ... WRITE. Raises 1792 where the session only reads."""
+        if self.reads_only:
+            raise ReadOnlyTransaction()
 
     def require_no_transaction(self) -> None:
         """Raises 1192 within a transaction."""

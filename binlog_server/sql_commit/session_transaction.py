@@ -467,12 +467,7 @@ class SessionTransaction:
     def _next_reads_only(self) -> bool:
         """Whether a transaction is read-only that is begun without READ ONLY or READ WRITE."""
         said = self._sql.next_read_only
-        return self._session_reads_only if said is None else said
-
-    @property
-    def _session_reads_only(self) -> bool:
-        """Whether SET SESSION TRANSACTION READ ONLY holds."""
-        return self._sql.variables.get("tx_read_only") == "ON"
+        return self._sql.reads_only if said is None else said
 
     @property
     def _is_large(self) -> bool:
@@ -1459,6 +1454,8 @@ class SessionTransaction:
             return
         for name in wished:
             require_on(self._sql, "SELECT", name)
+        if any(wished.values()):
+            self._sql.require_writing()
         last = self._sql.last_gtid
         yield from self._commit_in_front()
         self._unlock()
@@ -1585,7 +1582,7 @@ class SessionTransaction:
             if left is None:
                 return
             ddl = left
-        if self._session_reads_only:  # not the transaction's own: DDL ends it
+        if self._sql.reads_only:  # not the transaction's own: DDL ends it
             raise ReadOnlyTransaction()
         if ddl is not None:
             if not settings.is_logged:

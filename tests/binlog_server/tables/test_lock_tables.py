@@ -182,3 +182,29 @@ async def test_what_a_dump_has_around_rows(lab: Lab) -> None:
     ):
         await one.query(text)
     assert await rows(one, "SELECT * FROM u") == [("1", "1"), ("2", "2")]
+
+
+async def test_a_session_that_only_reads_changes_no_accounts_and_locks_for_no_writes(
+    lab: Lab,
+) -> None:
+    """As in a live 11.8: 1792; a transaction that only reads is ended by them, and so refuses none."""
+    one = await session(lab)
+    texts = (
+        *("CREATE USER new", "GRANT RELOAD ON *.* TO new", "DROP USER new"),
+        *("SET DEFAULT ROLE NONE", "LOCK TABLES t WRITE"),
+    )
+    for begin, number in (
+        ("SET SESSION TRANSACTION READ ONLY", 1792),
+        ("SET SESSION TRANSACTION READ WRITE", 0),
+        ("START TRANSACTION READ ONLY", 0),
+    ):
+        found = {}
+        for text in texts:
+            await one.query(begin)
+            found[text] = await errno(one, text)
+            await one.query("UNLOCK TABLES")
+        assert found == dict.fromkeys(texts, number), begin
+        await one.query(begin)
+        assert await errno(one, "SHOW GRANTS") == 0
+        assert await errno(one, "LOCK TABLES t READ") == 0
+        await one.query("UNLOCK TABLES")
