@@ -100,7 +100,7 @@ class LogWriter:
         self._file_pages = 0
         self._interval = 0
         self._sealed_bytes = 0  # in pages that were filled or left
-        self.commits = 0  # commit records, start markers included
+        self.commits = 0  # commit records of groups: a start marker is none
         self.unlogged_end: PageKey = (0, 0)
         """The page behind the last one that was not logged."""
 
@@ -221,7 +221,7 @@ class LogWriter:
                 self._state_bytes += _GTID_BYTES_MAX
             self.state.update(gtid)
             self._since_page_one.update(gtid)
-        self.commits += kind == RecordType.COMMIT
+            self.commits += kind == RecordType.COMMIT
         if logged or not self._fill_record(kind, data, head):
             self._chunks(kind, data, head, logged=logged)
         return start

@@ -309,6 +309,15 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
 
     # --- start markers ---
 
+    def test_a_marker_is_no_commit(self, bench: Bench) -> None:
+        engine = bench.open()
+        for number in (1, 2, 3):
+            engine.append(*marker(number))
+            engine.append(*simple(number)[-1])
+            engine.sync()
+            # The one of the tests counts none.
+            assert engine.counters().get("Binlog_commits", number) == number
+
     def test_last_marker(self, bench: Bench) -> None:
         engine = bench.open()
         engine.append(*marker(1))
