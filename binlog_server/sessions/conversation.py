@@ -50,7 +50,6 @@ from binlog_protocol.errors import (
     NoSuchTable,
     QueryInterrupted,
     ServerError,
-    SqlSyntaxError,
     StatementTimeout,
     UnknownCommandError,
     WrongTableName,
@@ -78,7 +77,7 @@ from binlog_server.sql.expressions import Given, Literal
 from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
 from binlog_server.sql.kills import Kill
 from binlog_server.sql.maintenance import FlushLogs, ShutDown
-from binlog_server.sql.parser import parse
+from binlog_server.sql.parser import parse, too_long
 from binlog_server.sql.prepared_sql import PreparedSql
 from binlog_server.sql.runner import in_parts
 from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
@@ -570,7 +569,7 @@ class Conversation:
             self.commit(found, None)
         elif len(text) > STATEMENT_CHARS_MAX:
             near = b"" if found.grammar is ACCOUNTS else text[:NEAR_CHARS]  # it may be a password
-            raise SqlSyntaxError(near.decode("utf-8", "replace"))
+            raise too_long(near.decode("utf-8", "replace"))
         else:
             self._query(text.decode("utf-8", "surrogateescape"), found)
 

@@ -46,6 +46,7 @@ from binlog_server.sql.account_statements import ACCOUNTS
 from binlog_server.sql.assignments import held_value
 from binlog_server.sql.expressions import Expression, Given, HeldValue
 from binlog_server.sql.grammars import CODE_CHARS_MAX, STATEMENT_CHARS_MAX
+from binlog_server.sql.parser import too_long
 from binlog_server.sql.prepared_sql import (
     Deallocate,
     Execute,
@@ -450,7 +451,7 @@ class PreparedStatements:
         is_for_here = executor.is_for_here(found)
         if is_for_here and len(found.text) > STATEMENT_CHARS_MAX:
             near = b"" if found.grammar is ACCOUNTS else found.text[:NEAR_CHARS]
-            raise SqlSyntaxError(bytes(near).decode("utf-8", "replace"))
+            raise too_long(bytes(near).decode("utf-8", "replace"))
 
         def scanned(template: Callable[[], Template]) -> None:
             statement = PreparedStatement(found, template(), is_for_here)

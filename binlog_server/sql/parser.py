@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from binlog_protocol.compiled_later import compiled_later
-from binlog_protocol.errors import NotSupportedYet, SqlSyntaxError
+from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
 
@@ -31,7 +31,7 @@ from binlog_server.sql import (
     table_shows,
 )
 from binlog_server.sql.expressions import Given
-from binlog_server.sql.grammars import Grammar, is_too_long
+from binlog_server.sql.grammars import STATEMENT_CHARS_MAX, Grammar, is_too_long
 from binlog_server.sql.replication_sql import REPLICATION
 from binlog_server.sql.statement import Statement
 
@@ -70,7 +70,10 @@ _REPEATED_CHARS_MAX: Final = 512
 # Of these MariaDB takes some that are too long here: they are not said to be wrong.
 _QUESTIONS: Final = (["SELECT"], ["WITH"], ["DO"], ["SET"])
 _HEAD_CHARS: Final = 1024
-_TOO_LONG: Final = f"more than {QUESTION_CHARS_MAX} characters outside of strings, in a statement that is computed here"
+_TOO_LONG: Final = (
+    f"more than {STATEMENT_CHARS_MAX} characters, or {QUESTION_CHARS_MAX} outside of strings, "
+    "in a statement that is computed here"
+)
 
 
 def parse(
@@ -104,9 +107,7 @@ def _parsed(text: str, grammar: Grammar, parameters: Sequence[Given] | None) -> 
         if grammar is not MAIN:
             raise
         if is_too_long(text, QUESTION_CHARS_MAX):
-            if first_words(text[:_HEAD_CHARS], 1) in _QUESTIONS:
-                raise NotSupportedYet(_TOO_LONG) from None
-            raise
+            raise too_long(text[:_HEAD_CHARS], refusal) from None
         behind_for = _behind_for(text)
         if behind_for is not None:
             setting, inner = behind_for
@@ -122,6 +123,18 @@ def _parsed(text: str, grammar: Grammar, parameters: Sequence[Given] | None) -> 
             raise
         return beyond if parameters is None else beyond.given(parameters) or beyond
     return statement
+
+
+def too_long(head: str, refusal: SqlSyntaxError | None = None) -> ServerError:
+    """The error of a statement that is longer than those that are read here.
+
+    Args:
+        head: its first characters.
+        refusal: of a grammar, for it.
+    """
+    if first_words(head, 1) in _QUESTIONS:
+        return NotSupportedYet(_TOO_LONG)
+    return refusal or SqlSyntaxError(head)
 
 
 def _behind_for(text: str) -> tuple[str, str] | None:

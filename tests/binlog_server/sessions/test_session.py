@@ -273,10 +273,11 @@ async def test_number_of_the_error_to_a_command_that_is_too_large(start: bytes) 
         assert await client.closed()
 
 
-async def test_long_statement_is_a_syntax_error(lab: Lab) -> None:
+async def test_long_statement_is_refused(lab: Lab) -> None:
     client = await lab.client()
-    with pytest.raises(RemoteError, match="1064"):
-        await client.query("SELECT '" + "x" * (1 << 20) + "'")
+    for begin, number in (("SELECT", "1235"), ("SHUTDOWN", "1064")):
+        with pytest.raises(RemoteError, match=number):
+            await client.query(f"{begin} '" + "x" * (1 << 20) + "'")
     assert await client.query("SELECT 1") == [["1"]]
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from binlog_protocol.connection.commands import Query
+from binlog_protocol.connection.commands import Query, StmtPrepare
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.wire.results import parse_error
 
@@ -349,5 +349,8 @@ async def test_an_error_is_the_answer(lab: Lab) -> None:
 )
 async def test_a_question_that_is_too_long_is_not_said_to_be_wrong(lab: Lab, text: str) -> None:
     client = await logged_in(lab)
-    assert await errno(client, text.format(",".join(["12345"] * 3000))) == 1235
+    for count in (3000, 20_000):
+        assert await errno(client, text.format(",".join(["12345"] * count))) == 1235
+    prepared = await client.ask(StmtPrepare(text.format(",".join("?" * 40_000)).encode()).build())
+    assert parse_error(prepared).errno == 1235
     assert await errno(client, "SHUTDOWN " + " x" * 10_000) == 1064
