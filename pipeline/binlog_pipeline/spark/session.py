@@ -18,6 +18,9 @@ _SETTINGS: Final = {
     # Short tasks: three times as many a second, together with `gc.freeze` in the reader.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark 4.3 asks for the size of the batch behind each row, and goes through all rows of it for a list that is in a
+    # null struct, as `_statement` has them: with its own 10,000 rows that is most of the time of a large batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
