@@ -135,15 +135,15 @@ class Syncer:
         Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it was not, and
         `on_commit` is to be asked, which also tells what it failed with.
         """
-        if (
-            self._sync_s >= _SHORT_SYNC_S
-            or self.flush_log_at_trx_commit in _NOT_DURABLE
-            or self.sync_binlog != 1
-            or self._syncing
-            or self._scheduled
-            or self._failure is not None
-            or not self._alone()
-        ):
+        if self._scheduled or self._failure is not None or not self._alone():
+            return False
+        setting = self.flush_log_at_trx_commit
+        if setting in _NOT_DURABLE:
+            if setting == _WRITTEN and not self._is_written():
+                return False
+            self._sync_in_time()
+            return True
+        if self.sync_binlog != 1 or self._syncing or self._sync_s >= _SHORT_SYNC_S:
             return False
         error = self._sync()
         if error is None:
@@ -154,6 +154,13 @@ class Syncer:
             self._began = time.monotonic()
             self._loop.call_soon(self._done, error)
         return False
+
+    def _is_written(self) -> bool:
+        """Hand everything to the operating system, if that can be done at once."""
+        error = self._hand_over()
+        if isinstance(error, StorageError) and not isinstance(error, WaitGivenUp):
+            self.fail(error)
+        return error is None
 
     def appended(self) -> None:
         """Note an append that nobody waits for: it becomes durable as the settings say."""

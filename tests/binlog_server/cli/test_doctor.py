@@ -110,7 +110,7 @@ def test_a_key_file_that_is_not_there(
     assert doctor(tmp_path, f"listen = '127.0.0.1:0'\n{text}") == 1
     assert f"error    encryption: {told}" in capsys.readouterr().out
     command = ["serve", "--config", str(tmp_path / "server.toml"), "--check-config"]
-    assert main([*command, "--directory", str(tmp_path / "store")]) == 1
+    assert main([*command, "--directory", str(tmp_path / "store")]) == 2
     assert told in capsys.readouterr().err
 
 

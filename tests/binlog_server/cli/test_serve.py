@@ -167,8 +167,13 @@ async def test_the_service_manager_hears_of_it(config: Config, tmp_path: Path) -
         serving = asyncio.ensure_future(
             serve._serve(config, signals, None, None, lambda: config, manager)  # type: ignore[arg-type]
         )
-        begin = [await next_line() for _ in range(3)]
-        assert begin == ["STATUS=opening the store", "STATUS=serving", "READY=1"]
+        begin = [await next_line() for _ in range(4)]
+        assert begin == [
+            "STATUS=finding the addresses to listen at",
+            "STATUS=opening the store",
+            "STATUS=serving",
+            "READY=1",
+        ]
         signals.reload()
         assert [await next_line() for _ in range(2)] == ["RELOADING=1", "READY=1"]
         signals.stop()

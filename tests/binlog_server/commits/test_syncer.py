@@ -375,9 +375,42 @@ async def test_who_is_alone_commits_in_the_call() -> None:
 )
 async def test_what_need_not_be_durable_is_not_synced_in_the_call(options: dict[str, int]) -> None:
     lab = Alone(**options, flush_log_at_timeout=3600.0)
-    assert not lab.syncer.commit_alone()
+    in_the_call = "sync_binlog" not in options  # by which some wait for a sync
+    assert lab.syncer.commit_alone() is in_the_call
     assert not lab.engine.syncs
+    assert lab.syncer._timer.is_set is in_the_call, "it becomes durable in time"
+    lab.is_alone = False
+    assert not lab.syncer.commit_alone()
     assert await lab.told() is None
+    await within(lab.syncer.close())
+    assert lab.is_durable
+
+
+@pytest.mark.parametrize(
+    ("error", "is_the_end"),
+    [
+        (WaitGivenUp("a new file begins"), False),
+        (DiskError("cannot write: Input/output error"), True),
+        (KeyError("a defect"), False),
+    ],
+)
+async def test_what_cannot_be_written_in_the_call(
+    error: Exception, is_the_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is done as for all others, who hear the first error."""
+    failures: list[StorageError] = []
+    lab = Alone(flush_log_at_trx_commit=2, flush_log_at_timeout=3600.0, failed=failures.append)
+    original, fails = lab.engine.write_log, [error]
+
+    def write() -> None:
+        if fails:
+            raise fails.pop()
+        original()
+
+    monkeypatch.setattr(lab.engine, "write_log", write)
+    assert not lab.syncer.commit_alone()
+    assert await lab.told() is (error if is_the_end else None)
+    assert failures == [error] * is_the_end
     await within(lab.syncer.close())
 
 

@@ -27,9 +27,11 @@ CONNECTIONS = 40  # more than `to_thread` has threads
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """One that does not answer; the names that it was asked for."""
     asked: list[str] = []
-    answers = threading.Event()
+    answers, original = threading.Event(), socket.getaddrinfo
 
     def hangs(host: str, port: int, *, type: int, flags: int = 0) -> list[Any]:
+        if flags & socket.AI_PASSIVE:  # where the server itself listens
+            return original(host, port, type=type, flags=flags)
         if not flags:
             asked.append(host)
             answers.wait()
