@@ -44,15 +44,15 @@ class _Run:
     at: the key of the one that is made now, or next. A thread moves it, while there is one.
     made: so many so far; the thread counts them.
     taken: of these, by the first replica that passed, or nobody will any more.
-    is_busy: a thread is at it, as far as the loop knows.
+    rests: no thread is at it, and there is more behind it, as far as the loop knows.
     """
 
-    __slots__ = ("at", "is_busy", "made", "taken")
+    __slots__ = ("at", "made", "rests", "taken")
 
     def __init__(self, at: _Key) -> None:
         self.at = at
         self.made = self.taken = 0
-        self.is_busy = False
+        self.rests = False
 
     @property
     def left(self) -> int:
@@ -148,7 +148,7 @@ class FrameCache:
         following = key[0], batch.end, key[2]
         if self._is_wanted_ahead(following):
             run = _Run(following)
-        elif run is None or run.is_busy or run.left > _LEFT or not self._is_wanted_ahead(run.at):
+        elif run is None or not run.rests or run.left > _LEFT or not self._is_wanted_ahead(run.at):
             return
         self.made_ahead += 1
         self._begin(run)
@@ -168,12 +168,11 @@ class FrameCache:
     def _begin(self, run: _Run) -> asyncio.Future[FramedBatch]:
         """Have a thread make the batch where the run is, and those behind it."""
         making = self._announce(run.at)
-        run.is_busy = True
+        run.rests = False
         loop = asyncio.get_running_loop()
         try:
             work = loop.run_in_executor(None, self._make_run, loop, run)
         except RuntimeError as error:  # the system has no more threads now
-            run.is_busy = False
             self._being_made.pop(run.at).set_exception(error)
         else:
             work.add_done_callback(partial(self._ended, run))
@@ -197,7 +196,8 @@ class FrameCache:
             run.made += 1
             run.at = key[0], batch.end, key[2]
             goes_on = (
-                batch.large is None
+                batch.end != key[1]  # the end of a part of an archive: others follow elsewhere
+                and batch.large is None
                 and run.left < _AHEAD
                 and run.left * batch.frames.memory_bytes < self._bytes_max // _PART
                 and self._is_wanted_ahead(run.at)
@@ -209,7 +209,7 @@ class FrameCache:
         if following is not None:
             self._announce(following)
             self.made_ahead += 1
-        run.is_busy = following is not None
+        run.rests = following is None and batch.end != key[1]
         if key not in self._made:  # by another thread, which began when this one had
             self._keep(key, batch)
         if key in self._made:
@@ -222,7 +222,6 @@ class FrameCache:
         """The thread does something else: what it could not make is told to who waits."""
         error = work.exception()
         if error is not None:
-            run.is_busy = False
             making = self._being_made.pop(run.at, None)
             if making is not None:
                 making.set_exception(error)

@@ -233,6 +233,26 @@ async def test_an_error_in_a_row_is_told_to_who_comes_there(
     await within(cache.frames(start(4), PLAIN))
 
 
+async def test_a_row_ends_where_nothing_follows(
+    long: SlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of a part of an archive, behind which there are others."""
+    cache = FrameCache(long, 1 << 20)
+    original, last, asked = long.read, start(2), list[Position]()
+
+    def read(position: Position) -> GroupBatch:
+        asked.append(position)
+        return GroupBatch(position, position, []) if position == last else original(position)
+
+    monkeypatch.setattr(long, "read", read)
+    for number in (0, 1):
+        await within(cache.frames(start(number), PLAIN))
+        await until(lambda: not cache._being_made)
+    assert asked[:3] == [START, SECOND, last]
+    assert asked.count(last) == len(asked) - 2 <= 2, "for the row, and for who comes next"
+    assert (await within(cache.frames(last, PLAIN))).end == last, "nothing is kept of an end"
+
+
 async def test_where_there_is_no_thread_it_is_told(
     long: SlowEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
