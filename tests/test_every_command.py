@@ -287,7 +287,7 @@ ONCE = {"binlog-server user drop"}
 """Commands that fail where they have done their work already."""
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(6)
 @pytest.mark.parametrize("name", DONE)
 def test_ctrl_c_anywhere(name: str, at: Path, tmp_path: Path, rng: random.Random) -> None:
     """It says so, and the same command does all of it then: nothing that is half made is taken for whole."""

@@ -469,6 +469,7 @@ MAIN = (
 
 
 @pytest.mark.long
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("when", "how", "kind"),
     [
