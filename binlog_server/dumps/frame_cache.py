@@ -31,9 +31,11 @@ Waiting = Callable[[asyncio.Future[FramedBatch]], Awaitable[FramedBatch]]
 _BUSY: Final = 4
 # Bytes of binlog that the loop itself makes into frames with positions or checksums: a millisecond's work.
 _LITTLE: Final = 32768
-# A thread makes so many batches ahead, and goes on when no more than these are left of them: with one at a time, each
-# would be handed to a thread by itself.
+# A thread makes one batch ahead; where a replica had to wait for it, so many in a row, and goes on when no more than
+# these are left of them. With more than a few that pass the same batches the loop is what all wait for, and batches in
+# a row would take 20 MiB without being sooner.
 _AHEAD: Final = 4
+_FEW: Final = 8
 _LEFT: Final = 2
 _PART: Final = 4  # of the memory for frames, that they may take in this way
 
@@ -75,6 +77,9 @@ class FrameCache:
         self._made: dict[_Key, FramedBatch] = {}
         self._ahead: dict[_Key, _Run] = {}  # of those that nobody has taken yet
         self._being_made: dict[_Key, asyncio.Future[FramedBatch]] = {}
+        self._waited = False  # a replica had to, since a thread was so far ahead
+        self._behind = 0  # replicas that have passed a batch behind the first one, of late
+        self._passed = 0  # the same since the last first one
         self.hits = 0
         self.misses = 0  # batches for which a replica waited; one made ahead is a hit
         self.made_ahead = 0
@@ -107,6 +112,7 @@ class FrameCache:
                 making = self._begin(_Run(key))
             else:
                 self.hits += 1
+            self._waited = True
             batch = await waiting(making)
         self._read_ahead(key, batch)
         return batch
@@ -143,15 +149,28 @@ class FrameCache:
     def _read_ahead(self, key: _Key, batch: FramedBatch) -> None:
         """A replica has taken this batch: have the next ones made."""
         run = self._ahead.pop(key, None)
-        if run is not None:
+        if run is None:
+            self._passed += 1
+        else:
             run.taken += 1
+            self._behind, self._passed = self._passed, 0
         following = key[0], batch.end, key[2]
         if self._is_wanted_ahead(following):
             run = _Run(following)
-        elif run is None or not run.rests or run.left > _LEFT or not self._is_wanted_ahead(run.at):
+        elif (
+            run is None
+            or not run.rests
+            or run.left > (_LEFT if self._in_a_row else 0)
+            or not self._is_wanted_ahead(run.at)
+        ):
             return
         self.made_ahead += 1
         self._begin(run)
+
+    @property
+    def _in_a_row(self) -> bool:
+        """Whether a thread is to make more than one batch ahead."""
+        return self._waited and self._behind < _FEW
 
     def _is_wanted_ahead(self, key: _Key) -> bool:
         """Whether a batch is to be made before anybody asks for it. From any thread."""
@@ -198,7 +217,7 @@ class FrameCache:
             goes_on = (
                 batch.end != key[1]  # the end of a part of an archive: others follow elsewhere
                 and batch.large is None
-                and run.left < _AHEAD
+                and run.left < (_AHEAD if self._in_a_row else 1)
                 and run.left * batch.frames.memory_bytes < self._bytes_max // _PART
                 and self._is_wanted_ahead(run.at)
             )
@@ -210,6 +229,8 @@ class FrameCache:
             self._announce(following)
             self.made_ahead += 1
         run.rests = following is None and batch.end != key[1]
+        if run.left >= _AHEAD:
+            self._waited = False
         if key not in self._made:  # by another thread, which began when this one had
             self._keep(key, batch)
         if key in self._made:
