@@ -22,6 +22,11 @@ PLAIN = EngineStyle(annotate=True, skip_marked=False)
 START = Position(0, 0)
 
 
+async def all_made(cache: FrameCache) -> None:
+    """Until no thread is at a batch."""
+    await until(lambda: not cache._being_made)
+
+
 @pytest.fixture
 def engine() -> SlowEngine:
     engine = SlowEngine()
@@ -131,7 +136,7 @@ def long() -> SlowEngine:
 async def test_batches_are_made_ahead_in_a_row(long: SlowEngine) -> None:
     cache, ahead = FrameCache(long, 1 << 20), frame_cache._AHEAD
     first = await within(cache.frames(START, PLAIN))
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     assert first.end == SECOND
     # That nobody has taken when the thread looks: the first may be one of them.
     assert len(long.reads) in (ahead, ahead + 1)
@@ -139,7 +144,7 @@ async def test_batches_are_made_ahead_in_a_row(long: SlowEngine) -> None:
     for number in range(1, 30):  # who need not wait from now on has one made ahead
         before = len(long.reads)
         await within(cache.frames(start(number), PLAIN))
-        await until(lambda: not cache._being_made)
+        await all_made(cache)
         assert len(long.reads) == max(before, number + 2)
     assert cache.misses == 1
     long.read_gate.clear()
@@ -148,10 +153,10 @@ async def test_batches_are_made_ahead_in_a_row(long: SlowEngine) -> None:
     await until(lambda: long.reads[-1] == start(31))
     long.read_gate.set()
     await within(waits)
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     assert len(long.reads) - 32 in (ahead - 1, ahead), "in a row again"
     await within(cache.frames(START, PLAIN))  # someone behind: nothing is made twice
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     assert long.reads == [start(n) for n in range(len(long.reads))]
 
 
@@ -162,7 +167,7 @@ async def test_with_many_replicas_one_batch_is_made_ahead(long: SlowEngine) -> N
             asyncio.gather(*(cache.frames(start(number), PLAIN) for _ in range(16)))
         )
         assert len({id(batch) for batch in batches}) == 1
-        await until(lambda: not cache._being_made)
+        await all_made(cache)
         cache._waited = True  # they had to
     assert len(long.reads) == 21, "of the first row all but one were taken since"
 
@@ -176,7 +181,7 @@ async def test_who_comes_to_a_batch_that_a_row_has_reached_waits_for_that(long: 
     await within(first)
     followers = [asyncio.ensure_future(follow(cache, 20)) for _ in range(5)]
     await within(asyncio.gather(*followers))
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     assert sorted(long.reads) == [start(n) for n in range(len(long.reads))], "nothing is read twice"
 
 
@@ -200,12 +205,13 @@ async def test_replicas_at_many_places(long: SlowEngine) -> None:
                 batch = await cache.frames(cursor, style)
                 assert batch.end == Position(0, cursor.offset + BATCH_GROUPS)
                 cursor = batch.end
-                await asyncio.sleep(0.0005 * (number % 3))
+                for _ in range(number % 3):  # some are faster
+                    await asyncio.sleep(0)
 
         styles = PLAIN, EngineStyle(annotate=False, skip_marked=False)
         drains = [drain(cache, n, styles[n % 2]) for n in (0, 0, 1, 2, 5, 6, 7, 20, 30, 39)]
         await within(asyncio.gather(*drains))
-        await until(lambda cache=cache: not cache._being_made)  # type: ignore[misc]
+        await all_made(cache)
         kept = sum(batch.frames.memory_bytes for batch in cache._made.values())
         assert kept == cache.memory_bytes <= max(bytes_max, size)
         assert cache._ahead.keys() <= cache._made.keys()
@@ -214,12 +220,12 @@ async def test_replicas_at_many_places(long: SlowEngine) -> None:
 async def test_little_memory_is_not_filled_with_what_nobody_asked_for(long: SlowEngine) -> None:
     cache = FrameCache(long, 1)
     size = (await within(cache.frames(START, PLAIN))).frames.memory_bytes
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     long.reads.clear()
     cache = FrameCache(long, 2 * size)
     for number in range(20):
         await within(cache.frames(start(number), PLAIN))
-        await until(lambda: not cache._being_made)
+        await all_made(cache)
         assert len(long.reads) == number + 2, "one ahead, as the next would push that out"
 
 
@@ -237,7 +243,7 @@ async def test_an_error_in_a_row_is_told_to_who_comes_there(
     monkeypatch.setattr(long, "read", read)
     for number in range(3):
         await within(cache.frames(start(number), PLAIN))
-        await until(lambda: not cache._being_made)
+        await all_made(cache)
     for _ in range(2):
         with pytest.raises(CorruptBinlog):
             await within(cache.frames(broken, PLAIN))
@@ -260,7 +266,7 @@ async def test_a_row_ends_where_nothing_follows(
     monkeypatch.setattr(long, "read", read)
     for number in (0, 1):
         await within(cache.frames(start(number), PLAIN))
-        await until(lambda: not cache._being_made)
+        await all_made(cache)
     assert asked[:3] == [START, SECOND, last]
     assert asked.count(last) == len(asked) - 2 <= 2, "for the row, and for who comes next"
     assert (await within(cache.frames(last, PLAIN))).end == last, "nothing is kept of an end"
@@ -298,10 +304,10 @@ async def test_an_error_ahead_is_told_to_who_comes_there(
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     await within(cache.frames(START, PLAIN))
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     engine.read_error = CorruptBinlog(0, 16384, "CRC mismatch")
     await within(cache.frames(SECOND, PLAIN))
-    await until(lambda: not cache._being_made)
+    await all_made(cache)
     gc.collect()
     assert complaints == []
     third = Position(0, 2 * BATCH_GROUPS)
