@@ -22,6 +22,8 @@ from binlog_storage.console.running import (
 )
 from binlog_storage.disk.local_path import room_at
 
+from binlog_server.process.allocation import keep_freed_memory
+
 MODULES: Final = {
     "serve": "serve",
     "user": "user",
@@ -45,6 +47,8 @@ MODULES: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    if argv is None:
+        keep_freed_memory()  # in front of `run_program`, which starts a thread
     code = run_program("binlog-server", lambda: _run(argv))
     return end_by(code) if argv is None else code
 

@@ -34,7 +34,7 @@ from binlog_server.connections.open_files import allow_open_files
 from binlog_server.faults.faults import OrderedFault
 from binlog_server.loop.few_threads import FewThreads
 from binlog_server.process import logs
-from binlog_server.process.allocation import keep_freed_memory, spare_what_stays
+from binlog_server.process.allocation import spare_what_stays
 from binlog_server.process.disk_watch import DiskWatch
 from binlog_server.process.hand_over import (
     READY,
@@ -155,7 +155,6 @@ def run(arguments: argparse.Namespace) -> int:
     for doubt in configuration.doubts(config):
         log.warning("%s", doubt)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    keep_freed_memory()
     if config.innodb_read_only and arguments.archive is not None:
         raise ConfigError("--archive writes the store: leave it or innodb_read_only out")
 

@@ -15,7 +15,6 @@ from tests.integration.test_slow_replicas import SMALL_CACHES, rss_bytes
 from tests.kit.bad_disk import SmallDisk
 from tests.kit.faults import Faults
 from tests.kit.fixtures import MakeMariaDB, MakeRelay, MakeSmallDisk
-from tests.kit.server import ONE_HEAP
 
 pytestmark = pytest.mark.replica
 
@@ -68,7 +67,7 @@ def test_a_full_disk_holds_the_upstream_back(
         directory=disk.path / "data",
         faults=Faults(),
         **OPTIONS,
-        environment=ONE_HEAP,
+        own_program=True,
         **SMALL_CACHES,
     )
     replica = make_replica(BIG_LOG).follow(server)
@@ -97,7 +96,7 @@ def test_a_full_disk_holds_the_upstream_back(
 
 def test_a_slow_replica_holds_nobody_back(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     """What it has not taken lies in the files, and neither in memory nor at the upstream."""
-    options: dict[str, Any] = {"users": ADMIN, "environment": ONE_HEAP, **SMALL_CACHES}
+    options: dict[str, Any] = {"users": ADMIN, "own_program": True, **SMALL_CACHES}
     upstream, server = make_relay(kind="LONGBLOB", **options)
     slow, other = (make_replica().follow(server) for _ in range(2))
     assert_equal(upstream, slow, other)

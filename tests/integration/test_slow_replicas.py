@@ -16,7 +16,7 @@ from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.sql_server import Row
 from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
-from tests.kit.server import ONE_HEAP, BinlogServer
+from tests.kit.server import BinlogServer
 
 pytestmark = pytest.mark.any_version
 
@@ -77,7 +77,7 @@ def rss_bytes(server: BinlogServer) -> int:
 def test_a_paused_replica_costs_its_buffer_and_delays_nobody(
     backend: object, make_replica: MakeMariaDB, binlog_server: MakeBinlogServer
 ) -> None:
-    server = binlog_server(users=USERS, environment=ONE_HEAP, net_write_timeout=3, **SMALL_CACHES)
+    server = binlog_server(users=USERS, own_program=True, net_write_timeout=3, **SMALL_CACHES)
     make_table(server)
     paused, other = (make_replica().follow(server) for _ in range(2))
     other.wait_gtid(publish(server, 0, 10))

@@ -34,10 +34,6 @@ def replica_and_watcher(account: Credentials | None = None) -> dict[str, Any]:
     return {account.user: {"password": account.password, "grants": REPLICA_AND_WATCHER}}
 
 
-ONE_HEAP: Final = {"MALLOC_ARENA_MAX": "1"}
-"""Environment of a server whose memory is measured: holes in a heap for each thread are not what it keeps."""
-
-
 class BinlogServer(SqlServer):
     """`binlog-server serve` on a loopback port. Options are lines of its configuration file:
 
@@ -59,6 +55,7 @@ class BinlogServer(SqlServer):
         environment: Mapping[str, str] | None = None,
         faults: Faults | None = None,
         arguments: Sequence[str] = (),
+        own_program: bool = False,
         **options: str | int | float | bool | Sequence[str],
     ) -> None:
         self.port = ports.lease()
@@ -77,6 +74,8 @@ class BinlogServer(SqlServer):
         if faults is not None:
             self.module = faults.module
             self.environment.update(faults.environment)
+        self.own_program = own_program
+        """Not `forked`: for who measures its memory. How it has its memory is said in front of its first thread."""
         self.name = f"binlog-server-{self.port}"
         self._process: subprocess.Popen[bytes] | Forked | None = None
 
@@ -118,9 +117,7 @@ class BinlogServer(SqlServer):
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
         log = self.dir / "server.log"
         self._process = None
-        # The C library reads its own when a program is loaded, which a fork is not.
-        own_program = bool(ONE_HEAP.keys() & self.environment.keys())
-        if self.forked and not own_program:
+        if self.forked and not self.own_program:
             self._process = forks.start(argv, log, env, self.module)
         if self._process is None:
             command = self.command or (sys.executable, "-m", self.module)
