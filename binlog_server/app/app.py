@@ -146,7 +146,9 @@ class Server:
         )
         has_tables = directory.table_engine is not None
         self.tables = HeldTables(cast(TableEngine, self.switching) if has_tables else None)
-        self.semi_sync = SemiSyncMaster(lambda: self.config, age=lambda: self.engine.age)
+        # Each commit asks for the options: so that is a call of C.
+        options = cast(Callable[[], Config], partial(getattr, self, "config"))
+        self.semi_sync = SemiSyncMaster(options, age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only

@@ -29,14 +29,16 @@ class CommitIds:
     """The ids of one domain. Ask for each of its groups, in the order in which they are appended."""
 
     def __init__(self) -> None:
-        self._sync: int | None = None
+        self.sync: int | None = None
+        """The sync of the groups that may share an id. None for a group that stands alone is as `next(None, 0)`,
+        without a call."""
         self._id: int | None = None
         self._rows: set[tuple[int, bytes]] = set()
 
     def next(self, writes: Writes | None, seq_no: int) -> int | None:
         """The id of a group that gets this number; None for none. `writes`: None if it is not known, or DDL."""
-        if writes is None or writes.sync != self._sync:
-            self._sync = None if writes is None else writes.sync
+        if writes is None or writes.sync != self.sync:
+            self.sync = None if writes is None else writes.sync
             self._id = None
             return None
         if (

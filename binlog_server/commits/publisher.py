@@ -353,7 +353,7 @@ class Publisher:
         self, domain: Domain, group: QuickGroup, server_id: int, text: bytes
     ) -> None:
         """A transaction of one statement: the hot path. Raises as `commit`."""
-        domain.commit_ids.next(None, 0)
+        domain.commit_ids.sync = None
         # Calls of the C library cost half of what a function of our own would, which makes a difference here.
         self._commit_quickly(domain, server_id, partial(group.build, text), self._engine.append)
 

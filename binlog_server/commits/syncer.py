@@ -129,14 +129,26 @@ class Syncer:
         else:
             self.on_durable(committed)
 
-    def commit_alone(self) -> bool:
-        """Commit everything appended so far in this call: without a thread, and without a turn of the loop.
+    def commit(self, committed: Committed) -> bool:
+        """Commit everything appended so far in this call, without a thread and a turn of the loop: True.
 
-        Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it was not, and
-        `on_commit` is to be asked, which also tells what it failed with.
+        Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it is called back, as
+        `on_commit` does, also with what this has failed with.
         """
-        if self._scheduled or self._failure is not None or not self._alone():
-            return False
+        if self._failure is None:
+            if self._scheduled or not self._alone():
+                if self.sync_binlog == 1 and self.flush_log_at_trx_commit not in _NOT_DURABLE:
+                    # As `on_commit`: most commits of many sessions.
+                    self._next.append(committed)
+                    if not self._scheduled:
+                        self._schedule()
+                    return False
+            elif self._commits_alone():
+                return True
+        self.on_commit(committed)
+        return False
+
+    def _commits_alone(self) -> bool:
         setting = self.flush_log_at_trx_commit
         if setting in _NOT_DURABLE:
             if setting == _WRITTEN and not self._is_written():

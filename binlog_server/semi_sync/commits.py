@@ -40,13 +40,14 @@ class Commits:
 
         self._syncer.on_commit(done)
 
-    def commit_alone(self) -> bool:
-        """Commit everything appended so far in this call, if nobody else is kept waiting by that.
-
-        False: it was not, and `on_commit` is to be asked.
+    def commit(self, committed: Committed) -> bool:
+        """Commit everything appended so far in this call, if nobody else is kept waiting by that. False: it is called
+        back, as `on_commit` does.
         """
-        is_semi_sync = self._semi_sync.options().rpl_semi_sync_master_enabled
-        return not is_semi_sync and self._syncer.commit_alone()
+        if self._semi_sync.options().rpl_semi_sync_master_enabled:
+            self.on_commit(committed)
+            return False
+        return self._syncer.commit(committed)
 
     def on_record(self, written: Committed) -> None:
         """As `on_commit`, of what no replica sees: a prepared transaction, or the end of one that is rolled back."""

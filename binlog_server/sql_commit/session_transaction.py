@@ -1975,10 +1975,8 @@ class SessionTransaction:
         """See `QuickSession`."""
         self._sql.last_gtid = domain.last
         self._due = answer
-        if self._commits.commit_alone():
+        if self._commits.commit(self._done):
             self._done(None)
-        else:
-            self._commits.on_commit(self._done)
 
     def _commit_in_front(self) -> Generator[asyncio.Future[Any] | None, None, None]:
         """Commit the open transaction in front of a statement that ends it, and may wait long, fail or be killed: it

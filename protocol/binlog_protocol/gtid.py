@@ -167,6 +167,19 @@ class BinlogState:
         seq_nos[server_id] = seq_no
         self._last[domain_id] = gtid
 
+    def follow(self, gtid: Gtid) -> bool:
+        """As `update`, if its server has logged in its domain before, under a lower number. False: nothing is done."""
+        domain_id, server_id, seq_no = gtid
+        seq_nos = self._seq_nos.get(domain_id)
+        if seq_nos is None or seq_nos.get(server_id, seq_no) >= seq_no:
+            return False
+        if domain_id in self._owned and self._last[domain_id][1] == server_id:
+            seq_nos[server_id] = seq_no
+            self._last[domain_id] = gtid
+        else:
+            self.update(gtid)
+        return True
+
     def overlay(self, gtids: Iterable[Gtid]) -> None:
         """Apply stored entries in their stored order: the last of a domain becomes its last."""
         for gtid in gtids:

@@ -207,6 +207,7 @@ class ServerConnection:
         self._offers_tls = bool(capabilities & Capability.SSL)
         self._machine = Machine(SERVER_TRANSITIONS, ServerState.OPENED)
         self._reader = PacketReader(LOGIN_PACKET_BYTES_MAX, allocate=allocate)
+        self._is_fed = False  # the reader was given something, which may lie there still
         self._seq = 0
         self._max_allowed_packet = max_allowed_packet
         # SERVER_STATUS flags that answers carry; the session keeps them up to date.
@@ -256,7 +257,7 @@ class ServerConnection:
     @property
     def buffered(self) -> int:
         """Bytes that wait for `next_event`."""
-        held = self._reader.buffered
+        held = self._reader.buffered if self._is_fed else 0
         return held if self._rest is None else held + len(self._rest.text)
 
     @property
@@ -275,6 +276,7 @@ class ServerConnection:
         """Take bytes from the client; raises `ProtocolError` (`PacketTooLarge`) and closes."""
         if self.state in DEAF and not (self._semi_sync and self.state is _S.DUMPING):
             return
+        self._is_fed = True
         try:
             self._reader.feed(data)
             if self.state in BEFORE_LOGIN and self._reader.buffered > _LOGIN_BUFFER_BYTES_MAX:
@@ -338,11 +340,13 @@ class ServerConnection:
         return data[STATEMENT_AT:]
 
     def _may_take(self, size: int) -> bool:
+        if self._is_fed:
+            self._is_fed = self._reader.buffered > 0
         return (
             self._machine.state is _READY
+            and not self._is_fed
             and size < self._max_allowed_packet
             and self._rest is None
-            and not self._reader.buffered
         )
 
     def is_whole(self, data: bytes) -> bool:
@@ -470,7 +474,8 @@ class ServerConnection:
 
     def send_quick(self, frame: bytes) -> bytes:
         """A whole packet with sequence number 1, made before, as the answer to `take_plain`."""
-        self._finish()
+        self._machine.advance(ServerStep.ANSWER_SENT)  # as `_finish`
+        self.answered()
         return frame
 
     def send_error(self, error: ServerError) -> bytes:

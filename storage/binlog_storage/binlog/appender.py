@@ -82,7 +82,9 @@ class Appender:
         """See `BinlogEngine`."""
         if len(payload) <= self.piece_bytes:
             with self.lock:
-                self.admit(len(payload))
+                self._room.admit(len(payload) + RECORD_OVERHEAD)  # as `admit`, which costs a call
+                if self._durability.failure is not None:
+                    self._durability.require_sound()
                 if age is not None and age != self.references.age:
                     self.references.require_age(age)
                 if gtid is not None and self.writer.write_plain(payload, gtid) is not None:

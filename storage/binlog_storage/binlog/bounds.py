@@ -111,7 +111,7 @@ class Bounds:
         """See `BinlogEngine`."""
         redo, writer = self._redo, self._writer
         room = redo.room()
-        return self._durability.failed or (
+        return self._durability.failure is not None or (
             self._pages.waiting < FIFO_PAGES_SOFT
             and (self.clean_file == writer.file_no or not writer.may_leave_file(self._largest_step))
             # The redo log has room for a step, as far as one of half its size can have that.

@@ -237,11 +237,8 @@ class LogWriter:
         end = at + CHUNK_HEADER + 1 + len(payload)
         if end > PAGE_END or self._log_whole_page or self._mtr:
             return None
-        domain_id, server_id, seq_no = gtid
-        last = self.state.get(domain_id, server_id)
-        if last is None or last >= seq_no:
+        if not self.state.follow(gtid):
             return None
-        self.state.update(gtid)
         self._since_page_one.update(gtid)
         redo = self._redo
         behind = tables_record(tables) if tables else b""

@@ -149,7 +149,7 @@ class GrowingIndex:
             return self._tree.finish()
 
 
-class _Growing:
+class Growing:
     """An index in its file, while it grows."""
 
     def __init__(self, number: int, index: GrowingIndex) -> None:
@@ -219,8 +219,9 @@ class FileIndexes:
         self._options = options
         self._indexing = indexing
         self._numbers = numbers
-        self._current: _Growing | None = None
-        self._ended: list[_Growing] = []  # another file follows; they have no root yet
+        self.current: Growing | None = None
+        """That of the last file, to which each group is added, under the append lock; None where it is not known."""
+        self._ended: list[Growing] = []  # another file follows; they have no root yet
         self._missed: set[int] = set()
         self._checked: set[int] = set()
         self._told: set[int] = set()
@@ -246,9 +247,9 @@ class FileIndexes:
 
     def begin(self, number: int, head: Callable[[int], FileHead]) -> None:
         """Groups are added from now on to this file, which has only its `head`."""
-        if self._current is not None:
-            self._ended.append(self._current)
-            self._current = None
+        if self.current is not None:
+            self._ended.append(self.current)
+            self.current = None
         try:
             self.go_on(number, GrowingIndex.of(head(number), self._options()))
         except StorageError as error:
@@ -256,37 +257,31 @@ class FileIndexes:
 
     def go_on(self, number: int, index: GrowingIndex) -> None:
         """The same for a file of which the groups are in the index already."""
-        self._current = _Growing(number, index)
-
-    def add(self, end: int, gtid: Gtid) -> None:
-        """A group in the last file. Under the append lock."""
-        current = self._current
-        if current is not None:
-            current.index.add(end, gtid)
+        self.current = Growing(number, index)
 
     def until_record(self, end: int) -> int:
         """Bytes from the end of the last file to the next record. Under the append lock."""
-        return sys.maxsize if self._current is None else self._current.index.until_record(end)
+        return sys.maxsize if self.current is None else self.current.index.until_record(end)
 
     def write(self) -> None:
         """Write what is due of the last file. Under the lock of writes."""
-        if self._current is not None and self._current.index.has_grown:
-            self._current.write(self._directory)
+        if self.current is not None and self.current.index.has_grown:
+            self.current.write(self._directory)
 
     def forget(self) -> None:
         """Other files have the same numbers: RESET MASTER."""
-        for growing in (*self._ended, *([self._current] if self._current else [])):
+        for growing in (*self._ended, *([self.current] if self.current else [])):
             growing.close()
-        self._current = None
+        self.current = None
         self._age += 1
         for known in (self._ended, self._missed, self._checked, self._told):
             known.clear()
 
     def close(self) -> None:
         """No group is added any more: finish all."""
-        if self._current is not None:
-            self._ended.append(self._current)
-            self._current = None
+        if self.current is not None:
+            self._ended.append(self.current)
+            self.current = None
         self._finish_ended()
 
     def _finish_ended(self) -> None:
@@ -307,7 +302,7 @@ class FileIndexes:
 
     def growing(self, number: int) -> GrowingIndex | None:
         """The index in memory of a file, if it has one."""
-        current = self._current
+        current = self.current
         if current is not None and current.number == number:
             return current.index
         return next((one.index for one in self._ended if one.number == number), None)

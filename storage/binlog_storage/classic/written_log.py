@@ -188,7 +188,9 @@ class WrittenLog:
         current.end = current.logical_end = end = current.end + size
         current.is_empty = False
         self.state.update(gtid)
-        self.files.indexes.add(end, gtid)
+        growing = self.files.indexes.current
+        if growing is not None:
+            growing.index.add(end, gtid)
         self.last_marker = None
         self.commits += count
         self.bytes_written += size
@@ -256,7 +258,9 @@ class WrittenLog:
             with self.lock:
                 del self.buffer[: len(data)]
                 current.written += len(data)
-            self.files.indexes.write()
+            growing = self.files.indexes.current
+            if growing is not None and growing.index.has_grown:
+                self.files.indexes.write()
         return current, end, lsn
 
     def write(self, file: File, data: bytes, offset: int) -> None:

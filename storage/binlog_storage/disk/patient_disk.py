@@ -129,6 +129,7 @@ class _PatientFile:
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         content = self._content
         if content.plain is not None:
+            self._become(content.plain)
             content.plain.pwrite(data, offset)
             return
         kept = bytes(data)
@@ -168,11 +169,18 @@ class _PatientFile:
     def fdatasync(self) -> None:
         content = self._content
         if content.plain is not None:
+            self._become(content.plain)
             content.plain.fdatasync()
         else:
             self._disk.sync(lambda: content.below.fdatasync(), content)
 
+    def _become(self, plain: File) -> None:
+        # Each commit writes and syncs: the next one calls the file below at once.
+        self.__dict__.update(pwrite=plain.pwrite, fdatasync=plain.fdatasync)
+
     def close(self) -> None:
+        for name in ("pwrite", "fdatasync"):
+            self.__dict__.pop(name, None)
         content, self._content = self._content, FileImage(self._content.name, None)
         self._disk.let_go(content)
 

@@ -231,9 +231,7 @@ class RedoLog:
 
     def room(self) -> int:
         """Bytes of the ring that are free. What is appended must fit, and a note of `write` behind it."""
-        checkpoint = self.checkpoint
-        begin = checkpoint.lsn if checkpoint.tables is None else checkpoint.begin[0]
-        return self.capacity - (self.lsn - begin) - _NOTE_BYTES
+        return self.capacity - (self.lsn - self.checkpoint_lsn) - _NOTE_BYTES
 
     @property
     def room_when_empty(self) -> int:

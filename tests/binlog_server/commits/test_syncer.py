@@ -348,25 +348,33 @@ class Alone:
         self.engine = SlowEngine()
         self.syncer = Syncer(self.engine, alone=lambda: self.is_alone, **options)
         self.syncer._sync_s = 0.0
+        self.waiting = 0
+        self.answers: list[StorageError | None] = []
         append(self.engine, 1)
+
+    def commit(self) -> bool:
+        """Whether it was done in the call."""
+        done = self.syncer.commit(self.answers.append)
+        self.waiting += not done
+        return done
 
     @property
     def is_durable(self) -> bool:
         return self.engine.durable_end == self.engine.written_end
 
     async def told(self) -> StorageError | None:
-        """What `on_commit` says, asked behind `commit_alone`."""
-        answers: list[StorageError | None] = []
-        self.syncer.on_commit(answers.append)
-        await until(lambda: bool(answers))
-        return answers[0]
+        """What all were called back with that were not done in the call."""
+        await until(lambda: len(self.answers) == self.waiting)
+        assert len(set(self.answers)) == 1
+        answer, self.answers, self.waiting = self.answers[0], [], 0
+        return answer
 
 
 async def test_who_is_alone_commits_in_the_call() -> None:
     lab = Alone()
-    assert lab.syncer.commit_alone()
+    assert lab.commit()
     assert lab.is_durable, "without a turn of the loop"
-    assert lab.syncer.commit_alone(), "with nothing to do"
+    assert lab.commit(), "with nothing to do"
     await within(lab.syncer.close())
 
 
@@ -376,11 +384,11 @@ async def test_who_is_alone_commits_in_the_call() -> None:
 async def test_what_need_not_be_durable_is_not_synced_in_the_call(options: dict[str, int]) -> None:
     lab = Alone(**options, flush_log_at_timeout=3600.0)
     in_the_call = "sync_binlog" not in options  # by which some wait for a sync
-    assert lab.syncer.commit_alone() is in_the_call
+    assert lab.commit() is in_the_call
     assert not lab.engine.syncs
-    assert lab.syncer._timer.is_set is in_the_call, "it becomes durable in time"
+    assert lab.syncer._timer.is_set, "it becomes durable in time"
     lab.is_alone = False
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert await lab.told() is None
     await within(lab.syncer.close())
     assert lab.is_durable
@@ -408,7 +416,7 @@ async def test_what_cannot_be_written_in_the_call(
         original()
 
     monkeypatch.setattr(lab.engine, "write_log", write)
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert await lab.told() is (error if is_the_end else None)
     assert failures == [error] * is_the_end
     await within(lab.syncer.close())
@@ -417,13 +425,13 @@ async def test_what_cannot_be_written_in_the_call(
 async def test_with_others_nothing_is_synced_in_the_call() -> None:
     lab = Alone()
     lab.is_alone = False
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     lab.is_alone = True
     lab.syncer._sync_s = 1.0  # syncs are long
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     lab.syncer._sync_s = 0.0
     lab.syncer.request()  # another one is served by the sync of this round
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert not lab.engine.syncs
     assert await lab.told() is None
     assert lab.is_durable
@@ -440,7 +448,7 @@ async def test_what_has_to_wait_is_done_by_the_thread(monkeypatch: pytest.Monkey
         original()
 
     monkeypatch.setattr(lab.engine, "sync", sync)
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert await lab.told() is None
     assert lab.is_durable
     assert lab.syncer.failure is None
@@ -451,10 +459,10 @@ async def test_a_sync_in_the_call_that_fails_is_told_once() -> None:
     failures: list[StorageError] = []
     lab = Alone(failed=failures.append)
     lab.engine.sync_error = DiskError("cannot sync: Input/output error")
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert await lab.told() is lab.engine.sync_error, "the first error, not that of a second try"
     assert failures == [lab.engine.sync_error]
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert await lab.told() is lab.engine.sync_error
     await within(lab.syncer.close())
 
@@ -470,7 +478,7 @@ async def test_a_defect_in_the_call_is_tried_again(monkeypatch: pytest.MonkeyPat
         original()
 
     monkeypatch.setattr(lab.engine, "sync", sync)
-    assert not lab.syncer.commit_alone()
+    assert not lab.commit()
     assert lab.syncer.waiting_s > 0
     assert await lab.told() is None
     assert lab.is_durable
