@@ -151,7 +151,7 @@ class _Session:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Answer(affected_rows, leaves, insert_id, info, rows))
 
-    def committed_quickly(self, *, is_update: bool = False) -> None:
+    def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
         """See `CommitClient`."""
         self.committed(1)
 

@@ -135,40 +135,39 @@ class Syncer:
         Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it is called back, as
         `on_commit` does, also with what this has failed with.
         """
-        if self._failure is None:
-            if self._scheduled or not self._alone():
-                if self.sync_binlog == 1 and self.flush_log_at_trx_commit not in _NOT_DURABLE:
-                    # As `on_commit`: most commits of many sessions.
-                    self._next.append(committed)
-                    if not self._scheduled:
-                        self._schedule()
-                    return False
-            elif self._commits_alone():
-                return True
+        is_durable = self.flush_log_at_trx_commit not in _NOT_DURABLE and self.sync_binlog == 1
+        if self._failure is not None:
+            pass  # `on_commit` says so
+        elif self._scheduled or not self._alone():
+            if is_durable:  # as `on_commit`: most commits of many sessions
+                self._next.append(committed)
+                if not self._scheduled:
+                    self._schedule()
+                return False
+        elif is_durable:
+            if not self._syncing and self._sync_s < _SHORT_SYNC_S:
+                error = self._sync()
+                if error is None:
+                    return True
+                self._is_not_synced(error)
+        elif self.flush_log_at_trx_commit in _NOT_DURABLE and self._is_written():
+            self._sync_in_time()
+            return True
         self.on_commit(committed)
         return False
 
-    def _commits_alone(self) -> bool:
-        setting = self.flush_log_at_trx_commit
-        if setting in _NOT_DURABLE:
-            if setting == _WRITTEN and not self._is_written():
-                return False
-            self._sync_in_time()
-            return True
-        if self.sync_binlog != 1 or self._syncing or self._sync_s >= _SHORT_SYNC_S:
-            return False
-        error = self._sync()
-        if error is None:
-            return True
-        self._sync_s = 1.0  # not on the loop
+    def _is_not_synced(self, error: Exception) -> None:
+        """A sync in the call failed: others do not happen there, and all are told of it, unless it only had to wait."""
+        self._sync_s = 1.0
         if not isinstance(error, WaitGivenUp):
             self._syncing = True
             self._began = time.monotonic()
             self._loop.call_soon(self._done, error)
-        return False
 
     def _is_written(self) -> bool:
-        """Hand everything to the operating system, if that can be done at once."""
+        """Hand everything to the operating system, if a commit waits for that; False if it cannot be done at once."""
+        if self.flush_log_at_trx_commit == _APPENDED:
+            return True
         error = self._hand_over()
         if isinstance(error, StorageError) and not isinstance(error, WaitGivenUp):
             self.fail(error)

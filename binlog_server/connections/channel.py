@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_BUFFER_BYTES = 64 * 1024  # per client; beyond it commands wait
 WRITE_BUFFER_BYTES = 512 * 1024  # per replica; later groups wait in the store
+_UNKNOWN = -1
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
 
 
@@ -59,7 +60,7 @@ class Channel:
         self._resting = False  # until the next round of the loop
         self._lost = False
         self._linger: asyncio.TimerHandle | None = None  # from `close` on
-        self._fd: int | None = None  # of a stream to a bare socket
+        self._fd: int | None = _UNKNOWN  # of a bare socket
         self._reads: PeerReads | None = None  # of a stream
         self.traffic = Traffic()
         self.timed_out = False
@@ -91,8 +92,12 @@ class Channel:
         """A dump follows: enlarge the write buffer to `WRITE_BUFFER_BYTES`."""
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._reads = PeerReads()
-        if type(self.transport).__name__ == "TCPTransport":  # uvloop's own: no TLS, no compression
-            self._fd = self.transport.get_extra_info("socket").fileno()
+        self._fd = self._bare_fd()
+
+    def _bare_fd(self) -> int | None:
+        if type(self.transport).__name__ != "TCPTransport":  # uvloop's own: no TLS, no compression
+            return None
+        return int(self.transport.get_extra_info("socket").fileno())
 
     def unread_s(self) -> float | None:
         """Seconds for which the peer of a stream has read nothing, see `PeerReads`; None where nobody can tell."""
@@ -114,15 +119,21 @@ class Channel:
         self.transport.write(data)
 
     def write_now(self, data: bytes | bytearray) -> None:
-        """As `write`. What the socket takes at once goes there at once: no copy, and nothing is left for the loop."""
-        if self.is_closing:
+        """As `write`. What the socket takes at once goes there at once: no copy, and nothing is left for the loop.
+
+        From the login on, when the transport stays.
+        """
+        if self._lost or self.transport.is_closing():
             return  # the number of its socket may be another's soon
-        if self._fd is None or self.untaken:
+        fd = self._fd
+        if fd == _UNKNOWN:
+            fd = self._fd = self._bare_fd()
+        if fd is None or self.transport.get_write_buffer_size():
             self.write(data)
             return
         self.traffic.sent += len(data)
         try:
-            taken = os.write(self._fd, data)
+            taken = os.write(fd, data)
         except BlockingIOError:
             taken = 0
         except OSError:

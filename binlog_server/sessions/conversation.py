@@ -351,12 +351,16 @@ class Conversation:
 
     # --- Client of a transaction, and of `Runner.answer` ---
 
-    def committed_quickly(self, *, is_update: bool = False) -> None:
+    def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
+            frame = _QUICK_UPDATED if is_update else _QUICK_OK
+            if now:
+                self._channel.write_now(frame)
+            else:
+                self._channel.write(frame)
             self.sql.changed_rows = 1
-            frame = self._machine.send_quick(_QUICK_UPDATED if is_update else _QUICK_OK)
-            self._channel.write(frame)
+            self._machine.sent_quick()
             if self._machine.buffered:
                 self._channel.go_on()
 

@@ -53,8 +53,10 @@ class CommitClient(Client, Protocol):
     def holds_more(self) -> None:
         """Or less: `SessionTransaction.held` is another one, while nothing came."""
 
-    def committed_quickly(self, *, is_update: bool = False) -> None:
-        """Answer OK to a statement of the hot path: one row, no warnings. `is_update`: it was matched and changed."""
+    def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
+        """Answer OK to a statement of the hot path: one row, no warnings. `is_update`: it was matched and changed.
+        `now`: the client is all that there is to serve, and goes on meanwhile.
+        """
 
 
 def not_written(error: StorageError) -> ServerError:

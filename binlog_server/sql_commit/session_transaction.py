@@ -1976,7 +1976,7 @@ class SessionTransaction:
         self._sql.last_gtid = domain.last
         self._due = answer
         if self._commits.commit(self._done):
-            self._done(None)
+            self._done(None, now=True)
 
     def _commit_in_front(self) -> Generator[asyncio.Future[Any] | None, None, None]:
         """Commit the open transaction in front of a statement that ends it, and may wait long, fail or be killed: it
@@ -2114,17 +2114,17 @@ class SessionTransaction:
         self._go_on = go_on
         self._commits.on_commit(self._done)
 
-    def _done(self, error: StorageError | None) -> None:
-        """The commit is done, or has failed with `error`: answer the client. Called on the loop."""
+    def _done(self, error: StorageError | None, *, now: bool = False) -> None:
+        """The commit is done, or has failed with `error`: answer the client. Called on the loop. `now`: see there."""
         go_on, self._go_on = self._go_on, None
         if error is not None:
             self._client.refused(not_written(error))
         elif go_on is not None:
             go_on()
         elif self._due is None or self._due is INSERTED:
-            self._client.committed_quickly()
+            self._client.committed_quickly(now=now)
         elif self._due is ROW_UPDATED:
-            self._client.committed_quickly(is_update=True)
+            self._client.committed_quickly(is_update=True, now=now)
         else:
             self.answer(self._due)
 

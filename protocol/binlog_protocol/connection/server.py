@@ -328,7 +328,7 @@ class ServerConnection:
     def take_plain(self, data: bytes) -> bytes | None:
         """The statement of a packet that `is_plain_change`, if it may come now: the hot path.
 
-        None if it may not; then `receive_data` and `next_event` are to see it. The answer is `send_quick` or any other.
+        None if it may not; then `receive_data` and `next_event` are to see it. The answer is `sent_quick` or any other.
         """
         size = len(data) - PACKET_HEADER_SIZE
         if not self._may_take(size):
@@ -360,7 +360,7 @@ class ServerConnection:
         )
 
     def take_whole(self, data: bytes) -> None:
-        """Take the command that `is_whole`. The answer is `send_quick` or any other."""
+        """Take the command that `is_whole`. The answer is `sent_quick` or any other."""
         self._machine.advance(ServerStep.COMMAND_RECEIVED)
         self._command_bytes = len(data) - PACKET_HEADER_SIZE
         self._seq = 1
@@ -472,11 +472,10 @@ class ServerConnection:
             )
         )
 
-    def send_quick(self, frame: bytes) -> bytes:
-        """A whole packet with sequence number 1, made before, as the answer to `take_plain`."""
+    def sent_quick(self) -> None:
+        """The answer to `take_plain` was a whole packet with sequence number 1, made before."""
         self._machine.advance(ServerStep.ANSWER_SENT)  # as `_finish`
         self.answered()
-        return frame
 
     def send_error(self, error: ServerError) -> bytes:
         """The connection is closed after a fatal error. Statements behind the failed one are forgotten."""

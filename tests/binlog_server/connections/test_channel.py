@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from binlog_server.connections.channel import Channel
+import pytest
+
+from binlog_server.connections.channel import _UNKNOWN, Channel
 from tests.binlog_server.lab import until, within
 
 
@@ -16,20 +18,26 @@ class Serving(asyncio.Protocol):
     channel: Channel | None = None
     lost = False
 
+    def __init__(self, *, is_stream: bool) -> None:
+        self.is_stream = is_stream
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         machine = cast(Any, None)
         self.channel = Channel(
             cast(asyncio.Transport, transport), machine, cast(Any, str), lambda: None
         )
-        self.channel.stream()
+        if self.is_stream:
+            self.channel.stream()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
 
 
 @asynccontextmanager
-async def streaming() -> AsyncIterator[tuple[Serving, Channel, asyncio.StreamReader, Any]]:
-    serving = Serving()
+async def streaming(
+    *, is_stream: bool = True
+) -> AsyncIterator[tuple[Serving, Channel, asyncio.StreamReader, Any]]:
+    serving = Serving(is_stream=is_stream)
     server = await asyncio.get_running_loop().create_server(lambda: serving, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     await until(lambda: serving.channel is not None)
@@ -39,9 +47,9 @@ async def streaming() -> AsyncIterator[tuple[Serving, Channel, asyncio.StreamRea
     server.close()
 
 
-async def test_all_in_order_whatever_the_socket_takes(rng: random.Random) -> None:
-    async with streaming() as (_, channel, reader, _writer):
-        assert channel._fd is not None, "this is uvloop's own transport"
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_all_in_order_whatever_the_socket_takes(rng: random.Random, is_stream: bool) -> None:
+    async with streaming(is_stream=is_stream) as (_, channel, reader, _writer):
         sent = bytearray()
 
         def some(size: int) -> bytearray:
@@ -60,6 +68,7 @@ async def test_all_in_order_whatever_the_socket_takes(rng: random.Random) -> Non
             got += await within(reader.read(1 << 16))
             if rng.random() < 0.3 and len(sent) < 20 << 20:
                 some(rng.randrange(1, 1 << 12))
+        assert channel._fd not in (None, _UNKNOWN), "this is uvloop's own transport"
         assert got == sent
         assert channel.traffic.sent == len(sent)
 
