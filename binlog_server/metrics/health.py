@@ -25,10 +25,11 @@ def what_is_missing(server: Observed) -> list[str]:
     if waiting_s >= ROOM_WAIT_S:
         why = why_no_room(server.engine.stalled())
         found.append(f"store: commits have waited {waiting_s:.0f} s for room: {why}")
-    limit_s = server.config.net_read_timeout
     for stalled in standstills(server):
         if stalled.what == "scrub":
             continue  # clients lack nothing
+        # What statements wait for is told as soon as what commits wait for.
+        limit_s = ROOM_WAIT_S if stalled.what == "rows" else server.config.net_read_timeout
         if stalled.seconds >= limit_s and not (stalled.what == "room" and waiting_s >= ROOM_WAIT_S):
             found.append(f"{stalled.what}: stands still for {stalled.seconds:.0f} s: {stalled.why}")
     for upstream in server.upstreams:

@@ -8,6 +8,7 @@
     semi_sync     commits are durable, and wait for the acknowledgements of replicas
     flusher, caretaker, publication, tables, undo
                   what a thread of the store tries again and again, and why it cannot
+    rows          changes of rows wait for a snapshot of the tables, which lets the redo log be used again
     leases, archive
                   the look at who holds files: what is over, and what is archived, is not let go
     upstream      what an upstream has sent is not stored
@@ -40,6 +41,7 @@ KINDS: Final = (
     "publication",
     "tables",
     "undo",
+    "rows",
     "leases",
     "archive",
     "scrub",

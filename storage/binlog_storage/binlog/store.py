@@ -52,6 +52,7 @@ from binlog_storage.binlog.room import Room
 from binlog_storage.binlog.state_breaks import StateBreaks
 from binlog_storage.binlog.stored_tables import StoredTables, TableEngine
 from binlog_storage.binlog.two_phase import TwoPhase
+from binlog_storage.binlog.worker import stalled_workers
 from binlog_storage.disk.disk import Disk
 from binlog_storage.disk.durations import Durations
 from binlog_storage.disk.state import StateStore
@@ -755,19 +756,12 @@ class IbbEngine:
         if self._flusher.unpublished:
             since = self._flusher.unpublished_since
             found.append(("publication", since, self._flusher.unpublished))
-        workers = (
-            self._flusher.worker,
-            self.keeper.caretaker,
-            self._snapshots.worker,
-            self._rows.undo_worker,
-        )
-        for worker in workers:
-            if worker.failure:
-                what = worker.name.removeprefix("binlog-")
-                found.append((what, worker.failing_since, worker.failure))
         now = time.monotonic()
-        others = [Stalled(what, now - since, why) for what, since, why in found]
-        return [*others, *self._rows.stalled()]
+        return [
+            *(Stalled(what, now - since, why) for what, since, why in found),
+            *stalled_workers(self._flusher.worker, self.keeper.caretaker),
+            *self._rows.stalled(),
+        ]
 
     def purge_held(self) -> PurgeHeld | None:
         return self.keeper.held

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from binlog_storage.binlog.decision import Decision, xa_name
 from binlog_storage.binlog.options import UNDO_NEVER, UNDO_SYNCHRONOUS
 from binlog_storage.binlog.table_snapshots import SnapshotLog, TableSnapshots
 from binlog_storage.binlog.transaction import GroupSink
-from binlog_storage.binlog.worker import Worker
+from binlog_storage.binlog.worker import Worker, stalled_workers
 from binlog_storage.disk.disk import Disk
 from binlog_storage.engine import Position, Stalled, Xid
 from binlog_storage.errors import DiskFull, WaitGivenUp
@@ -235,8 +234,12 @@ class StoredTables:
         }
 
     def stalled(self) -> list[Stalled]:
-        """What changes wait for."""
-        if not (began_at := self.snapshots.began_at) or not self.snapshots.is_wanted:
-            return []
-        why = "changes wait for a snapshot of the tables"
-        return [Stalled("tables", time.monotonic() - began_at, why)]
+        """What its threads try again and again, and whether changes wait for that."""
+        snapshots = self.snapshots
+        found = stalled_workers(snapshots.worker, self.undo_worker)
+        if waited_s := snapshots.waited_s:
+            why = "changes of rows wait for a snapshot of the tables"
+            if snapshots.worker.failure:
+                why += f": {snapshots.worker.failure}"
+            found.append(Stalled("rows", waited_s, why))
+        return found

@@ -6,6 +6,7 @@ A snapshot is due when tables need more than half of the log, or somebody waits 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import Final, Protocol
@@ -27,6 +28,7 @@ SNAPSHOT_PART: Final = 1 / 2  # of the log, from which on a snapshot is due
 FEW_ROWS: Final = 10_000
 """So many are written when the store is closed: some milliseconds. More would make each stop longer."""
 _LOOK_AGAIN_S: Final = 1.0
+_ASKS_WITHIN_S: Final = 2.0  # who waits for room asks ten times a second
 
 
 class SnapshotLog(Protocol):
@@ -83,8 +85,9 @@ class TableSnapshots:
         self._has_said = False  # that somebody waits, since one could be made
         self.made = 0
         self.rows = 0
-        self.began_at = 0.0
-        """The time at which the snapshot at work began, by the monotonic clock; 0 if none is."""
+        # When somebody last asked for room that only a snapshot makes, and since when, by the monotonic clock.
+        self._asked_at = -math.inf
+        self._asked_since = 0.0
 
     @property
     def due(self) -> bool:
@@ -101,6 +104,12 @@ class TableSnapshots:
     def is_wanted(self) -> bool:
         """Whether somebody waits for room in the log."""
         return bool(self._log.redo_wanted)
+
+    @property
+    def waited_s(self) -> float:
+        """The seconds for which somebody has waited for room that only a snapshot makes; 0 if nobody does."""
+        now = time.monotonic()
+        return now - self._asked_since if now - self._asked_at < _ASKS_WITHIN_S else 0.0
 
     def logged(self) -> None:
         """Tables have logged something: wake the thread if a snapshot is due. Under the append lock."""
@@ -124,6 +133,10 @@ class TableSnapshots:
         """Make room for one who waits, if a snapshot does that. Returns True if it was made here."""
         if not self.due:
             return False
+        now = time.monotonic()
+        if now - self._asked_at >= _ASKS_WITHIN_S:
+            self._asked_since = now
+        self._asked_at = now
         if self.worker.running:
             self._poke()
             return False
@@ -167,11 +180,7 @@ class TableSnapshots:
     def make(self) -> None:
         """Make a snapshot of now. Raises `DiskError`, `StoreFailed`; the one before stays then."""
         with self.working:
-            self.began_at = time.monotonic()
-            try:
-                self._make()
-            finally:
-                self.began_at = 0.0
+            self._make()
 
     def _make(self) -> None:
         redo, tables = self._redo, self._tables
@@ -195,6 +204,7 @@ class TableSnapshots:
             )
             self.made += 1
         self._log.checkpoint(begin)
+        self._asked_at = -math.inf
         log.debug("%s: number %d goes on at LSN %d", TABLES_NAME, begin.snapshot, begin.lsn)
 
     def _durable_end(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from binlog_storage.defects import Defects
+from binlog_storage.engine import Stalled
 from binlog_storage.errors import DiskFull, NoRoom, StorageError
 
 log = logging.getLogger(__name__)
@@ -104,3 +105,13 @@ class Worker:
             if self._stopping:
                 return
             wait = self.step()
+
+
+def stalled_workers(*workers: Worker) -> list[Stalled]:
+    """Those whose work fails again and again, by their names without `binlog-`."""
+    now = time.monotonic()
+    return [
+        Stalled(one.name.removeprefix("binlog-"), now - one.failing_since, one.failure)
+        for one in workers
+        if one.failure
+    ]

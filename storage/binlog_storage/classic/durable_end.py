@@ -92,7 +92,7 @@ class DurableEnd:
         self._publication: Publication | None = None
         self._due = True
         self._published_at = 0.0
-        self.worker: Final = Worker("binlog-publisher", self._round, retry_s=_RETRY_S)
+        self.worker: Final = Worker("binlog-publication", self._round, retry_s=_RETRY_S)
 
     def moved(self) -> None:
         """The end has moved. From any thread."""

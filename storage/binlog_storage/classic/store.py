@@ -48,6 +48,7 @@ from binlog_storage.binlog.appender import JoinedTables
 from binlog_storage.binlog.decision import Decision
 from binlog_storage.binlog.joined_writer import JoinedWriter
 from binlog_storage.binlog.stored_tables import TableEngine
+from binlog_storage.binlog.worker import stalled_workers
 from binlog_storage.classic.back_pressure import BackPressure, Turns
 from binlog_storage.classic.backup import ClassicBackup
 from binlog_storage.classic.binlog import FileHead
@@ -714,13 +715,10 @@ class ClassicEngine:
         }
 
     def stalled(self) -> list[Stalled]:
-        now = time.monotonic()
-        found = []
+        found = stalled_workers(self._purging.worker, self._durable_end.worker)
         if (error := self._full.error) is not None:
-            found.append(Stalled("binlog", now - self._full.since, str(error)))
-        for worker in (self._purging.worker, self._durable_end.worker):
-            if worker.failure:
-                found.append(Stalled(worker.name, now - worker.failing_since, worker.failure))
+            since = time.monotonic() - self._full.since
+            found.insert(0, Stalled("room", since, str(error)))
         return found if self._row_log is None else [*found, *self._rows.stalled()]
 
     def purge_held(self) -> PurgeHeld | None:

@@ -358,8 +358,8 @@ def hanging(server: Server, since: float) -> None:
     server.syncer._began = since
 
 
-def failing(server: Server, since: float) -> None:
-    found = [Stalled("publication", time.monotonic() - since, "cannot write x")]
+def failing(server: Server, since: float, what: str = "publication") -> None:
+    found = [Stalled(what, time.monotonic() - since, "cannot write x")]
     server.engine.stalled = lambda: found  # type: ignore[method-assign]
 
 
@@ -436,6 +436,16 @@ async def test_what_stands_still_is_told(
         lab.server.syncer._began = 0.0
         assert isinstance(lab.server.engine, IbbEngine)
         lab.server.engine.references.age &= ~1
+
+
+async def test_changes_of_rows_are_waited_for_as_long_as_commits(lab: Lab) -> None:
+    failing(lab.server, time.monotonic() - health.ROOM_WAIT_S / 2, "rows")
+    assert (await health_of(lab))["/readyz"] == OK
+    failing(lab.server, time.monotonic() - health.ROOM_WAIT_S, "rows")
+    assert (await health_of(lab))["/readyz"] == (
+        503,
+        "rows: stands still for 10 s: cannot write x\n",
+    )
 
 
 async def test_a_commit_that_no_replica_acknowledges(lab: Lab) -> None:

@@ -147,7 +147,7 @@ def test_a_disk_without_room_for_it_is_told() -> None:
     add(engine, 1)
     engine.sync()
     engine.step()
-    assert [one.what for one in engine.stalled()] == ["binlog-publisher"]
+    assert [one.what for one in engine.stalled()] == ["publication"]
     disk.fault = None
     engine.step()
     assert engine.stalled() == []

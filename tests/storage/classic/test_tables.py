@@ -27,6 +27,7 @@ from binlog_storage.errors import CorruptRedo, DiskError, DiskFull, StorageError
 from binlog_storage.redo.format import REDO_NAME, tables_record
 from binlog_storage.redo.log import RedoLog
 from binlog_storage.tables.facts import OfflineFacts
+from binlog_storage.tables.snapshot import TABLES_NAME
 from binlog_storage.tables.store import TableTransaction
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -217,6 +218,32 @@ def test_room_is_asked_for_again_only_where_it_may_be_gone() -> None:
         t.put(T, b"key", n.to_bytes(4) * 2000)
         t.commit()
     assert set(seen) == {True, False}
+    engine.close()
+
+
+def test_a_snapshot_that_cannot_be_written_is_told() -> None:
+    """By the names of an `.ibb` store: metrics and /readyz have no others."""
+    disk = MemoryDisk()
+    engine = with_table(disk)
+    put(engine, b"a", 1)
+
+    def full(what: str, name: str) -> None:
+        if name.startswith(TABLES_NAME):
+            raise DiskFull("no space")
+
+    disk.fault = full
+    engine._snapshots._due_from = 0
+    engine.step()
+    assert [(one.what, one.why) for one in engine.stalled()] == [("tables", "no space")]
+    with pytest.raises(DiskFull):
+        engine._snapshots.relieve()  # as who waits for room in the log does, again and again
+    tables, waiting = engine.stalled()
+    assert (tables.what, waiting.what) == ("tables", "rows")
+    assert waiting.why == "changes of rows wait for a snapshot of the tables: no space"
+    assert 0 < waiting.seconds < 2
+    disk.fault = None
+    engine.step()
+    assert engine.stalled() == []
     engine.close()
 
 
