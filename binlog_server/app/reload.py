@@ -22,6 +22,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.errors import ReadOnlyVariable, ServerError, UnknownServerError
+from binlog_storage.console.output import shortened
 
 from binlog_server.accounts.privileges import ALL_PRIVILEGES
 from binlog_server.loop.apart import apart
@@ -99,7 +100,7 @@ class Reload:
             changed = {name for name, value in _values(found).items() if value != self._last[name]}
             use_tls = await self._renewed_tls(changed, found)
         except (ConfigError, OSError) as error:
-            text = f"the configuration was not read again, nothing has changed: {error}"
+            text = f"the configuration was not read again, nothing has changed: {shortened(str(error))}"
             raise UnknownServerError(text) from None
         if _ACCOUNTS in changed:
             for account in server.users.configure(found.users):

@@ -18,7 +18,7 @@ import uvloop
 from binlog_protocol.gtid import U32_MAX, SlavePosition
 from binlog_storage.archive.places import archive_argument, is_remote
 from binlog_storage.console.arguments import add_json, number_argument, position_argument
-from binlog_storage.console.output import show_json
+from binlog_storage.console.output import shortened, show_json
 from binlog_storage.disk.local_path import path_argument
 from binlog_storage.errors import NoBinlogKey
 
@@ -577,7 +577,7 @@ class _Serving:
         try:
             return self._read() if self._read is not None else self._server.config
         except (ConfigError, OSError) as error:
-            log.error("the configuration stays as it was: %s", error)
+            log.error("the configuration stays as it was: %s", shortened(str(error)))
             return self._server.config
 
 

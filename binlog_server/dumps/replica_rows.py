@@ -52,7 +52,10 @@ class ReplicaRows:
         ]
 
     def __iter__(self) -> Iterator[Sequence[Value]]:
-        files = self._engine.files()
+        try:
+            files = self._engine.files()
+        except StorageError:
+            files = None  # the directory cannot be looked at: nobody knows how many bytes lie between two places
         # Not `binlog_state`, which may be ahead of it.
         durable = self._gtid_at(self._end)
         for connection, sent, acknowledged, state in self._replicas:
@@ -65,7 +68,11 @@ class ReplicaRows:
                 None if sent is None else self._gtid_at(sent) if behind else durable,
                 durable,
                 self._gtid_at(acknowledged) if acknowledged and acknowledged > NOWHERE else None,
-                None if sent is None else bytes_between(files, sent, self._end) if behind else 0,
+                None
+                if sent is None or (behind and files is None)
+                else bytes_between(files, sent, self._end)
+                if behind and files is not None
+                else 0,
                 None if sent is None else age_ms(self._engine, sent) if behind else 0,
                 state,
             )

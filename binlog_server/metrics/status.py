@@ -120,7 +120,11 @@ SERVER: Final[Shape] = {
     "uptime_s": NUMBER,
     "gtid_binlog_pos": TEXT,
     "health": _HEALTH,
-    "missing": {"type": "array", "items": TEXT, "description": "what /readyz says"},
+    "missing": {
+        "type": "array",
+        "items": TEXT,
+        "description": "what /readyz says, and why the files cannot be looked at",
+    },
     "disk_free_bytes": NUMBER_OR_NONE,
 }
 
@@ -171,11 +175,10 @@ class Glance:
     def read(self) -> dict[str, Any]:
         """The status, see `STATUS`. Raises `StorageError`."""
         server = self._server
+        leases, fates = self._looked_up()  # first: what is wrong with them is told of the server
         here = [self._replica(row) for row in self._replicas]
-        leases = server.leases.all_held()
         known = {slot_name(row["server_id"], row["account"]) for row in here}
         away = [lease for lease, _ in leases if lease.is_slot and lease.name not in known]
-        fates = server.engine.explain_purge(None, None)
         return {
             "at": time.time(),
             "server": self._of_the_server(),
@@ -209,6 +212,17 @@ class Glance:
             "missing": [" ".join(line.split()) for line in self._missing],
             "disk_free_bytes": directory_free_bytes(self._look),
         }
+
+    def _looked_up(self) -> tuple[list[tuple[Lease, int]], list[FileFate]]:
+        """Leases, with the bytes that they hold, and files. None where the directory cannot be looked at: all else is
+        told.
+        """
+        server = self._server
+        try:
+            return server.leases.all_held(), server.engine.explain_purge(None, None)
+        except StorageError as error:
+            self._missing.append(f"store: its files cannot be looked at: {error}")
+            return [], []
 
     def _archives(self) -> list[dict[str, Any]]:
         hold, parts = self._server.archive_hold, self._server.archive_parts

@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
 _BAR_CELLS: Final = 40
+_TEXT_CHARS_MAX: Final = 4000  # of an error: it may quote what was given
 
 Rows = Sequence[Sequence[object]]
 
@@ -69,6 +70,14 @@ def show_json(value: object) -> None:
 def show_json_line(value: dict[str, Any]) -> None:
     """Print one of many objects, in a line of its own, at once."""
     sys.stdout.write(f"{json.dumps(value)}\n")
+
+
+def shortened(text: str) -> str:
+    """A text, without its middle if it is long: what quotes a value says behind it what is wrong."""
+    if len(text) <= _TEXT_CHARS_MAX:
+        return text
+    half = _TEXT_CHARS_MAX // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
 
 
 def shown(text: object) -> str:

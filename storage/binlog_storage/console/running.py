@@ -35,7 +35,7 @@ from binlog_protocol.errors import (
 )
 
 from binlog_storage.console.deaf_calls import ENDING, ended_if_deaf, let_wait, name_of
-from binlog_storage.console.output import shown, size_text
+from binlog_storage.console.output import shortened, shown, size_text
 from binlog_storage.errors import REPAIR, CorruptBinlog, StorageError, without_advice
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _stand_in() -> None:
 
 def complain(program: str, error: object, code: int) -> int:
     """Print an error in one line, whatever its text. Returns `code`."""
-    text = shown(error) or type(error).__name__
+    text = shortened(shown(error)) or type(error).__name__
     sys.stderr.write(f"{program}: {text}\n")
     return code
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from binlog_server.connections import open_files
 from binlog_server.connections.connections import Connection
 from binlog_server.loop.crowd import Crowd
+from binlog_server.settings.config import ConfigError
 from tests.binlog_server.lab import Client, Lab, until
 from tests.binlog_server.transport import Held
 
@@ -145,3 +146,11 @@ def test_open_files(
     assert open_files.allow_open_files(2000) == connections
     assert said == ([] if becomes is None else [(becomes, hard)])
     assert bool(caplog.records) == (connections < 2000)
+
+
+def test_too_few_open_files_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no traceback of whatever needs the next descriptor: a module of Python, a socket."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (32, 63))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: None)
+    with pytest.raises(ConfigError, match=r"a limit of 63 open files is too low, .*ulimit -Hn"):
+        open_files.allow_open_files(2000)

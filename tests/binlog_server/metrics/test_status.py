@@ -14,6 +14,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from binlog_storage.errors import FileMissing
 
 from binlog_server.metrics import endpoint
 from binlog_server.metrics.api import SCHEMAS
@@ -103,6 +104,25 @@ async def test_answers_are_as_the_document_says(lab: Lab) -> None:
         if path == "/api/status":
             assert all(value[name] for name in ("replicas", "leases", "files", "errors"))
             assert value["errors"][0]["text"] == r"a line with <b>\n"
+
+
+async def test_without_its_directory_all_else_is_told(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.publish("0-1-1,0-1-2")
+    await lab.replica("0-1-1")
+
+    def gone() -> list[object]:
+        raise FileMissing("cannot list /data: No such file or directory")
+
+    monkeypatch.setattr(lab.server.engine, "files", gone)
+    monkeypatch.setattr(lab.server.engine, "explain_purge", lambda to, before: gone())
+    value = await told(lab, "/api/status")
+    fits(value, SCHEMAS["/api/status"])
+    why = "store: its files cannot be looked at: cannot list /data: No such file or directory"
+    assert (value["server"]["health"], value["server"]["missing"]) == (BAD, [why])
+    assert (value["files"], len(value["replicas"])) == ([], 1)
+    assert why in unescape((await ask(lab, "/")).body.decode())
 
 
 @pytest.mark.parametrize("broken", ["missing", "more", "wrong"])

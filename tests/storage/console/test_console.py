@@ -26,7 +26,7 @@ from binlog_storage.console.arguments import (
 )
 from binlog_storage.console.output import counted, show_table, shown, size_text, text_table
 from binlog_storage.console.progress import Progress
-from binlog_storage.console.running import not_interrupted, run_command, run_program
+from binlog_storage.console.running import complain, not_interrupted, run_command, run_program
 from binlog_storage.errors import DiskError, NotAStore
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\rb"
@@ -89,6 +89,17 @@ def test_no_text_steers_the_terminal(made: type[io.StringIO], patch: pytest.Monk
     assert "\x1b[2J" not in told
     assert "\\x1b]0;owned\\x07" in told
     assert shown(HOSTILE) == "a\\x1b]0;owned\\x07\\x1b[2J b"
+
+
+def test_a_long_value_is_not_repeated_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was given comes first, what is wrong with it last."""
+    assert complain("tool", ValueError(f"{'x' * 3990} is bad"), 2) == 2
+    assert len(capsys.readouterr().err) == len("tool: ") + 3990 + len(" is bad\n")
+    complain("tool", ValueError(f"listen: '{'x' * 70_000}' is not HOST:PORT"), 2)
+    said = capsys.readouterr().err
+    assert len(said) < 4100
+    assert said.startswith("tool: listen: 'xxx")
+    assert said.endswith("xxx' is not HOST:PORT\n")
 
 
 def test_sizes() -> None:
