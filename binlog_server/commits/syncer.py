@@ -135,34 +135,36 @@ class Syncer:
         Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it is called back, as
         `on_commit` does, also with what this has failed with.
         """
-        is_durable = self.flush_log_at_trx_commit not in _NOT_DURABLE and self.sync_binlog == 1
-        if self._failure is not None:
-            pass  # `on_commit` says so
-        elif self._scheduled or not self._alone():
-            if is_durable:  # as `on_commit`: most commits of many sessions
-                self._next.append(committed)
+        if self._failure is None:
+            if self.flush_log_at_trx_commit in _NOT_DURABLE:
+                if not self._scheduled and self._alone() and self._is_written():
+                    self._sync_in_time()
+                    return True
+            elif self.sync_binlog == 1:
+                if not self._scheduled and self._is_synced():
+                    return True
+                self._next.append(committed)  # as `on_commit`: most commits of many sessions
                 if not self._scheduled:
                     self._schedule()
                 return False
-        elif is_durable:
-            if not self._syncing and self._sync_s < _SHORT_SYNC_S:
-                error = self._sync()
-                if error is None:
-                    return True
-                self._is_not_synced(error)
-        elif self.flush_log_at_trx_commit in _NOT_DURABLE and self._is_written():
-            self._sync_in_time()
-            return True
         self.on_commit(committed)
         return False
 
-    def _is_not_synced(self, error: Exception) -> None:
-        """A sync in the call failed: others do not happen there, and all are told of it, unless it only had to wait."""
-        self._sync_s = 1.0
+    def _is_synced(self) -> bool:
+        """Sync in this call, if nobody is kept waiting by it, and it would be done on the loop anyway. False: it was
+        not, or has failed, which all are told by `_done`.
+        """
+        if self._syncing or self._sync_s >= _SHORT_SYNC_S or not self._alone():
+            return False
+        error = self._sync()
+        if error is None:
+            return True
+        self._sync_s = 1.0  # not on the loop
         if not isinstance(error, WaitGivenUp):
             self._syncing = True
             self._began = time.monotonic()
             self._loop.call_soon(self._done, error)
+        return False
 
     def _is_written(self) -> bool:
         """Hand everything to the operating system, if a commit waits for that; False if it cannot be done at once."""
@@ -180,7 +182,7 @@ class Syncer:
         elif (rest_s := self.readers_rest_s()) > 0:
             self._sync_within(rest_s)
         else:
-            self.request()
+            self._sync_now()
 
     def on_durable(self, durable: Committed) -> None:
         """Call back, later, when everything appended so far is durable, whatever the setting; or with the error."""
@@ -233,10 +235,15 @@ class Syncer:
         elif self._timer_s != self.flush_log_at_timeout or not self._timer.is_set:
             # One that is set comes early enough: it was set for who came before.
             self._timer_s = self.flush_log_at_timeout
-            self._timer.by(self._loop.time() + self._timer_s, self.request)
+            self._timer.by(self._loop.time() + self._timer_s, self._sync_now)
 
     def _sync_within(self, seconds: float) -> None:
-        self._timer.by(self._loop.time() + seconds, self.request)
+        self._timer.by(self._loop.time() + seconds, self._sync_now)
+
+    def _sync_now(self) -> None:
+        """In this call, if nobody is kept waiting by that; else as `request`."""
+        if self._scheduled or self._failure is not None or not self._is_synced():
+            self.request()
 
     def _schedule(self) -> None:
         # At the end of this round of the loop: all clients that were heard in it share one sync.

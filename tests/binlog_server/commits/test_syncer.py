@@ -422,6 +422,32 @@ async def test_what_cannot_be_written_in_the_call(
     await within(lab.syncer.close())
 
 
+async def test_what_comes_alone_is_synced_in_the_call() -> None:
+    """A group of an upstream, for which nobody waits: replicas have it a turn of the loop sooner."""
+    lab = Alone()
+    lab.syncer.appended()
+    assert lab.is_durable
+    append(lab.engine, 2)
+    lab.is_alone = False
+    lab.syncer.appended()
+    assert not lab.is_durable
+    await until(lambda: lab.is_durable)
+    await within(lab.syncer.close())
+
+
+async def test_what_comes_alone_and_fails() -> None:
+    failures: list[StorageError] = []
+    lab = Alone(failed=failures.append)
+    lab.engine.sync_error = DiskError("cannot sync: Input/output error")
+    lab.syncer.appended()
+    await until(lambda: failures == [lab.engine.sync_error])
+    lab.syncer.appended()
+    assert not lab.commit()
+    assert await lab.told() is lab.engine.sync_error
+    assert len(failures) == 1
+    await within(lab.syncer.close())
+
+
 async def test_with_others_nothing_is_synced_in_the_call() -> None:
     lab = Alone()
     lab.is_alone = False
