@@ -38,7 +38,7 @@ class ClassicOptions:
     server_id, server_version: in the events of the files themselves; MariaDB reads no file whose version is none.
     binlog_expire_logs_seconds: files last written longer ago are purged; 0 for never.
     max_binlog_total_size: the oldest files are purged beyond it; 0 for no limit.
-    slave_connections_needed_for_purge: replicas that must be connected for any purge.
+    slave_connections_needed_for_purge: replicas that must be connected for a purge by age or size.
     innodb_log_file_size, innodb_log_buffer_size, undo_at_start: of the redo log of rows, as in `StoreOptions`.
     innodb_force_recovery: 3 to 5 undo no transaction of tables; 6 does not compare rows with the binlog: those
         of groups that are lost stay.

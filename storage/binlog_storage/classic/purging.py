@@ -60,7 +60,8 @@ class Purging:
             return self._fates(purge.before_file(self.known(to)))
         if before is not None:
             return self._fates(purge.before_time(before))
-        return self._fates(purge.any_of([wanted for wanted, _ in self._limits()]))
+        wanted = purge.any_of([wanted for wanted, _ in self._limits()])
+        return self._fates(wanted, self._replicas_missing)
 
     def known(self, file_no: int) -> int:
         if file_no > self._log.current.number:
@@ -68,14 +69,19 @@ class Purging:
             raise UnknownBinlog(f"Target log not found in binlog index: {name!r}")
         return file_no
 
-    def _fates(self, wanted: Wanted) -> list[FileFate]:
+    @property
+    def _replicas_missing(self) -> int:
+        """For a purge by age and size. PURGE asks for none, as that of every MariaDB with such files."""
         needed = self._files.options.slave_connections_needed_for_purge
+        return needed - self._log.references.count(Reason.DUMP)
+
+    def _fates(self, wanted: Wanted, replicas_missing: int = 0) -> list[FileFate]:
         return purge.fates(
             [self._facts(number) for number in self._log.extent.numbers],
             wanted,
             first_open=self._log.current.number,
             holds=self._log.references.holds(),
-            replicas_missing=needed - self._log.references.count(Reason.DUMP),
+            replicas_missing=replicas_missing,
         )
 
     def _facts(self, number: int) -> FileFacts:
@@ -95,16 +101,17 @@ class Purging:
         except DiskError:
             return 0
 
-    def _purge(self, wanted: Wanted, asked: str) -> PurgePlan:
+    def _purge(self, wanted: Wanted, asked: str, replicas_missing: int = 0) -> PurgePlan:
         """Delete the wanted files, from the oldest on, up to the first that must stay."""
         deleted: list[int] = []
         with self._purging:
-            plan = purge.plan(self._fates(wanted))
+            plan = purge.plan(self._fates(wanted, replicas_missing))
             if self._files.checkpoint in plan.delete:
                 self._move_checkpoint()
             for number in plan.delete:
                 if not self._log.references.let_go(number, {}, lambda: self._log.hide_oldest()):
-                    plan = purge.plan(self._fates(wanted))  # a hold that came meanwhile
+                    # A hold that came meanwhile.
+                    plan = purge.plan(self._fates(wanted, replicas_missing))
                     break
                 deleted.append(number)
             if deleted:
@@ -157,10 +164,11 @@ class Purging:
         self.held = None
         limits = self._limits()
         for wanted, name in limits:
-            plan = self._purge(wanted, name)
+            plan = self._purge(wanted, name, self._replicas_missing)
             if plan.kept is None:
                 continue
-            stay = [fate for fate in self._fates(wanted) if fate.wanted and not fate.goes]
+            fates = self._fates(wanted, self._replicas_missing)
+            stay = [fate for fate in fates if fate.wanted and not fate.goes]
             if not stay:
                 continue
             size, oldest = sum(f.size for f in stay), min(f.modified for f in stay)

@@ -559,6 +559,23 @@ def test_limits_of_age_and_size(limit: dict[str, int]) -> None:
         assert [file.number for file in engine.files()] == [3, 4]
 
 
+def test_only_limits_ask_for_replicas() -> None:
+    """As in MariaDB 10.11 and 11.8: PURGE does not. (That of 12.3, of `.ibb` files, does.)"""
+    options = ClassicOptions(max_binlog_size=4096, max_binlog_total_size=1)
+    with closing(opened(with_groups(), options)) as engine:
+        engine.step()
+        held = engine.purge_held()
+        assert held is not None
+        assert held.holder.kind == "replicas_missing"
+        assert [fate.goes for fate in engine.explain_purge()] == [False] * 4
+        assert [fate.goes for fate in engine.explain_purge(to=3)] == [True, True, False, False]
+        assert engine.purge_to(3).delete == [1, 2]
+        hold = engine.hold("5", Position(4, FILE_START), dump=True)
+        engine.step()
+        assert [file.number for file in engine.files()] == [4]
+        hold.release()
+
+
 def test_options_are_checked_and_changed() -> None:
     wrong: list[dict[str, object]] = [
         {"max_binlog_size": 4095},
