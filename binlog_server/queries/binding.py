@@ -62,6 +62,7 @@ from binlog_server.queries.parsing import (
     named_query,
     question_of,
     system_variable,
+    unquoted,
 )
 from binlog_server.queries.plain import Plain, called, watched_as
 from binlog_server.queries.printing import kept_tree
@@ -1037,10 +1038,11 @@ class _Binder:
         number = types.collated_as(types.text(0), kinds).collation
         if number <= 0 or any(kind.form is not ValueForm.TEXT for kind in kinds):
             return terms
-        return [
-            Term(replace(term.kind, collation=number, is_collated=True), term.value, term.constant)
-            for term in terms
-        ]
+        collated = {  # a list of constants has few objects for its types
+            id(kind): replace(kind, collation=number, is_collated=True)
+            for kind in {id(kind): kind for kind in kinds}.values()
+        }
+        return [Term(collated[id(term.kind)], term.value, term.constant) for term in terms]
 
     def _beside(self, term: Term, other: Term) -> Term:
         """A term that is compared with another: a text beside a number is to be one, too, and beside a date or time
@@ -1175,30 +1177,31 @@ class _Binder:
         if _is_row(node.this):
             return self._row_in(node, scope, place)
         term, *others = self._terms((node.this, *node.expressions), scope, place)
+        others += map(self._constant, self._question.listed(node))
         alone = "<>" if isinstance(node.parent, exp.Not) else "="
         operation = "in" if len(others) > 1 else alone
         if _is_one_of_texts(term, others):
             term, *others = self._of_one_collation((term, *others), operation)
         operands.require_one_alike(term.kind, [other.kind for other in others], operation)
-        others = [self._beside(one, term) for one in others]
+        if term.kind.is_time or term.kind.is_number:
+            others = [self._beside(one, term) for one in others]
         if others:
             term = self._beside(term, others[0])
-        keys = [values.comparable(term.kind, other.kind) for other in others]
         kind = types.BOOLEAN.nullable(types.any_null(t.kind for t in (term, *others)))
+        return Term(kind, _is_one_of(term, others))
 
-        def value() -> Any:
-            found, unknown = term.value(), False
-            if found is None:
-                return None
-            for other, (mine, theirs) in zip(others, keys, strict=True):
-                one = other.value()
-                if one is None:
-                    unknown = True
-                elif mine(found) == theirs(one):
-                    return 1
-            return None if unknown else 0
-
-        return Term(kind, value)
+    def _constant(self, said: Constant) -> Term:
+        """A constant of a list of IN."""
+        if said.number is not None:
+            if said.number.isdecimal():
+                return constant(
+                    _kind_of_digits(len(said.number)), int((said.minus or "") + said.number)
+                )
+            return _number((said.minus or "") + said.number)
+        if said.text is not None and said.introducer is None:
+            text = unquoted(said.text)
+            return constant(_kind_of_text(len(text)), text)
+        return self._term(constant_node(said), Names(), "")
 
     def _row_in(self, node: Any, scope: Names, place: str) -> Term:
         mine = self._terms(node.this.expressions, scope, place)
@@ -1689,6 +1692,75 @@ def _is_no_text(term: Term) -> bool:
     return term.kind.is_number or term.kind.is_time
 
 
+def _is_one_of(term: Term, others: Sequence[Term]) -> Callable[[], Any]:
+    """IN: constants are compared by the sets of those that have been asked for, which all rows share; as each is asked
+    for once, and in its order, so are its warnings."""
+    if any(other.constant is UNKNOWN for other in others):
+        return _is_one_of_computed(term, others)
+    keys = _keys_beside(term.kind, [other.kind for other in others])
+    known: dict[values.Key, set[Any]] = {}
+    at, unknown = 0, False
+
+    def value() -> Any:
+        nonlocal at, unknown
+        found = term.value()
+        if found is None:
+            return None
+        for mine, theirs in known.items():
+            if mine(found) in theirs:
+                return 1
+        while at < len(others):
+            mine, key = keys[at]
+            one = others[at].value()
+            at += 1
+            if one is None:
+                unknown = True
+                continue
+            made = key(one)
+            known.setdefault(mine, set()).add(made)
+            if mine(found) == made:
+                return 1
+        return None if unknown else 0
+
+    return value
+
+
+def _is_one_of_computed(term: Term, others: Sequence[Term]) -> Callable[[], Any]:
+    """The same of others that are computed for each row."""
+    keys = [values.comparable(term.kind, other.kind) for other in others]
+
+    def value() -> Any:
+        found, unknown = term.value(), False
+        if found is None:
+            return None
+        for other, (mine, theirs) in zip(others, keys, strict=True):
+            one = other.value()
+            if one is None:
+                unknown = True
+            elif mine(found) == theirs(one):
+                return 1
+        return None if unknown else 0
+
+    return value
+
+
+def _keys_beside(kind: Type, others: Sequence[Type]) -> list[tuple[values.Key, values.Key]]:
+    """`values.comparable` with constants of these types, which have one pair for all that differ by their length."""
+    known: dict[Type, tuple[values.Key, values.Key]] = {}
+    by_object: dict[int, tuple[values.Key, values.Key]] = {}
+    found = []
+    for other in others:
+        pair = by_object.get(id(other))
+        if pair is None:
+            alike = replace(other, length=0)
+            pair = known.get(alike)
+            if pair is None:
+                pair = known[alike] = values.comparable(kind, alike)
+            by_object[id(other)] = pair
+        found.append(pair)
+    return found
+
+
 def _is_row(node: Any) -> bool:
     """Whether it is (1, 2) or ROW(1, 2)."""
     return isinstance(node, exp.Tuple) or (
@@ -1912,6 +1984,18 @@ _CASTS: Final[dict[str, Callable[[Type, list[int]], _Cast]]] = {
     **dict.fromkeys(("DATETIME", "TIMESTAMP", "TIMESTAMPTZ"), _to_moment(ValueForm.DATETIME)),
     "TIME": _to_moment(ValueForm.TIME),
 }
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind_of_text(length: int) -> Type:
+    """The same object for all texts of a length: a list may have tens of thousands."""
+    return types.text(length)
+
+
+@functools.lru_cache(maxsize=64)
+def _kind_of_digits(length: int) -> Type:
+    """The same of integers that surely fit; a sign may be in front."""
+    return types.integer(length, signed=True)
 
 
 def _number(text: str) -> Term:

@@ -1,4 +1,4 @@
-"""Rows of constants in the VALUES of an INSERT, which are read where they stand in the text.
+"""Constants in rows, of the VALUES of an INSERT, and in long lists, of IN, which are read where they stand in the text.
 
 A tree of sqlglot takes 1 KiB for each value, and a token 250 bytes: a list as long as a text may be would take 400 MB.
 So the rows in which there are only constants are cut out of the text before anything else reads it:
@@ -8,6 +8,10 @@ So the rows in which there are only constants are cut out of the text before any
     head    {INSERT | REPLACE} [modifiers] [INTO] [name .] name [ ( name, ... ) ]
     row     ( constant , ... )
     constant    [_binary] 'text' or "text", 0x..., NULL, DEFAULT, [-] digits [. digits] [e digits] that fit any number
+
+Of a list behind IN the first constants stay, so many that a result column is named as ever, and the lines of the rest:
+
+    IN ( constant , constant , ... )  ->  IN ( constant )
 
 What is no row of this form, and all behind it, stays in the text; of rows alone the last one does. So whatever is wrong
 with a statement is found by those who have always found it.
@@ -128,3 +132,73 @@ def _width(text: str, at: int) -> tuple[int, int] | None:
             return None
         count, at, end = count + 1, found.end(), found["end"]
     return count, at
+
+
+LIST_CHARS_MIN: Final = 512
+"""Characters of a list of IN, from which on it is cut: more than the name of a column has."""
+_IN: Final = compiled_later(
+    rf"""'(?:[^'\\]++|\\.|'')*+'?|"(?:[^"\\]++|\\.|"")*+"?|`[^`]*+`?|(?<![\w$.@`])IN{_BLANK}*+(?P<list>\()""",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLists:
+    """What was cut out of lists of IN, by the offsets of their opening parentheses in the text that was left."""
+
+    found: dict[int, list[Constant]]
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return _CONSTANT_BYTES * sum(map(len, self.found.values()))
+
+
+_CONSTANT_BYTES: Final = 512  # with the term that is made of it
+LISTED_MAX: Final = 1 << 16
+"""Constants of all lists of a statement that are cut out: a bound for the time and the memory that they take."""
+NO_LISTS: Final = ConstantLists({})
+
+
+def cut_lists(text: str) -> tuple[str, ConstantLists]:
+    """The text without the further constants of long lists of IN, and these."""
+    if len(text) <= LIST_CHARS_MIN:
+        return text, NO_LISTS
+    parts: list[str] = []
+    lists: dict[int, list[Constant]] = {}
+    behind = size = count = 0  # of the text, up to which it is in `parts`, and how much these are
+    for begun in _IN.finditer(text):
+        opening = begun.start("list")
+        if opening < behind:
+            continue
+        cut = _listed(text, opening + 1)
+        if cut is None:
+            continue
+        start, end, constants = cut
+        count += len(constants)
+        if count > LISTED_MAX:
+            break  # it is too long where it stands
+        lists[size + opening - behind] = constants
+        kept = text[behind:start] + "\n" * text.count("\n", start, end)
+        parts.append(kept)
+        size += len(kept)
+        behind = end
+    return ("".join([*parts, text[behind:]]) if lists else text), ConstantLists(lists)
+
+
+def _listed(text: str, at: int) -> tuple[int, int, list[Constant]] | None:
+    """Where what is cut of a list of constants begins and ends, and the constants; None if nothing is cut."""
+    begin, start, constants = at, 0, []
+    while (found := _CONSTANT.match(text, at)) is not None:
+        *said, end = found.groups()
+        constant = Constant(*said)
+        if constant.word is not None and constant.word.upper() == "DEFAULT":
+            return None
+        if start:
+            constants.append(constant)
+        elif end == "," and found.end() - begin > LIST_CHARS_MIN:
+            start = found.end() - 1
+        at = found.end()
+        if end == ")":
+            return (start, at - 1, constants) if constants else None
+    return None

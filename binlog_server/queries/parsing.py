@@ -9,7 +9,7 @@ To import this module takes a tenth of a second of processor time and 17 MB: the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -23,12 +23,19 @@ from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.tokens import TokenType
 
 from binlog_server.queries.aggregates import AGGREGATES
-from binlog_server.queries.constant_rows import Constant, ConstantRows, cut_out
+from binlog_server.queries.constant_rows import (
+    NO_LISTS,
+    Constant,
+    ConstantLists,
+    ConstantRows,
+    cut_lists,
+    cut_out,
+)
 from binlog_server.queries.terms import Asker, LockWish, Said, Wish
 from binlog_server.queries.types import ValueForm
 
 CHARS_MAX: Final = 64 * 1024
-"""Characters of a question. As of any statement that is parsed."""
+"""Characters of a question without long lists of constants. As of any statement that is parsed."""
 NODES_MAX: Final = 6000
 """Nodes of its tree."""
 CHANGE_CHARS_MAX: Final = 1 << 20
@@ -103,12 +110,22 @@ class _Parser(MySQLParser):  # type: ignore[misc]
     steps_left = 0
     """Steps over tokens, forth and back: in DATE(DATE(DATE(... sqlglot tries two ways at each level, twice as many at
     the next, and makes no node that `NODES_MAX` would count."""
+    lists: ConstantLists = NO_LISTS
+    """What was cut out of lists of IN."""
 
     def _advance(self, times: int = 1) -> None:
         self.steps_left -= 1
         if self.steps_left < 0:
             raise _too_large("a statement so intricate")
         super()._advance(times)
+
+    def _parse_in(self, this: Any, alias: bool = False) -> Any:
+        """As sqlglot's, with the constants that were cut out."""
+        opening = self._curr.start if self._curr else -1
+        found = super()._parse_in(this, alias)
+        if opening in self.lists.found:
+            found.meta["at"] = opening
+        return found
 
     def _parse_question_mark(self) -> Any:
         mark = self.expression(exp.Placeholder())
@@ -247,6 +264,7 @@ class Question:
         assigns: it sets user variables.
         is_of_query: an INSERT of what a SELECT gives.
         rows: the first rows of VALUES, which are neither in `text` nor in the tree.
+        lists: the further constants of long lists of IN, which are neither; see `listed`.
     """
 
     tree: Any
@@ -266,6 +284,11 @@ class Question:
     is_of_query: bool = False
     into: tuple[str, ...] = ()
     rows: ConstantRows | None = None
+    lists: ConstantLists = NO_LISTS
+
+    def listed(self, node: Any) -> Sequence[Constant]:
+        """The constants of an IN that are not in its node."""
+        return self.lists.found.get(node.meta.get("at", -1), ()) if self.lists.found else ()
 
 
 def question(text: str) -> Question:
@@ -273,13 +296,14 @@ def question(text: str) -> Question:
 
     Raises `SqlSyntaxError` (1064), `NotSupportedYet` (1235) for what is too large or no SELECT.
     """
-    if len(text) > CHARS_MAX:
+    left, lists = cut_lists(text)
+    if len(left) > CHARS_MAX:
         raise SqlSyntaxError(text[:_NEAR_CHARS])
     into: list[str] = []
-    tree = _tree(text, NODES_MAX, lambda tokens: _take_into(tokens, into))
+    tree = _tree(left, NODES_MAX, lambda tokens: _take_into(tokens, into), lists=lists)
     if not isinstance(tree, exp.Query):
         raise SqlSyntaxError(text[:_NEAR_CHARS])
-    return replace(_read(tree, text), into=tuple(into))
+    return replace(_read(tree, left, lists), into=tuple(into))
 
 
 class HasQuery(Exception):
@@ -318,13 +342,14 @@ def change(text: str, hold: Callable[[int], None] = lambda size: None) -> Questi
     modifiers: set[str] = set()
     left, rows = cut_out(text)
     lines = text.count("\n") - left.count("\n")
-    if len(left) > CHARS_MAX:
+    left, lists = cut_lists(left)
+    if len(left) > CHARS_MAX or lists.found:
         words = sum(1 for _ in _TOKEN.finditer(left))
         if words > CHANGE_TOKENS_MAX:
             raise _too_large("a statement so large")
-        hold(_TOKEN_BYTES * words)
+        hold(_TOKEN_BYTES * words + lists.held)
     tree = _tree(
-        left, CHANGE_NODES_MAX, lambda tokens: _without_modifiers(tokens, modifiers), lines
+        left, CHANGE_NODES_MAX, lambda tokens: _without_modifiers(tokens, modifiers), lines, lists
     )
     if rows is not None and not isinstance(tree.args.get("expression"), exp.Values):
         raise SqlSyntaxError(text[:_NEAR_CHARS])
@@ -337,7 +362,7 @@ def change(text: str, hold: Callable[[int], None] = lambda size: None) -> Questi
         node is not changed and isinstance(node, exp.Table) and node.name == changed.name
         for node, _ in _nodes(tree)
     )
-    found = _read(tree, left)
+    found = _read(tree, left, lists)
     held = found.held + (0 if rows is None else len(text) + rows.held)
     return replace(found, modifiers=frozenset(modifiers), reads_changed=reads, rows=rows, held=held)
 
@@ -469,6 +494,7 @@ def _tree(
     nodes_max: int,
     prepare: Callable[[list[Any]], None] = lambda tokens: None,
     lines_before: int = 0,
+    lists: ConstantLists = NO_LISTS,
 ) -> Any:
     try:
         text = _with_whole_numbers(text)
@@ -481,6 +507,7 @@ def _tree(
     _require_flat(tokens)
     try:
         parser = _Dialect().parser(max_nodes=nodes_max)
+        parser.lists = lists
         parser.steps_left = _STEPS_MIN + _STEPS_A_TOKEN * len(tokens)
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except ParseError as error:
@@ -553,7 +580,7 @@ def _syntax(error: ParseError, lines_before: int) -> ServerError:
     return SqlSyntaxError((start + behind)[:_NEAR_CHARS], line + lines_before)
 
 
-def _read(tree: Any, text: str) -> Question:
+def _read(tree: Any, text: str, lists: ConstantLists = NO_LISTS) -> Question:
     tables: set[tuple[str | None, str]] = set()
     variables: set[tuple[str, str]] = set()
     user_variables: set[str] = set()
@@ -561,6 +588,7 @@ def _read(tree: Any, text: str) -> Question:
     parameters: set[int] = set()
     locks = limits = assigns = False
     count = 0
+    places: set[int] = set()
     for node, depth in _nodes(tree):
         count += 1
         if depth > _TREE_DEPTH_MAX * 4:
@@ -578,6 +606,8 @@ def _read(tree: Any, text: str) -> Question:
                 functions.add("CURRENT_USER")
             case exp.Column() if node.name.upper() in BARE_NAMES:
                 functions.add(node.name.upper())
+            case exp.In() if "at" in node.meta:
+                places.add(node.meta["at"])
             case exp.Lock():
                 locks = True
             case exp.Limit() | exp.Fetch():
@@ -588,6 +618,8 @@ def _read(tree: Any, text: str) -> Question:
                 raise SqlSyntaxError(text[:_NEAR_CHARS])  # :name, of other servers
             case exp.Placeholder():
                 parameters.add(node.meta["at"])
+    if places != lists.found.keys():
+        raise SqlSyntaxError(text[:_NEAR_CHARS])  # IN of something else, as POSITION()
     return Question(
         tree,
         text,
@@ -596,18 +628,19 @@ def _read(tree: Any, text: str) -> Question:
         frozenset(user_variables),
         frozenset(functions),
         tuple(sorted(parameters)),
-        len(text) + _NODE_BYTES * count,
+        len(text) + _NODE_BYTES * count + lists.held,
         locks=locks,
         limits=limits,
         assigns=assigns,
         is_of_query=isinstance(tree, exp.Insert) and isinstance(tree.expression, exp.Query),
+        lists=lists,
     )
 
 
 def constant_node(constant: Constant) -> Any:
     """The node that a constant of `Question.rows` would have in the tree; None for DEFAULT. Raises `SqlSyntaxError`."""
     if constant.text is not None:
-        text = exp.Literal.string(_unquoted(constant.text))
+        text = exp.Literal.string(unquoted(constant.text))
         if constant.introducer is None:
             return text
         return exp.Introducer(this=constant.introducer.rstrip(), expression=text)
@@ -621,7 +654,8 @@ def constant_node(constant: Constant) -> Any:
     return exp.Null() if constant.word is not None and constant.word.upper() == "NULL" else None
 
 
-def _unquoted(said: str) -> str:
+def unquoted(said: str) -> str:
+    """A text in its quotes as what it means."""
     if "\\" not in said and said[0] not in said[1:-1]:
         return said[1:-1]
     (token,) = _Dialect().tokenize(said)
@@ -752,7 +786,8 @@ def said_of(question: Question, condition: Any, asker: Asker) -> dict[str, Said]
             case exp.Paren():
                 waiting.append(node.this)
             case exp.In() if isinstance(node.this, exp.Column) and not node.args.get("query"):
-                found = [_constant(one, question, asker) for one in node.expressions]
+                cut = map(constant_node, question.listed(node))
+                found = [_constant(one, question, asker) for one in (*node.expressions, *cut)]
                 values = [one for one in found if one is not None]
                 if len(values) == len(found):
                     said.setdefault(node.this.name.lower(), Said()).values = values

@@ -77,7 +77,7 @@ from binlog_server.sql.expressions import Given, Literal
 from binlog_server.sql.grammars import LOOP_CHARS_MAX, STATEMENT_CHARS_MAX
 from binlog_server.sql.kills import Kill
 from binlog_server.sql.maintenance import FlushLogs, ShutDown
-from binlog_server.sql.parser import parse, too_long
+from binlog_server.sql.parser import chars_max, parse, too_long
 from binlog_server.sql.prepared_sql import PreparedSql
 from binlog_server.sql.runner import in_parts
 from binlog_server.sql.secrets_in_sql import SHOWN_CHARS, shown_error, shown_text
@@ -571,7 +571,7 @@ class Conversation:
         found = self.transaction.classified(text)
         if not self.is_for_here(found):
             self.commit(found, None)
-        elif len(text) > STATEMENT_CHARS_MAX:
+        elif len(text) > chars_max(text[:NEAR_CHARS].decode("latin-1")):
             near = b"" if found.grammar is ACCOUNTS else text[:NEAR_CHARS]  # it may be a password
             raise too_long(near.decode("utf-8", "replace"))
         else:
@@ -601,6 +601,10 @@ class Conversation:
         """Parse a statement, at once or in a thread, and answer it."""
         self._connection.now("Query", "starting", shown_text(sql))
         try:
+            if len(sql) > STATEMENT_CHARS_MAX:
+                for_grammars = self.transaction.for_grammars
+                self._in_thread(lambda: parse(for_grammars(sql), found.grammar), self.answer_query)
+                return
             self.read(found, self.transaction.for_grammars(sql), None, self.answer_query)
         finally:
             self._rest_afterwards()

@@ -13,6 +13,7 @@ from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import TokenKind, first_words, tokens
 
+from binlog_server.queries.constant_rows import cut_lists
 from binlog_server.sql import (
     account_statements,
     assignments,
@@ -64,15 +65,18 @@ BEYOND: Final[tuple[type[Statement], ...]] = (
 """Statements that stand in no grammar."""
 # Characters of such a statement without those inside of strings: reading it takes up to 300 bytes of memory for each.
 QUESTION_CHARS_MAX: Final = 16 * 1024
+# Characters of one with its long lists of constants.
+_LISTS_CHARS_MAX: Final = 1 << 20
 # Statements that monitoring and each login repeat, and that hold no password: their parse is cached.
 _REPEATED: Final = compiled_later(r"\s*(?:SHOW|SELECT|SET)\b", re.IGNORECASE)
 _REPEATED_CHARS_MAX: Final = 512
 # Of these MariaDB takes some that are too long here: they are not said to be wrong.
 _QUESTIONS: Final = (["SELECT"], ["WITH"], ["DO"], ["SET"])
+_WITH_LISTS: Final = _QUESTIONS[:-1]
 _HEAD_CHARS: Final = 1024
 _TOO_LONG: Final = (
-    f"more than {STATEMENT_CHARS_MAX} characters, or {QUESTION_CHARS_MAX} outside of strings, "
-    "in a statement that is computed here"
+    f"more than {STATEMENT_CHARS_MAX} characters, or {QUESTION_CHARS_MAX} outside of strings and long lists "
+    "of IN, in a statement that is computed here"
 )
 
 
@@ -106,7 +110,9 @@ def _parsed(text: str, grammar: Grammar, parameters: Sequence[Given] | None) -> 
     except SqlSyntaxError as refusal:
         if grammar is not MAIN:
             raise
-        if is_too_long(text, QUESTION_CHARS_MAX):
+        if is_too_long(text, QUESTION_CHARS_MAX) and is_too_long(
+            cut_lists(plain(text))[0], QUESTION_CHARS_MAX
+        ):
             raise too_long(text[:_HEAD_CHARS], refusal) from None
         behind_for = _behind_for(text)
         if behind_for is not None:
@@ -123,6 +129,11 @@ def _parsed(text: str, grammar: Grammar, parameters: Sequence[Given] | None) -> 
             raise
         return beyond if parameters is None else beyond.given(parameters) or beyond
     return statement
+
+
+def chars_max(head: str) -> int:
+    """How long a statement with these first characters may be, with all that is in it."""
+    return _LISTS_CHARS_MAX if first_words(head, 1) in _WITH_LISTS else STATEMENT_CHARS_MAX
 
 
 def too_long(head: str, refusal: SqlSyntaxError | None = None) -> ServerError:

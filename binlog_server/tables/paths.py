@@ -21,7 +21,9 @@ from binlog_server.tables.held import HeldTable, Index
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _TEXTS: Final = ("char", "varchar")
 _ORDERED: Final = (*_INTEGERS, *_TEXTS, "decimal", "date", "datetime")
-_SPANS_MAX: Final = 1000
+_SPANS_MAX: Final = (
+    1 << 15
+)  # a row that is found by its key takes no longer than one that is gone through
 
 
 class Span(NamedTuple):

@@ -11,13 +11,16 @@ import pytest
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 
 from binlog_server.queries import parsing
-from binlog_server.queries.constant_rows import cut_out
+from binlog_server.queries.constant_rows import LIST_CHARS_MIN, NO_LISTS, cut_lists, cut_out
 from binlog_server.queries.parsing import (
     CHANGE_CHARS_MAX,
     CHANGE_TOKENS_MAX,
     change,
     constant_node,
+    question,
 )
+from tests.binlog_server.queries.test_bounds import run
+from tests.binlog_server.queries.test_expressions import asker
 
 CUT = {
     "INSERT INTO t VALUES (1),(2)": ("INSERT INTO t VALUES (2)", 1),
@@ -193,3 +196,51 @@ def test_what_is_left_is_bounded_before_it_is_taken_apart() -> None:
     change("INSERT INTO t VALUES ('" + "x" * 100_000 + "')", told.append)
     (held,) = told
     assert held < 10_000
+
+
+KEPT = ",".join(["1234567"] * (LIST_CHARS_MIN // 8 + 1))  # of a list that is cut
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("SELECT 1 IN ({},2,'b',NULL)", "SELECT 1 IN ({})"),
+        ("SELECT a FROM t WHERE a in({} ,\n-2.5e3,\n0x41 ) LIMIT 1", "SELECT a FROM t WHERE a in({} \n\n) LIMIT 1"),
+        ("SELECT a IN ({},2) OR b NOT IN\t(1,2) OR c IN ({},3)", "SELECT a IN ({}) OR b NOT IN\t(1,2) OR c IN ({})"),
+        ("SELECT 'IN ({0},2)', `IN ({0},2)`, a IN ({0},'IN ({0},2)')", "SELECT 'IN ({0},2)', `IN ({0},2)`, a IN ({0})"),
+        ("SELECT a IN ({},b)", None),
+        ("SELECT a IN ({},DEFAULT)", None),
+        ("SELECT a IN ({},1 2)", None),
+        ("SELECT a IN ({},", None),
+        ("SELECT a IN (b,{},2)", None),
+        ("SELECT @in ({},2)", None),
+        ("SELECT t.in ({},2)", None),
+    ],
+)  # fmt: skip
+def test_what_is_cut_of_a_list(text: str, left: str | None) -> None:
+    said = text.format(KEPT, KEPT)
+    assert cut_lists(said)[0] == (said if left is None else left.format(KEPT, KEPT))
+
+
+def test_a_list_that_no_in_has_is_an_error() -> None:
+    text = f"SELECT POSITION('a' IN ({KEPT},2))"
+    assert cut_lists(text)[0] != text
+    with pytest.raises(SqlSyntaxError):
+        question(text)
+
+
+@pytest.mark.parametrize("form", ["{}", "'{}'", "-{}", "{}.5", "NULL,{}"])
+@pytest.mark.parametrize(
+    "place", ["n", "s", "n * 1.0", "s COLLATE utf8mb4_bin", "DATE '2026-11-30'"]
+)
+def test_a_list_means_what_it_means_in_the_tree(form: str, place: str) -> None:
+    said = ",".join(form.format(n * 3) for n in range(300))
+    for text in (
+        f"SELECT COUNT(*) FROM t WHERE {place} IN ({said})",
+        f"SELECT {place} NOT IN ({said}) FROM t",
+    ):
+        asking, other = asker(), asker()
+        found = run(text, asking)
+        with mock.patch.object(parsing, "cut_lists", lambda text: (text, NO_LISTS)):
+            assert run(text, other) == found
+        assert [str(one) for one in asking.warnings] == [str(one) for one in other.warnings]

@@ -339,12 +339,32 @@ async def test_an_error_is_the_answer(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SELECT 7 IN ({})", "0"),
+        ("SELECT 19999 NOT IN ({})", "0"),
+        ("WITH w AS (SELECT 5 a UNION SELECT -1) SELECT COUNT(*) FROM w WHERE a IN ({0}) OR a * 2 IN ({0})", "1"),
+        ("SELECT 7 IN ({}, NULL)", None),
+    ],
+)  # fmt: skip
+async def test_a_long_list_of_constants(lab: Lab, text: str, wanted: str | None) -> None:
+    client = await logged_in(lab)
+    numbers = ",".join(str(n) for n in range(5, 20_000) if n != 7)
+    assert await client.query(text.format(numbers)) == [[wanted]]
+    await client.ask(Query("SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'").build())
+    assert await client.query(text.format(numbers)) == [[wanted]]
+
+
+@pytest.mark.parametrize(
     "text",
     [
-        "SELECT 1 IN ({})",
-        "WITH w AS (SELECT 1) SELECT 1 IN ({})",
-        "DO 1 IN ({})",
-        "SET @a = 1 IN ({})",
+        "SELECT COALESCE({})",
+        "WITH w AS (SELECT 1) SELECT COALESCE({})",
+        "DO COALESCE({})",
+        "SET @a = COALESCE({})",
+        "SELECT 1 IN ({}) AND 1 IN ("
+        + "1," * 70_000
+        + "1)",  # more constants than a statement may have
     ],
 )
 async def test_a_question_that_is_too_long_is_not_said_to_be_wrong(lab: Lab, text: str) -> None:
