@@ -140,6 +140,8 @@ class _Joined(Aggregate):
             if len(found) > most:
                 self._session.warn(CutValue(number, "group_concat()"))
                 break
+        if self.term.kind.form is ValueForm.BYTES:
+            return bytes(found[:most])
         return found[:most].decode("utf-8", "ignore" if len(found) > most else "surrogateescape")
 
 
@@ -176,6 +178,8 @@ def group_concat(
     """GROUP_CONCAT."""
     most = session.concat_bytes
     kind = types.text(most if most < _BLOB_CHARS else 4 * most, decimals=0).nullable()
+    if types.are_octets([term.kind for term in terms]):
+        kind = types.octets(most).nullable()
     if most >= _BLOB_CHARS:
         kind = replace(kind, code=ColumnType.BLOB)
     made = _Joined(kind, terms, session, is_distinct=is_distinct)

@@ -85,6 +85,7 @@ from binlog_server.queries.terms import (
     dated,
     dating,
     settled,
+    spelled,
     watched,
     watched_moment,
     watched_test,
@@ -1052,8 +1053,8 @@ class _Binder:
                 term = constant(types.text(_NUMBER_CHARS), str(term.constant))
             term = dated(term, other.kind, self._session)
             return watched_moment(term, self._session, other.kind.form)
-        if not other.kind.is_number:
-            return term
+        if not other.kind.is_number and not types.is_bits(other.kind):
+            return spelled(term, other.kind)
         is_double = other.kind.form is ValueForm.DOUBLE
         return watched(term, self._session, "DOUBLE" if is_double else "DECIMAL")
 
@@ -1183,7 +1184,9 @@ class _Binder:
         if _is_one_of_texts(term, others):
             term, *others = self._of_one_collation((term, *others), operation)
         operands.require_one_alike(term.kind, [other.kind for other in others], operation)
-        if term.kind.is_time or term.kind.is_number:
+        if term.kind.form is not ValueForm.TEXT or any(
+            one.kind.form is ValueForm.BYTES for one in others
+        ):
             others = [self._beside(one, term) for one in others]
         if others:
             term = self._beside(term, others[0])
@@ -1301,6 +1304,7 @@ class _Binder:
         if not isinstance(node, exp.Like) or len(escape) > 1:
             raise WrongArguments("ESCAPE")
         term, pattern = self._terms((node.this, node.expression), scope, place)
+        term, pattern = spelled(term, pattern.kind), spelled(pattern, term.kind)
         self._require_one_collation((term, pattern), "like")
         together = types.collated_as(types.text(0), (term.kind, pattern.kind))
         is_exact = bool({term.kind.form, pattern.kind.form} & {ValueForm.BYTES})
@@ -1520,6 +1524,9 @@ class _Binder:
         base = None if subject is None else self._term(subject, scope, place)
         tests, results = [], []
         whens = [self._term(branch.this, scope, place) for branch in node.args["ifs"]]
+        if base is not None:
+            whens = [spelled(test, base.kind) for test in whens]
+            base = spelled(base, whens[0].kind)
         if base is not None and _is_one_of_texts(base, whens):
             base, *whens = self._of_one_collation((base, *whens), "case")
         for branch, test in zip(node.args["ifs"], whens, strict=True):

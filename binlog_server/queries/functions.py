@@ -56,6 +56,7 @@ from binlog_server.queries.terms import (
     dated,
     dating,
     settled,
+    spelled,
     watched_moment,
     watched_test,
 )
@@ -66,6 +67,12 @@ def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
     """A function's term. Raises `UnknownRoutine` (1305), `WrongParameterCount` (1582)."""
     kinds = [term.kind for term in terms]
     operands.require_arguments(name, kinds)
+    if name in _ONLY_COMPARING:
+        terms = [
+            spelled(term, other)
+            for term, other in zip(terms, [*kinds[1:], *kinds[:1]], strict=True)
+        ]
+        kinds = [term.kind for term in terms]
     if name in _COMPARING and _are_compared(name, kinds):
         operation, count = _COMPARING[name]
         values.require_one_collation(kinds[:count], operation, session.collation)
@@ -78,7 +85,23 @@ def call(name: str, terms: Sequence[Term], session: Asker) -> Term:
             )
         if together.is_by_bytes:
             made = called(_OF_INSTR if name == "INSTR" else _OF_LOCATE, terms, session)
-    return replace(made, kind=types.collated_as(made.kind, kinds)) if name in _OF_TEXTS else made
+    if name not in _OF_TEXTS:
+        return made
+    is_of_octets = any(kind.form is ValueForm.BYTES and not types.is_said(kind) for kind in kinds)
+    if is_of_octets and made.kind.form is ValueForm.TEXT and name not in ("IF", "NULLIF"):
+        return _as_octets(made)
+    return replace(made, kind=types.collated_as(made.kind, kinds))
+
+
+def _as_octets(term: Term) -> Term:
+    """A text that was made of bytes."""
+    kind = replace(types.octets(term.kind.length), may_be_null=term.kind.may_be_null)
+
+    def value() -> Any:
+        found = term.value()
+        return None if found is None else values.as_bytes(found, term.kind)
+
+    return Term(kind, value)
 
 
 _COMPARING: Final = {
@@ -88,6 +111,9 @@ _COMPARING: Final = {
     "REGEXP_SUBSTR": ("regexp_substr", 2), "REGEXP_REPLACE": ("regexp_replace", 3),
 }  # fmt: skip
 """Functions that compare texts: the name that errors give them, and how many of their arguments, all for None."""
+
+
+_ONLY_COMPARING: Final = ("STRCMP", "FIND_IN_SET")
 
 
 def _are_compared(name: str, kinds: Sequence[Type]) -> bool:
@@ -502,6 +528,10 @@ def _nullif(terms: Sequence[Term], session: Asker) -> Term:
     right_term = dated(right, left.kind, session)
     date = dating(left.kind, right.kind, session)
     left_kind = left.kind if date is None else types.moment(ValueForm.DATETIME, left.kind.decimals)
+    right_term = spelled(right_term, left_kind)
+    said = spelled(left, right_term.kind)
+    if said is not left:
+        left, left_kind = said, said.kind
     left_key, right_key = values.comparable(left_kind, right_term.kind)
 
     def value() -> Any:

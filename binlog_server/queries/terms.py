@@ -16,16 +16,19 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     AllowedPacketOverflowed,
     DivisionByZero,
+    InvalidCharacterString,
     QueryInterrupted,
     ServerError,
     StatementTimeout,
     TruncatedValue,
     UnknownServerError,
 )
+from binlog_protocol.events.charsets import charset_of
 
 from binlog_server.queries import values
-from binlog_server.queries.types import LABEL, Type, ValueForm, moment
+from binlog_server.queries.types import LABEL, Type, ValueForm, is_said, moment
 from binlog_server.queries.types import settled as settled_type
+from binlog_server.queries.types import text as text_of
 
 TEXT_CHARS_MAX: Final = 1 << 20
 """Characters of one value, at most."""
@@ -338,6 +341,27 @@ class Asker:
 
 
 _WARNINGS_MAX: Final = 64
+
+
+def spelled(term: Term, beside: Type) -> Term:
+    """Bytes that the statement says as x'41', 0x41 or b'1', beside a text of a column: they are one of its collation.
+
+    Raises `InvalidCharacterString` (1300).
+    """
+    is_bytes = is_said(term.kind) and isinstance(term.constant, bytes)
+    is_of_column = beside.form is ValueForm.TEXT and (
+        beside.column is not None or beside.collation > 0
+    )
+    if not is_bytes or not is_of_column:
+        return term
+    try:
+        text = term.constant.decode("utf-8")
+    except UnicodeDecodeError as error:
+        charset = charset_of(beside.collation) if beside.collation > 0 else "utf8mb4"
+        raise InvalidCharacterString(
+            charset, term.constant[error.start :][:6].hex().upper()
+        ) from None
+    return constant(text_of(len(text)), text)
 
 
 def watched(term: Term, session: Asker, kind: str) -> Term:

@@ -38,6 +38,7 @@ _DIVISION_DIGITS: Final = 4  # div_precision_increment
 _SUM_DIGITS: Final = 22
 _SPREAD_CHARS: Final = 6  # of a variance, beside those of the square
 _UTF8_BYTES: Final = 3
+_UTF8MB4_BYTES: Final = 4
 _VARCHAR_CHARS_MAX: Final = 65_535 // 4
 _TEXT_CHARS_MAX: Final = (1 << 24) - 1  # of a text that is computed
 MIXED: Final = -1
@@ -485,13 +486,13 @@ def common(
         found = replace(moment(given[0].form, decimals), code=_same_code(given))
     elif forms <= TIMES:
         found = moment(ValueForm.DATETIME, max(kind.decimals for kind in given))
-    elif forms == {ValueForm.BYTES}:
-        found = octets(max(kind.length for kind in given))
+    elif are_octets(given):
+        found = octets(max(kind.length * _bytes_of_one(kind) for kind in given))
     else:
         found = replace(
             text(0),
             length=max(kind.characters for kind in given),
-            is_exact=any(kind.is_exact or kind.form is ValueForm.BYTES for kind in given),
+            is_exact=any(kind.is_exact for kind in given),
         )
         found = collated_as(found, given)
         natives = {kind.code for kind in given if kind.code in NATIVE}
@@ -500,6 +501,26 @@ def common(
             found = replace(found, code=min(natives), collation=0, is_collated=False)
             null = null or not is_whole  # what is none of these is NULL
     return replace(found, may_be_null=null)
+
+
+def are_octets(kinds: Iterable[Type]) -> bool:
+    """Whether what is made of values of these types is bytes: one of them is, and if the statement says it as x'41',
+    no other is a text of a column."""
+    given = list(kinds)
+    octets = [kind for kind in given if kind.form is ValueForm.BYTES]
+    texts = [kind for kind in given if kind.form is ValueForm.TEXT]
+    if not all(map(is_said, octets)):
+        return True
+    return bool(octets) and not any(kind.column is not None or kind.collation for kind in texts)
+
+
+def is_said(kind: Type) -> bool:
+    """Whether it is of x'41', 0x41 or b'1'."""
+    return kind.code in (HEX, HYBRID) and kind.column is None
+
+
+def _bytes_of_one(kind: Type) -> int:
+    return _UTF8MB4_BYTES if kind.form is ValueForm.TEXT else 1
 
 
 def _common_number(given: Sequence[Type], forms: set[ValueForm]) -> Type:

@@ -42,6 +42,7 @@ from binlog_server.queries.types import (
     Type,
     ValueForm,
     collated_as,
+    is_bits,
     one_collation,
 )
 from binlog_server.queries.types import text as text_of
@@ -419,6 +420,8 @@ def comparable(left: Type, right: Type) -> tuple[Key, Key]:
     if forms <= {ValueForm.TEXT, ValueForm.BYTES}:
         if forms == {ValueForm.TEXT}:
             return (text_key((left, right)),) * 2
+        if is_bits(left) or is_bits(right):
+            return _number_of(left), _number_of(right)
         return _bytes_of(left), _bytes_of(right)
     if left.is_time or right.is_time:
         if left.form == right.form or not (left.is_number or right.is_number):
@@ -447,6 +450,8 @@ def text_key(kinds: Sequence[Type]) -> Key:
         if any(kind != kinds[0] for kind in kinds):
             raise NotSupportedYet("texts of two collations, compared with each other")
         number = _OF_MIXED  # alone, such a text is compared by its bytes
+    if any(kind.form is ValueForm.BYTES for kind in kinds):
+        return _all_octets
     if not number:
         return _octets if is_exact else collated
     if not is_comparable(number):
@@ -596,7 +601,12 @@ def _same(value: Any) -> Any:
 
 
 def _bytes_of(kind: Type) -> Key:
-    return _octets if kind.form is ValueForm.TEXT else lambda value: value.rstrip(b" ")
+    """All of them: blanks at the end count beside bytes."""
+    return _all_octets if kind.form is ValueForm.TEXT else _same
+
+
+def _all_octets(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
 
 
 def _octets(value: str) -> bytes:

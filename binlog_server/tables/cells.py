@@ -488,8 +488,9 @@ class Cells:
         number = self._whole(self._number(column, given, kind, row, "integer", fits), 0, 9999)
         if number == 0:
             is_text = kind.form in (ValueForm.TEXT, ValueForm.BYTES)
-            text = values.as_text(given, kind).strip() if is_text else ""
-            return 2000 if text.strip("0") == "" and 0 < len(text) < 3 else 0
+            text = values.as_text(given, kind) if is_text else ""
+            # Of texts that begin with a zero '0000' alone is none; '0000-00-00' is not.
+            return 2000 if text.lstrip(" +-.")[:1].isdigit() and len(text) != 4 else 0
         if 0 < number < 100:
             number += 2000 if number < 70 else 1900
         if number in _YEARS:
