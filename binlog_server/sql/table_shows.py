@@ -227,6 +227,8 @@ class ShowOfTables(Inquiry):
             is_here = database in session.server.tables.databases
             if database.lower() not in SCHEMAS and not is_here:
                 raise NoSuchTable(database, self.base)
+            if is_here:
+                session.reading(False)  # refused where an XA transaction is idle or prepared
             little_tables.definition(session, database, self.base, self.what)
             if is_here:
                 held = little_tables.held_table(session, database, self.base, is_read=True)
@@ -375,6 +377,7 @@ class ShowCreate(Statement):
         if not database:
             raise NoDatabaseSelected()
         if database in tables.databases:
+            session.reading(False)  # as above
             table = little_tables.held_table(session, database, self.name, is_read=True)
             if self.kind == "VIEW":
                 raise WrongObject(database, table.name, "VIEW")

@@ -86,12 +86,14 @@ from binlog_server.tables.definitions import (
     Creation,
     CreationOfQuery,
     Database,
+    TableHead,
     TableLike,
     create_database_text,
     create_text,
     create_verb,
     quoted_name,
     read_database,
+    read_head,
     read_like,
     read_table,
     reader_of,
@@ -1374,12 +1376,17 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
         return create_like(tables, copied)
     asker = defining_asker(session)
 
-    made = read_table(
-        text,
-        database,
-        lambda name: _collation_of(tables, name),
-        lambda column, literal: normal_default(column, literal, asker),
-    )
+    try:
+        made = read_table(
+            text,
+            database,
+            lambda name: _collation_of(tables, name),
+            lambda column, literal: normal_default(column, literal, asker),
+        )
+    except ServerError as error:
+        if isinstance(error, SqlSyntaxError) or tables.find(*name) is None:
+            raise
+        return _refused_job(tables, read_head(text, database), error)
     if isinstance(made, CreationOfQuery):
         from binlog_server.queries.parsing import question
 
@@ -1391,6 +1398,16 @@ def _create_job(session: SqlSession, tables: HeldTables, name: TableName, text: 
     if made.replaces:
         require_on(session, "DROP", name)
     return create_table(tables, made)
+
+
+def _refused_job(tables: HeldTables, head: TableHead, error: ServerError) -> DdlJob:
+    """Of a table that cannot be here, but if there is one of its name, that is told first."""
+
+    def work(job: DdlJob, trx: TableTransaction) -> None:
+        if head.replaces or _lock_new(job, trx, head.name, head.if_not_exists, False):
+            raise error
+
+    return DdlJob(tables, work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class OpenTransaction:
     tables without transactions, too. `has_text`: it has statements, of which it is not known what they change.
     `keeps`: rows of temporary tables are changed, which its commit keeps, though nothing of them is logged.
     `leaves_rows`: its rollback leaves changed rows of tables without transactions, temporary ones too; `leaves_tables`:
-    temporary tables that were made or dropped.
+    temporary tables that were made or dropped. `has_begun`: not while it has nothing but savepoints, which with
+    autocommit=0 no client is told of.
     """
 
     def __init__(self, events: Transaction, rows: RowSide | None = None) -> None:
@@ -53,6 +54,7 @@ class OpenTransaction:
         self.changes = 0
         self.has_direct = False
         self.has_text = False
+        self.has_begun = True
         self.keeps = self.leaves_rows = self.leaves_tables = False
         self._savepoints: dict[bytes, Mark] = {}
 

@@ -449,7 +449,7 @@ class SessionTransaction:
         return self._open is None and self._locks is None
 
     def _in_transaction(self) -> bool:
-        return self._begun or self._open is not None
+        return self._begun or (self._open is not None and self._open.has_begun)
 
     @property
     def _autocommit(self) -> bool:
@@ -495,6 +495,9 @@ class SessionTransaction:
         if self._open is None:
             rows = self._new_rows() if self._tables.has_any else None
             self._open = self._new_transaction(rows)
+            self._tell()
+        elif not self._open.has_begun:
+            self._open.has_begun = True
             self._tell()
         return self._open
 
@@ -1826,7 +1829,11 @@ class SessionTransaction:
         if kind is Kind.SAVEPOINT:
             self._xa.require_active()
             if self._begun or not self._autocommit:  # without a transaction it has no effect
-                self._opened().savepoint(name)
+                has_begun = self._in_transaction()
+                opened = self._opened()
+                opened.has_begun = has_begun
+                self._tell()
+                opened.savepoint(name)
             return None
         if self._xa.has_savepoint(name):  # prepared: none can be rolled back to
             if kind is Kind.ROLLBACK_TO:

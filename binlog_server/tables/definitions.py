@@ -237,6 +237,19 @@ def read_table(
     return reading(lambda: DefinitionReader(text, database).table_created(collation_of, normal))
 
 
+class TableHead(NamedTuple):
+    """What stands in front of a CREATE TABLE's columns."""
+
+    name: TableName
+    if_not_exists: bool
+    replaces: bool
+
+
+def read_head(text: str, database: str) -> TableHead:
+    """The name and the like of a CREATE TABLE, whatever comes behind. Raises `ServerError` as `read_table`."""
+    return reading(lambda: TableHead(*DefinitionReader(text, database).table_head()))
+
+
 def read_like(text: str, database: str) -> TableLike | None:
     """CREATE TABLE ... LIKE; None for any other CREATE TABLE. Raises `ServerError` as `read_table`."""
     return reading(lambda: DefinitionReader(text, database).like())
@@ -354,7 +367,7 @@ class DefinitionReader(TokenReader):
 
     # --- CREATE TABLE ---
 
-    def _table_head(self) -> tuple[TableName, bool, bool]:
+    def table_head(self) -> tuple[TableName, bool, bool]:
         """The beginning of CREATE TABLE: the name, IF NOT EXISTS, OR REPLACE."""
         self.accept("CREATE")
         replaces = self.accept("OR", "REPLACE")
@@ -367,7 +380,7 @@ class DefinitionReader(TokenReader):
         return self.name(), if_not_exists, replaces
 
     def like(self) -> TableLike | None:
-        name, if_not_exists, replaces = self._table_head()
+        name, if_not_exists, replaces = self.table_head()
         is_bracketed = self.is_sign("(") and self._word_behind() == "LIKE" and self.sign("(")
         if not self.accept("LIKE"):
             return None
@@ -381,7 +394,7 @@ class DefinitionReader(TokenReader):
     def table_created(
         self, collation_of: Callable[[str], int], normal: Normal
     ) -> Creation | CreationOfQuery:
-        name, if_not_exists, replaces = self._table_head()
+        name, if_not_exists, replaces = self.table_head()
         of_database = collation_of(name.database)
         begin, is_listed = self.at, self.is_sign("(") and self._word_behind() not in _QUERY
         if is_listed:

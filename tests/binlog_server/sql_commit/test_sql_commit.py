@@ -127,7 +127,16 @@ async def test_autocommit_off(server: Lab) -> None:
     assert await ok(client, "INSERT INTO t VALUES (1)") == (1, IN_TRANSACTION)
     assert await ok(client, "INSERT INTO t VALUES (2)") == (1, IN_TRANSACTION)
     assert await ok(client, "COMMIT") == (0, 0)
+    for text in (
+        "SAVEPOINT a",
+        "SAVEPOINT b",
+        "ROLLBACK TO a",
+        "RELEASE SAVEPOINT a",
+        "SAVEPOINT c",
+    ):
+        assert await ok(client, text) == (0, 0), "a savepoint alone begins nothing"
     assert await ok(client, "INSERT INTO t VALUES (3)") == (1, IN_TRANSACTION)
+    assert await ok(client, "SAVEPOINT d") == (0, IN_TRANSACTION)
     assert await ok(client, "SET autocommit=1") == (0, AUTOCOMMIT), "commits what is open"
     assert await ok(client, "INSERT INTO t VALUES (4)") == (1, AUTOCOMMIT)
     assert [line.count("|") for line in shown(server)] == [2, 1, 1]

@@ -50,6 +50,17 @@ def texts(lab: Lab) -> list[str]:
     return queries[2:]
 
 
+@pytest.mark.parametrize("columns", ["(id INT)", "(id INT, id INT)", "SELECT 1"])
+async def test_a_table_that_is_there_is_told_first(lab: Lab, columns: str) -> None:
+    """Whatever is wrong with the new one: an application that says IF NOT EXISTS goes on."""
+    root = await session(lab)
+    assert await errno(root, f"CREATE TABLE t {columns}") == 1050
+    await root.query(f"CREATE TABLE IF NOT EXISTS t {columns}")
+    assert await root.query("SHOW WARNINGS") == [["Note", "1050", "Table 't' already exists"]]
+    assert await errno(root, f"CREATE OR REPLACE TABLE t {columns}") != 1050
+    assert await root.query("SELECT COUNT(*) FROM t") == [["2"]]
+
+
 async def test_what_is_logged(lab: Lab) -> None:
     root = await session(lab)
     for text in (
