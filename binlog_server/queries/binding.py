@@ -1438,6 +1438,8 @@ class _Binder:
             if not isinstance(interval, exp.Interval):
                 interval = exp.Interval(this=interval, unit=exp.var("DAY"))
             return self._shifted(nodes[0], interval, 1 if "ADD" in name else -1, scope, place)
+        if name == "DATE" and len(nodes) == 1:
+            return cast(self._term(nodes[0], scope, place), _TO_DATE, self._session)
         if name in ("TIMESTAMPDIFF", "TIMESTAMPADD") and len(nodes) == 3:
             unit = nodes[0].name.upper().removeprefix("SQL_TSI_")
             if unit not in moments.UNITS:
@@ -1837,6 +1839,9 @@ def _truth(arguments: str, test: Callable[..., bool]) -> Plain:
     return Plain(arguments, lambda kinds: types.BOOLEAN, lambda *given: int(test(*given)))
 
 
+_TO_DATE: Final = exp.DataType(this=exp.DataType.Type.DATE)
+
+
 def cast(term: Term, target: Any, session: Asker, sizes: list[int] | None = None) -> Term:
     """CAST and CONVERT. Raises `NotSupportedYet` (1235) for a type that it does not know."""
     name = target.this.name if hasattr(target.this, "name") else str(target.this)
@@ -1859,7 +1864,11 @@ def cast(term: Term, target: Any, session: Asker, sizes: list[int] | None = None
 
     def converted(value: Any) -> Any:
         found = convert(value, source)
-        if found is None and kind.is_time:
+        if kind.form in (ValueForm.DATE, ValueForm.DATETIME):
+            is_zero = found is not None and found.startswith("0000-00-00")
+            if found is None or is_zero:
+                found = values.odd_moment(value, source, kind, session.modes)
+        if found is None and kind.is_time and not source.is_time:
             session.warn(IncorrectMoment(moment, values.as_text(value, source)[:128]))
         return found
 

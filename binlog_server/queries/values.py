@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import calendar
 import ipaddress
 import re
 import sys
@@ -387,13 +388,34 @@ def converted(value: Any, kind: Type, target: Type) -> Any:
 
 
 def upper(value: str) -> str:
-    """UPPER. In parts: for a long text that is not ASCII it takes 25 ms, in which no other thread runs."""
-    return "".join([part.upper() for part in _parts(value)])
+    """UPPER: a character for each character, so that what would become two, as \u00df, stays. In parts: for a long text
+    that is not ASCII it takes 25 ms, in which no other thread runs."""
+    return "".join([_each(part, str.upper) for part in _parts(value)])
 
 
 def lower(value: str) -> str:
     """LOWER, as `upper`."""
-    return "".join([part.lower() for part in _parts(value)])
+    return "".join([_each(part, str.lower) for part in _parts(value)])
+
+
+def _each(part: str, change: Callable[[str], str]) -> str:
+    changed = change(part)
+    if part.isascii() or (len(changed) == len(part) and _FINAL_SIGMA not in changed):
+        return changed
+    return "".join([_alone(one, change) for one in part])
+
+
+def _alone(one: str, change: Callable[[str], str]) -> str:
+    changed = change(one)
+    if len(changed) == 1:
+        return changed
+    # Greek letters with an iota below have one form in front of a word, too; I with a dot loses it.
+    single = one.title() if change is str.upper else changed[:1]
+    return single if len(single) == 1 else one
+
+
+_FINAL_SIGMA: Final = "\u03c2"
+"""What Python makes of the last letter of a word: it looks at those in front."""
 
 
 def _parts(value: str) -> list[str]:
@@ -709,6 +731,32 @@ _MOST: Final[Moment] = (9999, 12, 31, 23, 59, 59, 999_999)
 
 def _is_on_clock(parts: Moment) -> bool:
     return all(part <= most for part, most in zip(parts, _MOST, strict=True))
+
+
+_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def odd_moment(value: Any, kind: Type, target: Type, modes: frozenset[str]) -> str | None:
+    """A value that is no day of Python's calendar as a DATE or DATETIME, if sql_mode lets it be one: 0000-00-00, days
+    or months of 0, a 31st in each month, which a column may have from other times; the year 0. None for any other."""
+    said = _digits_or_text(value, kind)
+    parts = moment_parts(said)
+    if parts is None or not _is_on_clock(parts):
+        return None
+    year, month, day, hour, minute, second, micro = parts
+    if (year, month, day) == (2000, 0, 0) and not said.lstrip().startswith("2000"):
+        year = 0  # of two digits
+    if not any((year, month, day, hour, minute, second, micro)):
+        forbidden = "NO_ZERO_DATE" in modes
+    elif not month or not day:
+        forbidden = "NO_ZERO_IN_DATE" in modes
+    else:
+        is_day = day <= _DAYS[month - 1] + (month == 2 and year != 0 and calendar.isleap(year))
+        forbidden = not is_day and not kind.is_time and "ALLOW_INVALID_DATES" not in modes
+    if forbidden:
+        return None
+    text = f"{year:04d}-{month:02d}-{day:02d} {hour:02d}:{minute:02d}:{second:02d}.{micro:06d}"
+    return text[: target.length]
 
 
 def is_moment(value: str) -> bool:
