@@ -108,6 +108,11 @@ LEASE_ROUND_S = (
 REST_RETRY_S = 60.0  # when what follows an archive could not be begun
 
 
+def _config_of(server: Server) -> Callable[[], Config]:
+    """What gives the one that holds now: by a call of C, as each commit asks."""
+    return cast(Callable[[], Config], partial(getattr, server, "config"))
+
+
 class Server:
     """One running server. Use: `start`, then `stop`, on one event loop."""
 
@@ -146,9 +151,7 @@ class Server:
         )
         has_tables = directory.table_engine is not None
         self.tables = HeldTables(cast(TableEngine, self.switching) if has_tables else None)
-        # Each commit asks for the options: so that is a call of C.
-        options = cast(Callable[[], Config], partial(getattr, self, "config"))
-        self.semi_sync = SemiSyncMaster(options, age=lambda: self.engine.age)
+        self.semi_sync = SemiSyncMaster(_config_of(self), age=lambda: self.engine.age)
         self.relay = self._relay()
         self.publisher.read_only = (
             bool(self.relay.connections) if config.read_only is None else config.read_only
