@@ -385,6 +385,12 @@ def _plan(
         _remove(staging)
         _require_logged(link, options)
         position, asked = _begun(link, name)
+        if asked.by_transactions:
+            raise SourceError(
+                f"{name} is versioned by transaction ids, and servers log what changes such a table as text, whatever "
+                "binlog_format is: no log would keep it up to date. Version it by TIMESTAMP(6), or by WITH SYSTEM "
+                "VERSIONING alone"
+            )
         table = asked.map
         primary = [table.columns[part.column].name or "" for part in table.primary_key or ()]
         found = [*(keys or primary)]

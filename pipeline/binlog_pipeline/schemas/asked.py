@@ -15,6 +15,7 @@ from binlog_protocol.events.collation_names import (
     collation_numbered,
     default_collation,
 )
+from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.table_map import ColumnKind, KeyPart, RowMetadata, TableMap
 from binlog_protocol.sql.token_reader import TableName
 from binlog_protocol.tables.definition import StoredColumn
@@ -27,6 +28,7 @@ Ask = Callable[[str], list[list[str | None]]]
 """Sends a query, and gives its rows."""
 
 _ROW_TIMES: Final = ("row_start", "row_end")
+_ROW_START: Final = "ROW START"
 _SYSTEM: Final = ("information_schema", "performance_schema", "sys", "mysql")
 _VERSIONED: Final = "SYSTEM VERSIONED"
 
@@ -37,6 +39,8 @@ class AskedTable:
 
     created: the CREATE TABLE that the server shows.
     types: of the columns, in their order. is_versioned: rows of the past are in the log as well.
+    by_transactions: it is versioned by transaction ids; what changes it is logged as text then, whatever
+        `binlog_format` is.
     engine: the storage engine.
     """
 
@@ -45,6 +49,7 @@ class AskedTable:
     types: tuple[SqlType, ...]
     created: str
     is_versioned: bool
+    by_transactions: bool
     engine: str
 
     @property
@@ -61,9 +66,10 @@ def asked_table(ask: Ask, name: TableName) -> AskedTable:
         raise BadOption(f"the server has no table {name}, or shows none to this account")
     is_versioned = kinds[0][0] == _VERSIONED
     columns = []
-    for column, type_, collation, nullable in ask(
-        "SELECT COLUMN_NAME, HEX(COLUMN_TYPE), COLLATION_NAME, IS_NULLABLE FROM information_schema.COLUMNS "
-        f"WHERE {where} ORDER BY ORDINAL_POSITION"
+    by_transactions = False
+    for column, type_, collation, nullable, computed in ask(
+        "SELECT COLUMN_NAME, HEX(COLUMN_TYPE), COLLATION_NAME, IS_NULLABLE, GENERATION_EXPRESSION "
+        f"FROM information_schema.COLUMNS WHERE {where} ORDER BY ORDINAL_POSITION"
     ):
         sql_type = _sql_type(f"{name}.{column}", printed_type(type_ or ""))
         number = _collation(f"{name}.{column}", collation)
@@ -72,6 +78,7 @@ def asked_table(ask: Ask, name: TableName) -> AskedTable:
         if sql_type.labels is not None and logged.labels is None:
             raise SourceError(f"{name}.{column}: what its labels are, the server does not say")
         columns.append((made, logged))
+        by_transactions |= computed == _ROW_START and logged.type == ColumnType.LONGLONG
     keys = [
         key or ""
         for (key,) in ask(
@@ -92,7 +99,8 @@ def asked_table(ask: Ask, name: TableName) -> AskedTable:
     logged_columns = tuple(replace(logged, kind=ColumnKind.AS_LOGGED) for _, logged in columns)
     table = TableMap(0, 0, name.database, name.table, logged_columns, parts)
     types = tuple(made.type for made, _ in columns)
-    return AskedTable(name, table, types, created, is_versioned, kinds[0][1] or "")
+    engine = kinds[0][1] or ""
+    return AskedTable(name, table, types, created, is_versioned, by_transactions, engine)
 
 
 def asked_names(ask: Ask) -> list[TableName]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.tables.ddl_types import charset_of_collation, charset_of_name
 
-from binlog_pipeline.schemas.ddl_columns import INDEX, Elements
+from binlog_pipeline.schemas.ddl_columns import INDEX, OF_ALL_PARTITIONS, Elements
 from binlog_pipeline.schemas.ddl_options import OptionsReader
 from binlog_pipeline.schemas.ddl_tables import FIRST, Alteration, Change
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
@@ -129,13 +129,13 @@ class AlterReader(OptionsReader):
                 self._options(made)
             if self.is_at_end():
                 return made
-            if self.at == before or not (self.sign(",") or self.word() in ("PARTITION", "REMOVE")):
+            if self.at == before or not (self.sign(",") or self.word() in OF_ALL_PARTITIONS):
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
         return made
 
     def _options(self, made: Alteration) -> None:
         charset = made.options.charset
-        while not (self.is_at_end() or self.is_sign(",")):
+        while not (self.is_at_end() or self.is_sign(",") or self.word() in OF_ALL_PARTITIONS):
             self.option(made.options)
         if made.converts and made.options.charset != charset:
             raise NotUnderstood("CONVERT TO CHARACTER SET beside another character set")

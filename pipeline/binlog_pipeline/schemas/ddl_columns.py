@@ -26,6 +26,8 @@ from binlog_protocol.tables.ddl_types import (
 from binlog_pipeline.schemas.logged_statements import NO_BACKSLASH_ESCAPES
 
 INDEX: Final = ("INDEX", "KEY")
+OF_ALL_PARTITIONS: Final = ("PARTITION", "REMOVE")
+"""PARTITION BY and REMOVE PARTITIONING stand behind the last clause of an ALTER TABLE, without a comma."""
 _CHARSETS: Final = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": BINARY}
 _PLAIN: Final = frozenset((
     "AUTO_INCREMENT", "INVISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED",
@@ -253,7 +255,7 @@ class ColumnReader(TokenReader):
         signs: set[str] = set()
         collation: str | None = None
         while not (self.is_at_end() or self.is_sign(",") or self.is_sign(")")):
-            if self.word() in ("FIRST", "AFTER"):
+            if self.word() in ("FIRST", "AFTER", *OF_ALL_PARTITIONS):
                 break
             if self.word() in ("UNSIGNED", "ZEROFILL"):
                 signs.add(self.word())

@@ -24,7 +24,7 @@ from binlog_protocol.sql.statements import ALL, TableName
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import TokenKind
 
-from binlog_pipeline.schemas.ddl_columns import INDEX, ColumnReader
+from binlog_pipeline.schemas.ddl_columns import INDEX, OF_ALL_PARTITIONS, ColumnReader
 from binlog_pipeline.schemas.default_charsets import DefaultCharsets
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
@@ -34,7 +34,10 @@ NO_NAMES: Final = (
     "columns change, and the log has no names of them (binlog_row_metadata is not FULL)"
 )
 _NO_CHARACTER: Final = "\ufffd"
-_KEEPING_PARTITIONS: Final = frozenset(("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"))
+_KEEPING_PARTITIONS: Final = frozenset(
+    ("ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "REBUILD", "REORGANIZE")
+)
+"""Clauses in front of PARTITION that keep all rows: servers refuse to lose one (1526), but by ALTER IGNORE."""
 _ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM", "MEMORY", "HEAP", "ROCKSDB"))
 """Engines that keep all rows that they are given."""
 _OPTIONS: Final = frozenset((
@@ -376,7 +379,9 @@ class _Reader(ColumnReader):
                 self._option()
                 if not self.is_sign(","):
                     continue
-            if not self.is_at_end() and not self.sign(","):
+            if self.is_at_end() or self.word() in OF_ALL_PARTITIONS:
+                continue
+            if not self.sign(","):
                 raise NotUnderstood(f"{self.shown()} in ALTER TABLE")
         says_more = (
             self._changes_columns or self._defaults or self._says_charset or self._cascades()
@@ -429,7 +434,9 @@ class _Reader(ColumnReader):
             if not self.accept("PARTITION"):
                 raise NotUnderstood(f"{word} {self.shown()}")
             self.at = len(self.tokens)
-        elif not self.accept("FORCE"):
+        elif self.accept("PARTITION", "BY"):
+            self.at = len(self.tokens)
+        elif not (self.accept("FORCE") or self.accept("REMOVE", "PARTITIONING")):
             return False
         return True
 

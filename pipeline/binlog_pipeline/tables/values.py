@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -67,7 +67,7 @@ _BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblo
 _QUOTED: Final = frozenset(("text", "bytes", "enum", "set", "date", "datetime"))
 """Families whose defaults are read as texts alone."""
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
-_EXACT: Final = re.compile(r"[-+]?(\d{1,60})(\.(\d*))?", re.ASCII)
+_EXACT: Final = re.compile(r"[-+]?(\d{1,65})(\.(\d*))?", re.ASCII)
 _MOMENT: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?", re.ASCII
 )
@@ -80,6 +80,8 @@ NO_CHARSET: Final = (
     "by rows that came"
 )
 _DIGITS_OF_DOUBLE: Final = 15
+_ALL_DIGITS: Final = Context(prec=130, rounding=ROUND_HALF_UP)
+"""A DECIMAL has up to 65 digits, and Python's own context rounds to 28."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,18 +376,23 @@ def _whole_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -
 
 def _wholes(numbers: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
     """Whole numbers as values of an integer column. Beyond its range a server without strict mode takes the nearest."""
-    bits = 8 * INTEGER_SIZES[new.logged.type]
-    low, high = (
-        (0, (1 << bits) - 1) if new.logged.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    )
+    low, high = _range(new)
     bounds = pc.min_max(numbers).as_py()
     if low <= int(bounds["min"]) and int(bounds["max"]) <= high:
         return numbers.cast(new.field.type)
-    is_decimal = pa.types.is_decimal(new.field.type)
-    made: list[Any] = []
-    for one in numbers.to_pylist():
-        near = None if one is None else min(max(int(one), low), high)
-        made.append(_decimal(near) if is_decimal else near)
+    return _nearest(numbers.to_pylist(), new)
+
+
+def _range(new: NewColumn) -> tuple[int, int]:
+    bits = 8 * INTEGER_SIZES[new.logged.type]
+    return (0, (1 << bits) - 1) if new.logged.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def _nearest(numbers: Sequence[Decimal | int | None], new: NewColumn) -> pa.ChunkedArray:
+    """Whole numbers of any size, each as the nearest of an integer column."""
+    low, high = _range(new)
+    make = Decimal if pa.types.is_decimal(new.field.type) else int
+    made = [None if one is None else make(min(max(int(one), low), high)) for one in numbers]
     return pa.chunked_array([pa.array(made, new.field.type)])
 
 
@@ -402,28 +409,25 @@ def _each(convert: Callable[[Any, NewColumn], Any]) -> Callable[..., pa.ChunkedA
     return made
 
 
-def _decimal_of(number: Decimal, new: NewColumn) -> Decimal:
+def _decimal_of(number: Decimal, new: NewColumn) -> Decimal | str:
+    """A number as a column of DECIMAL has it: as text, if that has more digits than Arrow's. Raises `NotUnderstood`."""
     layout = new.logged.layout
-    found = number.quantize(Decimal(1).scaleb(-layout.scale), ROUND_HALF_UP)
+    found = number.quantize(Decimal(1).scaleb(-layout.scale), context=_ALL_DIGITS)
     if len(found.as_tuple().digits) > layout.digits:
         raise new.refuse(f"{number} is beyond its range")
-    return found
+    return f"{found or abs(found):f}" if pa.types.is_string(new.field.type) else found
 
 
-def _number_to_decimal(value: Any, new: NewColumn) -> Decimal:
+def _number_to_decimal(value: Any, new: NewColumn) -> Decimal | str:
     return _decimal_of(Decimal(value), new)
 
 
 def _decimal_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
     rounded = [
-        None if one is None else int(one.quantize(Decimal(1), ROUND_HALF_UP))
+        None if one is None else Decimal(one).quantize(Decimal(1), context=_ALL_DIGITS)
         for one in values.to_pylist()
     ]
-    return _wholes(pa.chunked_array([pa.array(map(_decimal, rounded), pa.decimal128(38, 0))]), new)
-
-
-def _decimal(number: int | None) -> Decimal | None:
-    return None if number is None else Decimal(number)
+    return _nearest(rounded, new)
 
 
 def _text_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
@@ -435,7 +439,7 @@ def _text_to_whole(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) ->
     return _wholes(pa.chunked_array([pa.array(found, pa.decimal128(38, 0))]), new)
 
 
-def _text_to_decimal(value: str, new: NewColumn) -> Decimal:
+def _text_to_decimal(value: str, new: NewColumn) -> Decimal | str:
     if not _EXACT.fullmatch(value):
         raise new.refuse(f"{value[:40]!r} is no decimal number")
     return _decimal_of(Decimal(value), new)
@@ -459,7 +463,7 @@ def _whole_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) ->
 def _decimal_to_text(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) -> pa.ChunkedArray:
     if old.unsigned is not False:
         raise new.refuse("whether it was ZEROFILL the log does not say")
-    found = [None if one is None else f"{one:f}" for one in values.to_pylist()]
+    found = [None if one is None else f"{Decimal(one):f}" for one in values.to_pylist()]
     return _as_text(pa.chunked_array([pa.array(found, pa.string())]), new)
 
 
@@ -670,7 +674,7 @@ def _whole(text: str, new: NewColumn) -> Any:
     return made[0].as_py()
 
 
-def _exact(text: str, new: NewColumn) -> Decimal:
+def _exact(text: str, new: NewColumn) -> Decimal | str:
     if not _EXACT.fullmatch(text):
         raise new.refuse(f"DEFAULT {text[:40]}")
     return _decimal_of(Decimal(text), new)

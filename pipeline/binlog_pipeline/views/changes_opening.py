@@ -69,7 +69,8 @@ def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
         raise BadOption(
             f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
             "taken exactly as they were logged, and the server must log rows (binlog_format=ROW; with STATEMENT, and "
-            "most often with MIXED, its default, changes are logged as text)"
+            "most often with MIXED, its default, changes are logged as text, and those of a table that is versioned by "
+            "transaction ids always)"
         )
     return found
 

@@ -25,7 +25,7 @@ from binlog_pipeline.schemas.evolution import PARTS
 from binlog_pipeline.schemas.row_effects import NO_NAMES, RowEffect, note_numbered, row_effect
 from binlog_pipeline.schemas.search import FoundTable
 from binlog_pipeline.schemas.subscription import Subscription
-from binlog_pipeline.telling import shown, tell
+from binlog_pipeline.telling import LOG_ROWS, shown, tell
 from binlog_pipeline.views.changes_gathering import GatheredRows, PlacedStatement
 from binlog_pipeline.views.changes_order import Places
 from binlog_pipeline.views.changes_rows import Rows
@@ -36,7 +36,7 @@ _MOVING: Final = frozenset(("create", "alter", "drop"))
 _ON: Final = "nonRow=skip goes on without"
 _AS_TEXT: Final = (
     "it is logged as text, not as rows, and may write to the table, if not itself, then by a trigger, a view or a "
-    "routine; set binlog_format=ROW on the server"
+    f"routine; {LOG_ROWS}"
 )
 
 
@@ -49,8 +49,8 @@ def refuse_non_row(some: GatheredRows, subscription: Subscription) -> None:
         meaning = placed.statement.meaning
         if meaning.writes_rows and subscription.may_write(placed.statement):
             raise NonRowChange(
-                f"{_named(some, placed)} is logged as text, so the rows that it changes are not known; set "
-                f"binlog_format=ROW on the server. {_ON} them"
+                f"{_named(some, placed)} is logged as text, so the rows that it changes are not known; "
+                f"{LOG_ROWS}. {_ON} them"
             )
         if meaning.kind == "rollback" and _takes_back(some, placed):
             raise NonRowChange(
@@ -68,8 +68,8 @@ def tell_elsewhere(some: GatheredRows, subscription: Subscription) -> bool:
         if placed.statement.meaning.writes_rows and not subscription.may_write(placed.statement):
             tell(
                 f"{_named(some, placed)} is logged as text, in another database: what a trigger, a view or a routine "
-                "there writes to the tables that are read is not among their changes; set binlog_format=ROW on the "
-                "server. ops=c,u,d,t,x has such statements as rows"
+                f"there writes to the tables that are read is not among their changes; {LOG_ROWS}. ops=c,u,d,t,x has "
+                "such statements as rows"
             )
             return True
     return False

@@ -515,6 +515,8 @@ def test_refused(shop: MariaDB, tmp_path: Path) -> None:
         "CREATE TABLE d.bare (id INT)",
         "CREATE TABLE d.t (id INT PRIMARY KEY, at TIME)",
         "CREATE VIEW d.v AS SELECT 1",
+        "CREATE TABLE d.ids (id INT PRIMARY KEY, a BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, "
+        "b BIGINT UNSIGNED GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (a, b)) WITH SYSTEM VERSIONING",
     )
 
     def refused(table: str, what: str, **more: Any) -> None:
@@ -523,6 +525,7 @@ def test_refused(shop: MariaDB, tmp_path: Path) -> None:
 
     refused("d.bare", "no primary key")
     refused("d.t", "no column x", keys=["x"])
+    refused("d.ids", "versioned by transaction ids")
     refused("d.none", "has no table")
     refused("d.v", "has no table")
     refused("d.t", "Delta has no type", sink="delta")

@@ -118,7 +118,11 @@ def _number(bits: bytes) -> int:
 
 
 def comparable(rows: Sequence[dict[str, Any]]) -> Counter[str]:
-    return Counter(str(sorted((name, str(value)) for name, value in row.items())) for row in rows)
+    return Counter(str(sorted((name, _text(value)) for name, value in row.items())) for row in rows)
+
+
+def _text(value: Any) -> str:
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def versions(upstream: MariaDB, name: tuple[str, str]) -> str:
