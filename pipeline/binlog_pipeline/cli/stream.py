@@ -91,7 +91,7 @@ def _followed(
     """The target, when the query has ended."""
     from pyspark.errors import PySparkException
 
-    from binlog_pipeline.spark.session import deaf_jvm, end_planners, live_session
+    from binlog_pipeline.spark.session import deaf_jvm, end, live_session
     from binlog_pipeline.spark.streams import StreamTarget
 
     with deaf_jvm():
@@ -124,5 +124,4 @@ def _followed(
         query.stop()
         return target
     finally:
-        end_planners(spark)
-        spark.stop()
+        end(spark)

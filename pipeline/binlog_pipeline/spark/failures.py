@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from binlog_pipeline.errors import PipelineError
@@ -23,6 +24,11 @@ _END: Final = re.compile(
 _INTERRUPTION: Final = re.compile(r"java\.[\w.]*Interrupt\w*Exception")
 _BY_SPARK: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 """Behind which Spark looks for an interruption."""
+_GONE: Final = (
+    "the JVM of Spark has gone: it was killed, or had no memory left, as for very long rows. SPARK_DRIVER_MEMORY=4g "
+    "gives it more, --max-bytes-per-trigger makes batches smaller. What was published stays, and the same command goes "
+    "on there"
+)
 _TOLD_CHARS: Final = 4000
 _OUR_OWN: Final = re.compile(r"binlog_(?:pipeline|storage|protocol)\.[\w.]+: ")
 
@@ -34,7 +40,15 @@ def in_own_words() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(cause(str(error))) from None
+        gone = isinstance(error, Py4JNetworkError)
+        raise PipelineError(_GONE if gone else cause(str(error))) from None
+    except ConnectionError as error:
+        modules = [
+            frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)
+        ]
+        if not modules[-1].startswith("py4j."):
+            raise
+        raise PipelineError(_GONE) from None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from binlog_pipeline.spark.data_source import BinlogDataSource, FilteringDataSource
@@ -72,6 +73,13 @@ def end_planners(spark: SparkSession) -> None:
         if " -m pyspark.daemon " in daemon.info().commandLine().orElse(""):
             for one in daemon.children().toArray():
                 one.destroyForcibly()
+
+
+def end(spark: SparkSession) -> None:
+    """Stop a session and its planners; of one whose JVM has gone nothing is left to stop."""
+    with contextlib.suppress(Py4JNetworkError, ConnectionError):
+        end_planners(spark)
+        spark.stop()
 
 
 def session(master: str = "local[*]", **settings: str) -> SparkSession:

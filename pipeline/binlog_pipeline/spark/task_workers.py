@@ -15,7 +15,7 @@ from binlog_protocol.dataclass import dataclass
 from pyspark.sql import SparkSession
 
 from binlog_pipeline.spark.batch_reader import freeze
-from binlog_pipeline.spark.session import end_planners, is_connect, session
+from binlog_pipeline.spark.session import end, is_connect, session
 from binlog_pipeline.tasks import Item, Result, Workers, attempt, outcome
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def spark_workers(master: str, count: int) -> Iterator[Workers]:
     try:
         yield SparkWorkers(spark, count)
     finally:
-        end_planners(spark)
-        spark.stop()
+        end(spark)
 
 
 class SparkWorkers:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 import traceback
 
 import pytest
 from binlog_pipeline.errors import PipelineError
-from binlog_pipeline.spark.failures import told_in_short
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from binlog_pipeline.spark.failures import in_own_words, told_in_short
+from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 BEGINNING = (
     "An error occurred while calling o99.getResult.\n: org.apache.spark.SparkException: lost"
@@ -44,3 +46,19 @@ def test_a_short_one_stays() -> None:
     kind, text = raised(BEGINNING)
     assert kind is Py4JError
     assert BEGINNING in text
+
+
+def test_a_jvm_that_has_gone() -> None:
+    """It is told as that, whichever way Py4J finds out; what else refuses a connection speaks for itself."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        jvm = JavaGateway(gateway_parameters=GatewayParameters(port=port)).jvm
+        with pytest.raises(PipelineError, match="JVM of Spark has gone"), in_own_words():
+            jvm.java.lang.System.nanoTime()
+        with pytest.raises(ConnectionRefusedError), in_own_words():
+            socket.create_connection(("127.0.0.1", port)).close()
+    with pytest.raises(PipelineError, match="JVM of Spark has gone"), in_own_words():
+        raise Py4JNetworkError("Answer from Java side is empty")
+    with pytest.raises(PipelineError, match="calling o99"), in_own_words():
+        raise Py4JError(BEGINNING)
