@@ -73,6 +73,7 @@ from binlog_server.sql_commit.xa import XaBranches
 from binlog_server.store.backups import Backups
 from binlog_server.store.leases import Leases, SlotTerms
 from binlog_server.store.store_directory import ARCHIVES_NAME, StoreDirectory
+from binlog_server.store.whereabouts import Whereabouts
 from binlog_server.tables.held import HeldTables
 from binlog_server.upstreams.password import KeyFile
 
@@ -235,6 +236,12 @@ class Server:
         failure = "files could not be let go"
         hanging = "the look at leases does not come to an end"
         self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
+        failure = "the directory of the store is not the one that is served"
+        hanging = "the disk does not say where the directory of the store is"
+        whereabouts = Whereabouts(lambda: self.config.binlog_directory)
+        whereabouts.look()
+        self.rounds.append(Rounds("directory", whereabouts.look, failure=failure, hanging=hanging))
+        failure = "files could not be let go"
         if (hold := self.archive_hold) is not None:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             failure = "nothing is archived" if self.config.binlog_archive_url else failure

@@ -6,6 +6,8 @@ from binlog_server.metrics.observed import Observed
 from binlog_server.metrics.standstill import standstills, why_no_room
 
 ROOM_WAIT_S = 10.0  # less is what back-pressure does all day
+# What statements wait for is told as soon as what commits wait for; what is lost, too.
+_SOON = ("rows", "directory")
 
 
 def what_ails(server: Observed) -> list[str]:
@@ -28,8 +30,7 @@ def what_is_missing(server: Observed) -> list[str]:
     for stalled in standstills(server):
         if stalled.what == "scrub":
             continue  # clients lack nothing
-        # What statements wait for is told as soon as what commits wait for.
-        limit_s = ROOM_WAIT_S if stalled.what == "rows" else server.config.net_read_timeout
+        limit_s = ROOM_WAIT_S if stalled.what in _SOON else server.config.net_read_timeout
         if stalled.seconds >= limit_s and not (stalled.what == "room" and waiting_s >= ROOM_WAIT_S):
             found.append(f"{stalled.what}: stands still for {stalled.seconds:.0f} s: {stalled.why}")
     for upstream in server.upstreams:

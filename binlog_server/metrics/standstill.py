@@ -9,6 +9,7 @@
     flusher, caretaker, publication, tables, undo
                   what a thread of the store tries again and again, and why it cannot
     rows          changes of rows wait for a snapshot of the tables, which lets the redo log be used again
+    directory     the path of the store leads to no directory, or to another one: what is committed will be lost
     leases, archive
                   the look at who holds files: what is over, and what is archived, is not let go
     upstream      what an upstream has sent is not stored
@@ -42,6 +43,7 @@ KINDS: Final = (
     "tables",
     "undo",
     "rows",
+    "directory",
     "leases",
     "archive",
     "scrub",

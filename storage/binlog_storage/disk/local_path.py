@@ -61,6 +61,15 @@ def free_bytes(path: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
+def folder_id(path: Path) -> tuple[int, int] | None:
+    """What tells a directory from another one in its place; None if there is none. Raises `OSError`."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def require_room(path: Path, redo: int, first: int) -> None:
     """Check the room for a new store, before anything is made of it. Raises `DiskFull`, `OSError`.
 
