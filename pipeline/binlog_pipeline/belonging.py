@@ -98,8 +98,8 @@ def replaced(name: str, log: str, gtid: Gtid, state: BinlogState) -> DataLost:
     return DataLost(
         f"{name}: {gtid} was read before, or is named, but the {log} has never had that, and has come to '{state}': "
         "it has another history, as behind a failover to a server that had not got the last changes of the old one. "
-        "Name a source that has it, or make anew what was made of it: binlog-spark load --again, another target, a "
-        "new checkpoint"
+        "Name a source that has it, or make anew what was made of it: binlog-spark load --again, another target, "
+        "another --topic-prefix, a new checkpoint"
     )
 
 

@@ -11,6 +11,7 @@ from binlog_pipeline.cli import main
 from binlog_pipeline.errors import DataLost
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.sources.opening import require_end
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.wanted import Wanted
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
@@ -76,6 +77,14 @@ def test_the_old_server_has_written_again(kind: str, tmp_path: Path) -> None:
         assert source.has_passed(SlavePosition.parse(position))
 
 
+def test_a_range_ends_in_the_same_history(new: LogSource) -> None:
+    with pytest.raises(DataLost, match="another --topic-prefix"):
+        require_end(new, LOST)
+    for end in ("0-2-10", "0-1-8,5-5-5", "5-5-5", "0-1-13", ""):
+        require_end(new, SlavePosition.parse(end))
+    require_end(new, None)
+
+
 def test_the_same_history_is(new: LogSource) -> None:
     both = SlavePosition.parse("0-1-8")
     assert new.has_passed(both)
@@ -129,6 +138,8 @@ def test_jobs_behind_a_failover(
         target = str(tmp_path / command)
         assert main([command, str(stores[0]), target, *more]) == 0
         capsys.readouterr()
+        assert main(["stats", str(stores[1]), "--end-gtid", "0-1-4"]) == 1
+        assert "has another history, as behind a failover" in capsys.readouterr().err
         for dry in ([], ["--dry-run"]):
             assert main([command, str(stores[1]), target, *more, *dry]) == 1
             assert "has another history, as behind a failover" in capsys.readouterr().err

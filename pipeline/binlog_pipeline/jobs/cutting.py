@@ -8,6 +8,7 @@ from typing import Final
 from binlog_storage.console.progress import Progress
 
 from binlog_pipeline.jobs.workers import Engine, open_workers
+from binlog_pipeline.sources.opening import require_end
 from binlog_pipeline.sources.source import LogSource, Slice
 from binlog_pipeline.tasks import Result
 from binlog_pipeline.wanted import Wanted
@@ -29,6 +30,7 @@ def over_slices(
     `label`: of the progress.
     """
     engine = engine or Engine()
+    require_end(source, wanted.gtids.stop)
     slices, size = _cut(source, wanted, engine.count)
     found: dict[int, Result] = {}
     with (

@@ -37,3 +37,13 @@ def first_position(options: SourceOptions, source: LogSource) -> SlavePosition:
             return source.latest()
         case text:
             return SlavePosition.parse(text)
+
+
+def require_end(source: LogSource, stop: SlavePosition | None) -> None:
+    """Whether the end of a range that is read once is of the log's history, where that has come so far.
+
+    It is read up to a number, which another history has as well. Raises `DataLost`.
+    """
+    known = {gtid.domain_id for gtid in source.latest()} if stop else set()
+    if named := [gtid for gtid in stop or () if gtid.domain_id in known]:
+        source.has_passed(SlavePosition(named))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from binlog_pipeline.options import SourceOptions
-from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.opening import open_source, require_end
 from binlog_pipeline.sources.source import Slice
 from binlog_pipeline.views.reading import rows_of, slices_of
 from binlog_pipeline.views.view import View
@@ -42,6 +42,7 @@ class BinlogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         source = open_source(options)
+        require_end(source, options.end_gtid)
         slices = slices_of(self._view, source, self._wanted, options.partition_bytes)
         return [SlicePartition(part, begins=not i) for i, part in enumerate(slices)]
 
