@@ -234,6 +234,8 @@ class _Bits(Aggregate):
 
     def more(self, collected: Any, row: list[Any]) -> Any:
         number = values.as_number(row[0], self.terms[0].kind)
+        if self.terms[0].kind.is_time:
+            number = int(number)
         is_float = isinstance(number, float)
         whole = round(number) if is_float else int(values.rounded(Decimal(number), 0))
         bits = max(values.I64_MIN, min(whole, values.U64_MAX)) & values.U64_MAX

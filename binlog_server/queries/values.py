@@ -218,13 +218,14 @@ def negated(number: Any) -> Any:
 
 
 def as_integer(value: Any, kind: Type) -> int:
-    """A value as an integer; a text up to its first other character, other numbers rounded."""
+    """A value as an integer; a text up to its first other character, times without their fraction, other numbers
+    rounded."""
     if kind.form in (ValueForm.TEXT, ValueForm.BYTES) and kind.code not in (HYBRID, LABEL):
         found = _INTEGER.match(as_text(value, kind).lstrip()[:_NUMBER_CHARS_MAX])
         return int(found[0]) if found else 0
     number = as_number(value, kind)
-    if isinstance(number, int):
-        return number
+    if isinstance(number, int) or kind.is_time:
+        return int(number)
     if isinstance(number, float):
         return round(max(min(number, U64_MAX), I64_MIN))
     return int(rounded(number, 0))

@@ -42,7 +42,7 @@ from binlog_server.queries.terms import (
     MustWait,
 )
 from binlog_server.queries.types import Type, ValueForm, of_column
-from binlog_server.queries.values import as_text
+from binlog_server.queries.values import Single, as_text
 from binlog_server.sql import assignments, little_tables
 from binlog_server.sql.assignments import Assignment, SetVariables
 from binlog_server.sql.expressions import (
@@ -460,10 +460,20 @@ def result_of(
 def _sent(row: Sequence[Any], kinds: Sequence[Type]) -> list[WireValue]:
     return [
         as_text(value, kind)
-        if isinstance(value, Decimal | float) or (value is not None and kind.padded_to)
+        if (isinstance(value, Decimal | float) and not _is_whole_float(value, kind))
+        or (value is not None and kind.padded_to)
         else value
         for value, kind in zip(row, kinds, strict=True)
     ]
+
+
+def _is_whole_float(value: object, kind: Type) -> bool:
+    """Whether it is a FLOAT as it was stored: the six digits of its text are not all of it in the binary protocol."""
+    column = kind.column
+    return isinstance(value, Single) and column is not None and column.decimals == _NOT_FIXED
+
+
+_NOT_FIXED: Final = 31
 
 
 def _wide_enough(columns: list[Column], rows: Sequence[Row]) -> list[Column]:

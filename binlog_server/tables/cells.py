@@ -408,6 +408,9 @@ class Cells:
             (0, 2**bits - 1) if column.type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         )
 
+        if kind.is_time:  # without its fraction
+            given, kind = int(values.as_number(given, kind)), types.BIGINT
+
         def fits(number: Any) -> bool:
             return bool(low <= self._whole(number, low, high) <= high)
 
@@ -480,6 +483,8 @@ class Cells:
 
         if kind.is_number and given < 0:
             return self.unfit(ColumnOutOfRange(column.name, row), 0)
+        if kind.form is ValueForm.DOUBLE:
+            given, kind = int(min(given, 9999.0)), types.BIGINT  # not rounded, as a DECIMAL is
 
         def fits(number: Any) -> bool:
             whole = self._whole(number, 0, 9999)

@@ -306,6 +306,11 @@ def test_as_of_a_real_server(expression: str) -> None:
         ("SLEEP(-1)", "0"),
         ("HEX(CAST('a' AS BINARY(3)))", "610000"),
         ("'a' 'b'", "ab"),
+        ("CAST(TIME'00:00:04.9995' AS SIGNED)", "4"),
+        ("CAST(TIME'-00:00:04.9995' AS SIGNED)", "-4"),
+        ("CAST(TIMESTAMP'2024-01-02 03:04:05.6' AS UNSIGNED)", "20240102030405"),
+        ("LEFT('abcdefgh', TIME'00:00:04.9')", "abcd"),
+        ("CAST(TIME'00:00:04.9995' AS DECIMAL(9,1))", "5.0"),
         # a letter for each letter, whatever Python makes of it
         ("UPPER('Straße ŉ ﬁ ǰ ΐ ẖ')", "STRAßE ŉ ﬁ ǰ ΐ ẖ"),
         ("HEX(UPPER('aÿµ'))", "41C5B8CE9C"),

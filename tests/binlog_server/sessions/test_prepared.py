@@ -143,6 +143,23 @@ async def test_set_of_what_is_computed(lab: Lab) -> None:
     assert await client.client.query("SELECT @a, @b, @c") == [["x", "beforey", "2"]]
 
 
+async def test_a_float_is_all_of_it_in_the_binary_protocol() -> None:
+    """Its text has six digits, as in MariaDB."""
+    accounts = {USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    async with Lab(users=accounts, local_tables=True) as lab:
+        client = await Prepared.of(lab)
+        for text in (
+            "CREATE DATABASE d",
+            "CREATE TABLE d.f (id INT PRIMARY KEY, f FLOAT, g FLOAT(9,2))",
+        ):
+            await client.client.query(text)
+        await client.client.query("INSERT INTO d.f VALUES (1, 16777217, 1234.565)")
+        assert await client.client.query("SELECT f, g FROM d.f") == [["16777200", "1234.57"]]
+        number, _, _ = await client.prepare("SELECT f, g FROM d.f")
+        answer = await client.execute(number)
+        assert answer[-2] == b"\0\0" + struct.pack("<ff", 16777217, 1234.57)
+
+
 async def test_a_limit_may_be_a_parameter(lab: Lab) -> None:
     client = await Prepared.of(lab)
     number, columns, parameters = await client.prepare(

@@ -1,4 +1,4 @@
-"""Bytes beside texts, BIT and years of zeros mean what they mean in a MariaDB: 10.11 and 11.8 answer so."""
+"""Bytes, BIT, years and times beside values of other types are what they are in a MariaDB: 10.11 and 11.8 answer so."""
 
 from __future__ import annotations
 
@@ -64,6 +64,9 @@ YEARS = {
     "''": "0000",
     "'abc'": "0000",
     "0": "0000",
+    "1.5e0": "2001",
+    "1.5": "2002",
+    "2001.9e0": "2001",
 }
 
 
@@ -92,3 +95,19 @@ async def test_texts_as_years() -> None:
             ((year,),) = await client.query("SELECT y FROM shop.y")
             found[said] = year
     assert found == YEARS
+
+
+async def test_times_as_integers() -> None:
+    """The fraction is cut off: 11.8 rounds it in DECIMAL columns alone."""
+    texts = (
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.n (id INT PRIMARY KEY, b BIGINT, u BIGINT UNSIGNED, d DECIMAL(20,0), f DOUBLE)",
+        "INSERT INTO shop.n SELECT 1, t, t, t, t FROM (SELECT TIME'00:00:04.9995' t) x",
+        "INSERT INTO shop.n SELECT 2, t, t, t, t FROM (SELECT TIMESTAMP'2024-01-02 03:04:05.6' t) x",
+    )
+    async with lab_with(*texts, users=ROOT) as lab:
+        client = await lab.root()
+        assert await client.query("SELECT b, u, d, f FROM shop.n ORDER BY id") == [
+            ["4", "4", "5", "4.9995"],
+            ["20240102030405", "20240102030405", "20240102030406", "20240102030405.6"],
+        ]
