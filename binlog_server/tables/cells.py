@@ -484,7 +484,10 @@ class Cells:
         if kind.is_number and given < 0:
             return self.unfit(ColumnOutOfRange(column.name, row), 0)
         if kind.form is ValueForm.DOUBLE:
-            given, kind = int(min(given, 9999.0)), types.BIGINT  # not rounded, as a DECIMAL is
+            given, kind = (
+                int(given) if given <= _YEARS[-1] else 9999,
+                types.BIGINT,
+            )  # not rounded, as a DECIMAL is
 
         def fits(number: Any) -> bool:
             whole = self._whole(number, 0, 9999)
