@@ -125,7 +125,7 @@ def prepare(
     if incremental is not None:
         later, since = _require_later(incremental)
         if manifest.stage != APPLYING:
-            _require_follows(manifest, since)
+            _require_follows(manifest, later, since)
             # A part of its pages may be in its redo log alone.
             manifest = _recovered(disk, where, manifest, opened, progress)
         progress("applying the incremental backup")
@@ -145,7 +145,7 @@ def require_preparable(
     if incremental is not None:
         later, since = _require_later(incremental)
         if manifest.stage != APPLYING:
-            _require_follows(manifest, since)
+            _require_follows(manifest, later, since)
             # Before it is prepared, a part of its pages may be in its redo log alone.
             if manifest.stage == PREPARED:
                 _require_same_file(disk, binlog_of(manifest), since)
@@ -259,17 +259,28 @@ def _applied(
     return both
 
 
-def _require_follows(base: Manifest, since: BackupPlace) -> None:
-    """Raises `BackupRefused` unless the later one goes on in the binlog of the earlier one, without a gap."""
+def _require_follows(base: Manifest, later: Manifest, since: BackupPlace) -> None:
+    """Raises `BackupRefused` unless the later one goes on in the binlog of the earlier one, without a gap.
+
+    One that ends in front of it would take back what is there, and say nothing: a mistake in their order.
+    """
     end = base.end
     gap = end is None or (since.file_no, since.offset) > (end.file_no, end.offset)
     if base.history != since.history or gap or base.skip_binlog or base.since is not None:
         name = binlog_of(base).name
-        ends = "" if end is None else f", this one ends in {name(end.file_no)} at {end.offset}"
+        told = "" if end is None else f", this one ends in {name(end.file_no)} at {end.offset}"
         raise BackupRefused(
             "the incremental backup does not go on from this one: it is of another store, or there is a gap between "
-            f"them (it begins in {name(since.file_no)} at {since.offset}{ends})"
+            f"them (it begins in {name(since.file_no)} at {since.offset}{told})"
         )
+    if end is not None and later.end is not None:
+        # Tables may have changed with nothing in the binlog.
+        ends = (later.end.file_no, later.end.offset, later.lsn)
+        if ends < (end.file_no, end.offset, base.lsn):
+            raise BackupRefused(
+                f"the incremental backup is older than this one: it ends at {later.state!r}, this one at "
+                f"{base.state!r} already"
+            )
 
 
 def _require_same_file(disk: ReadableDisk, binlog: _Binlog, since: BackupPlace) -> None:

@@ -289,6 +289,7 @@ def test_what_came_since(prepared: bool, more: int) -> None:
     manifest = copy(engine, base)
     if prepared:
         make_ready(base, SMALL)
+    before: MemoryDisk | None = None
     for number in range(2):
         add(engine, simple(more, first=41 + number * more, size=5000))
         truth = look(engine)
@@ -299,6 +300,10 @@ def test_what_came_since(prepared: bool, more: int) -> None:
         with pytest.raises(BackupRefused, match="is an incremental backup"):
             make_ready(later, SMALL)
         make_ready(base, SMALL, incremental=later)
+        if before is not None and more:  # it would take groups back
+            with pytest.raises(BackupRefused, match="is older than this one: it ends at '0-1-"):
+                make_ready(base, SMALL, incremental=before)
+        before = later
     opened, found = restored(base, SMALL)
     assert found == truth
     goes_on(opened, base)

@@ -251,6 +251,7 @@ def test_what_came_since(prepared: bool) -> None:
     manifest = copy(scene.engine, base)
     if prepared:
         make_ready(base, OPTIONS)
+    before: MemoryDisk | None = None
     for number in range(4):
         play_on(scene, number)
         later = MemoryDisk()
@@ -259,6 +260,13 @@ def test_what_came_since(prepared: bool) -> None:
             make_ready(later, OPTIONS)
         make_ready(base, OPTIONS, incremental=later)
         require(MemoryDisk(base.contents()), scene.now)
+        make_ready(base, OPTIONS, incremental=later)  # once more: nothing changes
+        require(MemoryDisk(base.contents()), scene.now)
+        if before is not None:  # it would take groups back
+            with pytest.raises(BackupRefused, match="is older than this one: it ends at '0-1-"):
+                make_ready(base, OPTIONS, incremental=before)
+            require(MemoryDisk(base.contents()), scene.now)
+        before = later
 
 
 def test_since_a_position() -> None:
