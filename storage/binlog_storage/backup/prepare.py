@@ -176,6 +176,7 @@ def _recovered(
     if manifest.stage == WHOLE:
         _require_files(disk, where, manifest)
         write_manifest(disk, manifest.at(PREPARING))
+    _leave_out(disk, manifest)
     progress("applying the redo log")
     engine = opened(manifest)
     try:
@@ -186,6 +187,20 @@ def _recovered(
     prepared = dataclasses.replace(manifest, stage=PREPARED, sizes={})
     write_manifest(disk, prepared)
     return prepared
+
+
+def _leave_out(disk: Disk, manifest: Manifest) -> None:
+    """Remove files that were copied before a purge took later ones (--no-lock): the binlog begins behind these."""
+    number = binlog_of(manifest).number
+    early = []
+    for name in disk.names():
+        file_no = number(name.removesuffix(INDEX_SUFFIX))
+        if file_no is not None and file_no < manifest.first_file:
+            early.append(name)
+    for name in early:
+        disk.unlink(name)
+    if early:
+        disk.fsync_dir()
 
 
 def _require_whole(disk: ReadableDisk, where: str) -> Manifest:

@@ -177,6 +177,27 @@ def test_files_that_go_away_are_told() -> None:
     assert 0 < len(found.groups) < len(truth.groups)
 
 
+@pytest.mark.parametrize("copied", [1, 2])
+def test_files_in_front_of_those_that_went_are_left_out(copied: int) -> None:
+    """--no-lock: a purge when some had been copied. There would be a gap."""
+    _, engine = filled()
+    truth, files, target = look(engine), engine.files(), MemoryDisk()
+
+    def purge() -> None:
+        if file_name(files[copied - 1].number) in target.names():
+            engine.purge_to(files[copied + 1].number)
+
+    manifest = copy(engine, target, BackupRequest(no_lock=True), purge)
+    assert manifest.first_file == files[copied + 1].number
+    assert file_name(files[0].number) in target.names()
+    make_ready(target, SMALL)
+    assert file_numbers(target.names())[0] == manifest.first_file
+    _, found = restored(target, SMALL)
+    assert found.state == truth.state
+    assert found.groups == truth.groups[-len(found.groups) :]
+    assert found.groups
+
+
 def test_reset_master_in_the_middle_is_refused() -> None:
     """--no-lock: half of one binlog and half of another are no backup."""
     _, engine = filled()
