@@ -236,12 +236,6 @@ class Server:
         failure = "files could not be let go"
         hanging = "the look at leases does not come to an end"
         self.rounds.append(Rounds("leases", self._refresh_leases, failure=failure, hanging=hanging))
-        failure = "the directory of the store is not the one that is served"
-        hanging = "the disk does not say where the directory of the store is"
-        whereabouts = Whereabouts(lambda: self.config.binlog_directory)
-        whereabouts.look()
-        self.rounds.append(Rounds("directory", whereabouts.look, failure=failure, hanging=hanging))
-        failure = "files could not be let go"
         if (hold := self.archive_hold) is not None:
             hanging = f"{hold.where} does not answer: what is archived meanwhile is not purged"
             failure = "nothing is archived" if self.config.binlog_archive_url else failure
@@ -250,6 +244,13 @@ class Server:
             failure, hanging = "the scrub does not go on", "the scrub waits for a disk"
             scrub = Rounds("scrub", self._scrub_step, failure=failure, hanging=hanging)
             self.rounds.append(scrub)
+            failure = "the directory of the store is not the one that is served"
+            hanging = "the disk does not say where the directory of the store is"
+            whereabouts = Whereabouts(lambda: self.config.binlog_directory)
+            whereabouts.look()
+            self.rounds.append(
+                Rounds("directory", whereabouts.look, failure=failure, hanging=hanging)
+            )
 
     def _scrub_step(self) -> None:
         """Its module is loaded by the first one."""
