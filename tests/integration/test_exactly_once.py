@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
+import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from binlog_protocol.errors import RemoteError
+from binlog_protocol.events.event_type import EventType
+from binlog_protocol.events.gtid import GtidEvent
 
 from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.waiting import POLL, until
@@ -18,6 +25,7 @@ from tests.integration.raw_client import RawClient
 from tests.integration.test_crash import STRICT
 from tests.integration.test_normal_form import FLAG_ARTIFICIAL, GTID, OF_FILES, normal
 from tests.integration.test_relay_sql import ADMIN
+from tests.kit.backends import Backend
 from tests.kit.chaosproxy import ChaosProxy
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeProxy
 from tests.kit.server import BinlogServer
@@ -29,18 +37,41 @@ CHECK_EVERY = (
 )
 
 
+# A MariaDB that was killed while it wrote an event leaves it so, and goes on in the next file.
+_TORN = re.compile(r"truncated in the middle of event.* the last byte read from '(.*\.)(\d+)'")
+
+
 def digests(source: MariaDB | BinlogServer) -> list[bytes]:
     """Of all groups in order, in normal form."""
-    found = []
+    found: list[Any] = []
     checksum = isinstance(source, MariaDB)
-    with RawClient(source, timeout=40) as client:
-        for event in client.dump(""):
-            if event[4] in OF_FILES or event[17] & FLAG_ARTIFICIAL:
-                continue
-            if event[4] == GTID:
-                found.append(hashlib.sha256())
-            found[-1].update(normal(event, checksum=checksum))
-    return [digest.digest() for digest in found]
+    file, is_whole, is_standalone = "", True, False
+    while True:
+        with RawClient(source, timeout=40) as client:
+            try:
+                for event in client.dump(None if file else "", file=file):
+                    if event[4] in OF_FILES or event[17] & FLAG_ARTIFICIAL:
+                        continue
+                    plain = normal(event, checksum=checksum)
+                    if event[4] == GTID:
+                        found.append(hashlib.sha256())
+                        is_standalone = GtidEvent.parse(plain).is_standalone
+                    found[-1].update(plain)
+                    is_whole = _ends_group(plain, is_standalone)
+                return [digest.digest() for digest in found]
+            except RemoteError as error:
+                torn = _TORN.search(str(error))
+                if torn is None:
+                    raise
+                if not is_whole:
+                    found.pop()
+                file = f"{torn[1]}{int(torn[2]) + 1:0{len(torn[2])}d}"
+
+
+def _ends_group(event: bytes, is_standalone: bool) -> bool:
+    if event[4] == EventType.QUERY:
+        return is_standalone or event.endswith((b"\0COMMIT", b"\0ROLLBACK"))
+    return event[4] in (EventType.XID, EventType.XA_PREPARE_LOG)
 
 
 class Chaos:
@@ -208,3 +239,21 @@ def test_exactly_once(
     }
     record_property("numbers", numbers)
     print(numbers)
+
+
+@pytest.mark.replica
+def test_a_file_that_a_kill_has_torn_is_read_on(make_upstream: MakeMariaDB) -> None:
+    """The oracle of the above: what a MariaDB has in all its files, whatever is at the end of one."""
+    upstream = make_upstream(backend=Backend("local", "10.11"))
+    upstream.script("CREATE DATABASE d", "CREATE TABLE d.t (a INT)", "INSERT INTO d.t VALUES (1)")
+    whole = digests(upstream)
+    name = upstream.value("SHOW MASTER STATUS")
+    path = Path(upstream.value("SELECT @@datadir")) / name
+    upstream.kill()
+    with path.open("ab") as file:  # the beginning of an event of 500 bytes
+        file.write(struct.pack("<IBIIIH", 0, EventType.QUERY, 1, 500, 0, 0) + bytes(10))
+    upstream.start()
+    upstream.script("INSERT INTO d.t VALUES (2)")
+    after = digests(upstream)
+    assert after[:-1] == whole
+    assert after[-1] not in whole
