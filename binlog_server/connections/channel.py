@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 
 from binlog_protocol.connection.server import ServerConnection
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 ANSWER_BUFFER_BYTES = 64 * 1024  # per client; beyond it commands wait
 WRITE_BUFFER_BYTES = 512 * 1024  # per replica; later groups wait in the store
 _UNKNOWN = -1
+_SOON_S = 30e-6
+_READ_BYTES = 1 << 16
 _LINGER_S = 5.0  # how long a closed connection may take to accept its last bytes
 
 
@@ -141,6 +144,26 @@ class Channel:
             return
         if taken < len(data):
             self.transport.write(memoryview(data)[taken:])
+
+    def read_soon(self) -> bytes | None:
+        """What the client sends within `_SOON_S`, past the transport; None if nothing comes, or nothing may be read.
+
+        For a client that is all that there is to serve. Its end is left to the transport.
+        """
+        fd, transport = self._fd, self.transport
+        if fd is None or fd == _UNKNOWN or transport.is_closing() or not transport.is_reading():
+            return None
+        until = time.perf_counter() + _SOON_S
+        while time.perf_counter() < until:
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return None
+            self.traffic.received += len(data)
+            return data or None
+        return None
 
     def send_error(self, error: ServerError) -> None:
         """Answer with an error. Some errors end the connection, and so does any error outside of an answer."""

@@ -131,6 +131,7 @@ _SLOW: Final = VARIABLES["long_query_time"].default
 _MAY_BE_SLOW: Final = (Query, NextStatement, StmtExecute, StmtBulkExecute)
 _SAID_END: Final = STATEMENT_AT + SHOWN_CHARS + 1
 _EXECUTE: Final = bytes((CommandCode.STMT_EXECUTE,))
+_AT_ONCE_S: Final = 60e-6
 _QUICK_OK: Final = frame_packet(ok_payload(affected_rows=1), 1)[0]
 _QUICK_UPDATED: Final = frame_packet(ok_payload(affected_rows=1, info=ROW_UPDATED.info), 1)[0]
 
@@ -200,6 +201,9 @@ class Conversation:
         connection.running = self._running
         if request.database:
             self.transaction.use(_encoded(request.database))
+        self._silent_s = 0.0  # of the client, between its last answer and the statement that runs
+        self.has_next_soon = False
+        """Whether the client, who is the only one, has its next statement ready when the last is answered."""
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # the running statement, if it takes longer
         self._computed: asyncio.Future[Any] | None = None  # its first part, computed in a thread
@@ -228,17 +232,24 @@ class Conversation:
         return kept + self.prepared.held + self.transaction.held + asked
 
     def quick(self, data: bytes) -> bool:
-        """Commit the received bytes, if they are one simple statement. False: then nothing has happened."""
+        """Commit the received bytes, if they are one simple statement. False: then nothing has happened.
+
+        `has_next_soon` is set if that is done, and another one may be there at once.
+        """
         self._heard = True
         try:
             if is_plain_change(data):
-                self._began = self._connection.since = monotonic()
+                began = monotonic()
+                self._silent_s = began - self._connection.since
+                self._began = self._connection.since = began
                 self._said = data[STATEMENT_AT:_SAID_END]
                 if not self.transaction.quick_way.take(data):
                     return False
                 word = data[STATEMENT_AT:WORD_END]
             elif data[4:5] == _EXECUTE:
-                self._began = self._connection.since = monotonic()
+                began = monotonic()
+                self._silent_s = began - self._connection.since
+                self._began = self._connection.since = began
                 found = self.prepared.quick(data)
                 if found is None:
                     return False
@@ -357,6 +368,9 @@ class Conversation:
             frame = _QUICK_UPDATED if is_update else _QUICK_OK
             if now:
                 self._channel.write_now(frame)
+                # Replicas, too, would wait for who is served without a turn of the loop.
+                is_alone = len(self._server.connections.by_id) == 1
+                self.has_next_soon = is_alone and self._silent_s < _AT_ONCE_S
             else:
                 self._channel.write(frame)
             self.sql.changed_rows = 1

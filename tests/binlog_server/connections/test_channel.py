@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ class Serving(asyncio.Protocol):
 
     def __init__(self, *, is_stream: bool) -> None:
         self.is_stream = is_stream
+        self.got = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         machine = cast(Any, None)
@@ -28,6 +30,14 @@ class Serving(asyncio.Protocol):
         )
         if self.is_stream:
             self.channel.stream()
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+
+    def take(self) -> bytearray:
+        """What the transport has read since."""
+        taken, self.got = self.got, bytearray()
+        return taken
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -91,3 +101,36 @@ async def test_a_peer_that_is_gone_is_met_as_by_any_write() -> None:
             channel.write_now(bytearray(1 << 16))
             await asyncio.sleep(0)
         assert channel.is_closing
+
+
+async def test_what_comes_soon_is_read_past_the_transport(rng: random.Random) -> None:
+    """In order with what the transport reads, whatever is read by whom; the end is the transport's."""
+    async with streaming() as (serving, channel, _, writer):
+        assert channel.read_soon() is None, "nothing comes"
+        peer = writer.transport.get_extra_info("socket").fileno()
+        sent, got = bytearray(), bytearray()
+        for _ in range(200):
+            data = rng.randbytes(rng.randrange(1, 100))
+            os.write(peer, data)
+            sent += data
+            if rng.random() < 0.5:
+                got += serving.take() + (channel.read_soon() or b"")
+            else:
+                await asyncio.sleep(0)
+        await until(lambda: len(got) + len(serving.got) == len(sent))
+        assert got + serving.take() == sent
+        channel.hold(held=True)
+        os.write(peer, b"later")
+        assert channel.read_soon() is None, "nothing may be read"
+        channel.hold(held=False)
+        await until(lambda: serving.got == b"later")
+        writer.close()
+        await until(lambda: channel.read_soon() is None and serving.lost)
+        assert channel.read_soon() is None
+
+
+async def test_nothing_is_read_past_another_transport() -> None:
+    """A layer of TLS or compression, or before it is known that there is none."""
+    async with streaming(is_stream=False) as (_, channel, _reader, writer):
+        os.write(writer.transport.get_extra_info("socket").fileno(), b"data")
+        assert channel.read_soon() is None

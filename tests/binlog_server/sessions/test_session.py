@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
+import socket
+from typing import Any, Final
 
 import pytest
 from binlog_protocol.connection.auth import native_password_scramble
@@ -25,12 +29,14 @@ from binlog_protocol.connection.commands import (
 from binlog_protocol.connection.handshake import LoginRequest
 from binlog_protocol.errors import RemoteError
 from binlog_protocol.gtid import SlavePosition
-from binlog_protocol.wire.packets import frame_packet
+from binlog_protocol.wire.packets import PacketReader, frame_packet
 from binlog_protocol.wire.results import Column
 
 from binlog_server.accounts.users import Account
+from binlog_server.connections import channel as channel_module
 from binlog_server.connections.channel import ANSWER_BUFFER_BYTES
 from binlog_server.process.logs import FORMATS, JsonFormatter, TextFormatter
+from binlog_server.sessions import conversation as conversation_module
 from binlog_server.sessions.host import new_salt
 from tests.binlog_server.lab import PASSWORD, ROOT, USER, Client, Lab, Replica, until
 from tests.binlog_server.transport import Held
@@ -289,6 +295,75 @@ async def test_pipelined_commands_are_answered_in_order(lab: Lab) -> None:
         packets = [await client.answer() for _ in range(5)]
         answers.append(int(packets[3][1:]))
     assert answers == list(range(50))
+
+
+class Hasty:
+    """A client in a thread, that says the next thing as soon as it is answered."""
+
+    def __init__(self, client: Client, rng: random.Random) -> None:
+        transport: Any = client.writer.transport
+        transport.pause_reading()
+        self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._socket.settimeout(30)
+        self._packets = PacketReader(1 << 20)
+        self._rng = rng
+        self.inserted = 0
+
+    def talk(self) -> None:
+        """What it says comes whole, in two pieces, or with the next one behind it."""
+        for _ in range(300):
+            asked = self._rng.choices(["insert", "select", "ping"], [20, 1, 1], k=1)
+            if self._rng.random() < 0.05:
+                asked += self._rng.choices(["insert", "select"], k=2)
+            data = b"".join(frame_packet(SAID[what], 0)[0] for what in asked)
+            at = self._rng.choice([0, 0, 0, 3, 7, len(data) - 1])
+            for part in (data[:at], data[at:]):
+                self._socket.sendall(part)
+            for what in asked:
+                answers = [self._packet() for _ in range(5 if what == "select" else 1)]
+                assert (answers[3] == b"\x017") if what == "select" else answers[0][0] == 0, what
+                self.inserted += what == "insert"
+        self._socket.close()
+
+    def _packet(self) -> bytes:
+        while (packet := self._packets.next_packet()) is None:
+            self._packets.feed(self._socket.recv(1 << 16))
+        return bytes(packet.payload)
+
+
+SAID: Final = {
+    "insert": Query("INSERT INTO t VALUES (1)").build(),
+    "select": Query("SELECT 7").build(),
+    "ping": b"\x0e",
+}
+
+
+async def test_a_client_that_goes_on_at_once(
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is served without a turn of the loop, for a while: in order, and nothing of what it says is lost."""
+    monkeypatch.setattr(channel_module, "_SOON_S", 0.01)
+    monkeypatch.setattr(conversation_module, "_AT_ONCE_S", 10.0)
+    read: list[bytes | None] = []
+    read_soon = channel_module.Channel.read_soon
+
+    def spied(channel: channel_module.Channel) -> bytes | None:
+        read.append(read_soon(channel))
+        return read[-1]
+
+    monkeypatch.setattr(channel_module.Channel, "read_soon", spied)
+    async with Lab(users=ROOT) as lab:
+        client = await lab.root()
+        lab.server.syncer._sync_s = 0.0
+        hasty = Hasty(client, rng)
+        await asyncio.to_thread(hasty.talk)
+        assert sum(data is not None for data in read) > 20
+        (last,) = lab.engine.binlog_state().entries()
+        assert last.seq_no == hasty.inserted
+        other = await lab.root()
+        read.clear()
+        assert await other.query("INSERT INTO t VALUES (2)") == []
+        assert not read, "there are two"
 
 
 async def test_bytes_that_come_one_by_one(lab: Lab) -> None:
