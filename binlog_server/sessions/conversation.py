@@ -144,6 +144,10 @@ class Conversation:
 
     _changed_by_units: int | None = None  # the rows that a bulk has changed which tells of each
 
+    has_next_soon = False
+    """Whether the client, who is the only one, has its next statement ready when the last is answered."""
+    _silent_s = 0.0  # it was, between its last answer and the statement that runs
+
     def __init__(
         self,
         server: Host,
@@ -201,9 +205,6 @@ class Conversation:
         connection.running = self._running
         if request.database:
             self.transaction.use(_encoded(request.database))
-        self._silent_s = 0.0  # of the client, between its last answer and the statement that runs
-        self.has_next_soon = False
-        """Whether the client, who is the only one, has its next statement ready when the last is answered."""
         self._dump: DumpSession | None = None
         self._work: asyncio.Future[Any] | None = None  # the running statement, if it takes longer
         self._computed: asyncio.Future[Any] | None = None  # its first part, computed in a thread
