@@ -14,10 +14,13 @@ from typing import Any
 import pymysql
 import pytest
 from binlog_protocol.gtid import Gtid
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
+from binlog_storage.log.publication import read_published
 
 from binlog_server.app.app import Server
 from binlog_server.app.in_process import running_server
 from binlog_server.relay.server_history import ServerHistory
+from binlog_server.testing.waiting import until
 from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
@@ -54,7 +57,15 @@ def insert(server: Server, number: int, text: str, rows: int = 1) -> None:
 
 
 def directory(server: Server) -> Path:
-    return Path(server.config.binlog_directory)
+    """Once it says how far it is durable, which a thread writes there: behind that nobody reads."""
+    path, engine = Path(server.config.binlog_directory), server.engine
+
+    def is_told() -> bool:
+        told = read_published(ReadOnlyDisk(path))
+        return told is not None and told.end == engine.durable_end
+
+    until(is_told, "the durable end is published")
+    return path
 
 
 def url(server: Server, password: str = "pw") -> str:
