@@ -68,14 +68,13 @@ class ReplicaRows:
                 None if sent is None else self._gtid_at(sent) if behind else durable,
                 durable,
                 self._gtid_at(acknowledged) if acknowledged and acknowledged > NOWHERE else None,
-                None
-                if sent is None or (behind and files is None)
-                else bytes_between(files, sent, self._end)
-                if behind and files is not None
-                else 0,
+                None if sent is None else self._lag(files, sent) if behind else 0,
                 None if sent is None else age_ms(self._engine, sent) if behind else 0,
                 state,
             )
+
+    def _lag(self, files: Sequence[BinlogFile] | None, sent: Position) -> int | None:
+        return None if files is None else bytes_between(files, sent, self._end)
 
     def _gtid_at(self, sent: Position) -> str | None:
         try:

@@ -235,28 +235,27 @@ class Conversation:
     def quick(self, data: bytes) -> bool:
         """Commit the received bytes, if they are one simple statement. False: then nothing has happened.
 
-        `has_next_soon` is set if that is done, and another one may be there at once.
+        `has_next_soon` says then whether another one may be there at once.
         """
         self._heard = True
+        self.has_next_soon = False
         try:
-            if is_plain_change(data):
-                began = monotonic()
-                self._silent_s = began - self._connection.since
-                self._began = self._connection.since = began
+            is_text = is_plain_change(data)
+            if not is_text and data[4:5] != _EXECUTE:
+                return False
+            began = monotonic()
+            self._silent_s = began - self._connection.since
+            self._began = self._connection.since = began
+            if is_text:
                 self._said = data[STATEMENT_AT:_SAID_END]
                 if not self.transaction.quick_way.take(data):
                     return False
                 word = data[STATEMENT_AT:WORD_END]
-            elif data[4:5] == _EXECUTE:
-                began = monotonic()
-                self._silent_s = began - self._connection.since
-                self._began = self._connection.since = began
+            else:
                 found = self.prepared.quick(data)
                 if found is None:
                     return False
                 self._said, word = found
-            else:
-                return False
             self._connection.counts.quick[word] += 1
             return True
         except Exception as error:  # noqa: BLE001 - logged there

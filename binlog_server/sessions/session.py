@@ -146,7 +146,6 @@ class ClientSession(asyncio.Protocol):
         to sleep until something comes. Returns bytes that are no such statement; None if nothing more has come.
         """
         for _ in range(_IN_A_ROW):
-            conversation.has_next_soon = False
             data = self._channel.read_soon()
             if data is None:
                 return None
@@ -154,7 +153,6 @@ class ClientSession(asyncio.Protocol):
                 return data
             if not conversation.has_next_soon:
                 return None
-        conversation.has_next_soon = False
         return None
 
     def holds_more(self) -> None:

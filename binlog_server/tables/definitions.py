@@ -247,7 +247,7 @@ class TableHead(NamedTuple):
 
 def read_head(text: str, database: str) -> TableHead:
     """The name and the like of a CREATE TABLE, whatever comes behind. Raises `ServerError` as `read_table`."""
-    return reading(lambda: TableHead(*DefinitionReader(text, database).table_head()))
+    return reading(lambda: DefinitionReader(text, database).table_head())
 
 
 def read_like(text: str, database: str) -> TableLike | None:
@@ -367,7 +367,7 @@ class DefinitionReader(TokenReader):
 
     # --- CREATE TABLE ---
 
-    def table_head(self) -> tuple[TableName, bool, bool]:
+    def table_head(self) -> TableHead:
         """The beginning of CREATE TABLE: the name, IF NOT EXISTS, OR REPLACE."""
         self.accept("CREATE")
         replaces = self.accept("OR", "REPLACE")
@@ -377,7 +377,7 @@ class DefinitionReader(TokenReader):
         if_not_exists = self.accept("IF", "NOT", "EXISTS")
         if if_not_exists and replaces:
             raise WrongUsage("OR REPLACE", "IF NOT EXISTS")
-        return self.name(), if_not_exists, replaces
+        return TableHead(self.name(), if_not_exists, replaces)
 
     def like(self) -> TableLike | None:
         name, if_not_exists, replaces = self.table_head()
