@@ -1,21 +1,27 @@
-"""`binlog-server ls`: lists the files of a binlog directory, with their GTIDs and times."""
+"""`binlog-server ls`: lists the files of a store of either format, with their GTIDs and times."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from binlog_storage.archive.places import store_argument
+from binlog_storage.classic.summary import summarize_files
 from binlog_storage.console.arguments import add_json
 from binlog_storage.console.output import show_json, show_table
+from binlog_storage.disk.read_only_disk import ReadOnlyDisk
 from binlog_storage.log.groups import OfflineBinlog
 from binlog_storage.log.summary import FileState, FileSummary, GroupEnd, summarize
 
+from binlog_server.cli.given_store import add_store, given_store
+from binlog_server.cli.keys import add_key_options, binlog_keys
+
 _EPILOG = """
 The times are those of the first and last group, in UTC. States: closed (it has a successor), last (being written, if a
-server runs), empty (made ahead), damaged (the reason follows; `verify` tells more). A few pages are read of each file.
+server runs), empty (made ahead), damaged (the reason follows; `verify` tells more). A few pages are read of each .ibb
+file, and the end of a traditional one that has a GTID index beside it; without one all of it.
 """
 _HEAD = ("FILE", "SIZE", "STATE", "FIRST GTID", "FIRST TIME", "LAST GTID", "LAST TIME")
 
@@ -28,23 +34,29 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=store_argument, metavar="DIR", help="the store")
+    add_store(parser)
     add_json(parser, "one array with an object for each file")
+    add_key_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command. Returns the exit code: 1 if a file is damaged. Raises `StorageError`."""
-    binlog = OfflineBinlog.of_directory(arguments.directory)
-    try:
-        files = [summarize(binlog, number) for number in binlog.pages.numbers]
-    finally:
-        binlog.close()
+    """Run the command. Returns the exit code: 1 if a file is damaged. Raises `ConfigError`, `StorageError`."""
+    files = _files(arguments)
     if arguments.json:
         show_json([_object(file) for file in files])
     else:
         show_table(_HEAD, list(map(_row, files)), right={1})
     return 1 if any(file.state is FileState.DAMAGED for file in files) else 0
+
+
+def _files(arguments: argparse.Namespace) -> list[FileSummary]:
+    directory, base = given_store(arguments.directory)
+    if base is not None:
+        keys = binlog_keys(arguments.config, directory)
+        return list(summarize_files(ReadOnlyDisk(directory), base, keys))
+    with contextlib.closing(OfflineBinlog.of_directory(directory)) as binlog:
+        return [summarize(binlog, number) for number in binlog.pages.numbers]
 
 
 def _object(file: FileSummary) -> dict[str, object]:

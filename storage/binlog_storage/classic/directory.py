@@ -24,6 +24,7 @@ from binlog_protocol.compiled_later import compiled_later
 from binlog_storage.classic.encryption import Keys, opened_to_read
 from binlog_storage.classic.event_reader import Bytes
 from binlog_storage.disk.disk import Disk, made_ahead, put_in_place, replaced
+from binlog_storage.disk.read_only_disk import ReadableDisk
 from binlog_storage.errors import DiskError, FileMissing, NotAStore
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def belongs(name: str, base: str) -> bool:
     return name.startswith(base) and _OF_A_BINLOG.fullmatch(name, len(base)) is not None
 
 
-def read_small(disk: Disk, name: str) -> bytes:
+def read_small(disk: ReadableDisk, name: str) -> bytes:
     """All of a file that is not large. Raises `DiskError`, `NotAStore`."""
     with contextlib.closing(disk.open(name)) as file:
         size = file.size()
@@ -71,6 +72,25 @@ class BinlogNames:
         """The number of a file of this binlog; None for any other name."""
         match = self._numbered.fullmatch(name)
         return int(match[1]) if match else None
+
+
+def read_index(disk: ReadableDisk, base: str) -> list[int]:
+    """The files that an index names, in its order. Raises `DiskError`, `NotAStore` for one that cannot be ours."""
+    names, index_name = BinlogNames(base), f"{base}{_INDEX}"
+    found: list[int] = []
+    for line in read_small(disk, index_name).split(b"\n"):
+        text = os.fsdecode(line)
+        if not text:
+            break  # as MariaDB: behind the first empty line nothing is read
+        # A line that had lost its end, as MariaDB makes of one without a newline, names two files.
+        number = names.number(text.rpartition("/")[2]) if text.count("./") < 2 else None
+        if number is None or (found and number <= found[-1]):
+            raise NotAStore(
+                f"{index_name} has {text!r}, which is no binlog file of {base!r} behind the one before: "
+                "the index was left as it is"
+            )
+        found.append(number)
+    return found
 
 
 class BinlogDirectory(BinlogNames):
@@ -105,21 +125,8 @@ class BinlogDirectory(BinlogNames):
     # --- the index ---
 
     def read_index(self) -> list[int]:
-        """The files that the index names, in its order. Raises `NotAStore` for an index that cannot be ours."""
-        found: list[int] = []
-        for line in read_small(self.disk, self.index_name).split(b"\n"):
-            text = os.fsdecode(line)
-            if not text:
-                break  # as MariaDB: behind the first empty line nothing is read
-            # A line that had lost its end, as MariaDB makes of one without a newline, names two files.
-            number = self.number(text.rpartition("/")[2]) if text.count("./") < 2 else None
-            if number is None or (found and number <= found[-1]):
-                raise NotAStore(
-                    f"{self.index_name} has {text!r}, which is no binlog file of {self.base!r} behind the one before: "
-                    "the index was left as it is"
-                )
-            found.append(number)
-        return found
+        """See `read_index`."""
+        return read_index(self.disk, self.base)
 
     def write_index(
         self, numbers: Sequence[int], decide: Callable[[], None] = lambda: None

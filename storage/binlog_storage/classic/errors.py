@@ -11,6 +11,10 @@ class UnreadableBinlog(StorageError):
     """A file that is no binlog file of a MariaDB with GTIDs, or cannot be read without its server."""
 
 
+class EncryptedBinlog(UnreadableBinlog):
+    """A file that is read with a key which was not given."""
+
+
 class DamagedBinlog(StorageError):
     """A file holds what no server writes there.
 
@@ -23,4 +27,5 @@ class DamagedBinlog(StorageError):
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         self.path = path
         self.offset = offset
+        self.reason = reason
         super().__init__(f"{path} is damaged at offset {offset}: {reason}")

@@ -34,7 +34,7 @@ from binlog_protocol.groups.group_stream import (
 from binlog_protocol.groups.vocabulary import EventRefused
 from binlog_protocol.gtid import Gtid
 
-from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
+from binlog_storage.classic.errors import DamagedBinlog, EncryptedBinlog, UnreadableBinlog
 from binlog_storage.classic.event_reader import CLASSIC_MAGIC, Bytes, EventReader
 from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 
@@ -51,7 +51,7 @@ def refuse_kind(path: Path, event: bytes) -> None:
     type_ = event[TYPE_OFFSET]
     if type_ == EventType.START_ENCRYPTION and not event[FLAGS_OFFSET] & FLAG_IGNORABLE:
         # With the flag it comes from a master, which has decrypted what follows.
-        raise UnreadableBinlog(
+        raise EncryptedBinlog(
             f"{path} is encrypted: it is read with the key file of the server that wrote it "
             "(file_key_management_filename). Or fetch it from there: "
             f"mariadb-binlog --read-from-remote-server --raw --host=HOST --user=USER --password {path.name}"

@@ -135,6 +135,31 @@ def pieces_of(
             yield piece
 
 
+def _verify(disk: ReadableDisk, prepared: PreparedFile, keys: Keys | None) -> None:
+    crc = 0
+    for piece in pieces_of(disk, prepared, keys):
+        crc = zlib.crc32(piece, crc)
+    if crc != prepared.crc:
+        reason = f"the CRC-32 of the prepared transaction {prepared.xid} is {crc:08x}, not {prepared.crc:08x}"
+        raise DamagedBinlog(Path(prepared.name), _HEAD_BYTES, reason)
+
+
+def prepared_fault(disk: ReadableDisk, name: str, keys: Keys | None = None) -> str:
+    """What is wrong with the file of a prepared transaction, in words; empty for a sound one.
+
+    Raises `NoBinlogKey`, `DiskError`.
+    """
+    if name.endswith(_NEW):
+        return ""  # a start deletes it
+    try:
+        _verify(disk, _read(disk, name), keys)
+    except DamagedBinlog as error:
+        return error.reason
+    except NotAStore as error:
+        return str(error).removeprefix(f"{name} ")
+    return ""
+
+
 def waiting(disk: ReadableDisk, has: Callable[[Commitment], bool]) -> list[PreparedFile]:
     """The transactions that a start would find prepared: nothing is changed. `has`: as for `PreparedFiles.settle`."""
     names = sorted(name for name in disk.names() if name.startswith(XA_PREFIX))
@@ -239,12 +264,7 @@ class PreparedFiles:
 
     def verify(self, prepared: PreparedFile) -> None:
         """Raises `DamagedBinlog` if the transaction is not what was prepared."""
-        crc = 0
-        for piece in self.pieces(prepared):
-            crc = zlib.crc32(piece, crc)
-        if crc != prepared.crc:
-            reason = f"the CRC-32 of the prepared transaction {prepared.xid} is {crc:08x}, not {prepared.crc:08x}"
-            raise DamagedBinlog(Path(prepared.name), _HEAD_BYTES, reason)
+        _verify(self._disk, prepared, self._keys)
 
     def pieces(self, prepared: PreparedFile) -> Iterator[bytes]:
         """The events of a transaction, in pieces cut anywhere."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from binlog_storage.binlog.stored_tables import TableEngine
 from binlog_storage.classic.binlog import ClassicBinlog
+from binlog_storage.classic.directory import bases
 from binlog_storage.classic.durable_end import durable_end
 from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.errors import UnreadableBinlog
@@ -82,6 +83,20 @@ def index_in(directory: Path, names: Iterable[str]) -> Path | None:
             f"{directory} has several binlogs: {', '.join(path.name for path in found)}. Give the index of one instead "
             "of the directory"
         )
+    return found[0] if found else None
+
+
+def base_in(directory: Path, names: Iterable[str]) -> str | None:
+    """The base name of the traditional binlog that a directory holds; None for one with .ibb files, or with neither.
+
+    Raises `NotAStore` where there are several.
+    """
+    if any(file_number(name) is not None for name in names):
+        return None
+    found = bases(names)
+    if len(found) > 1:
+        index = index_in(directory, names)
+        return None if index is None else index.name.removesuffix(_INDEX)
     return found[0] if found else None
 
 

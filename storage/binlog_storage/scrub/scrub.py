@@ -20,23 +20,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.header import split_pieces
 from binlog_protocol.groups.group_check import GroupCheck
-from binlog_protocol.gtid import BinlogState
 
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveDamaged, ArchiveUnreachable
 from binlog_storage.archive.manifest import ArchivePart
-from binlog_storage.classic.binlog import mark_of, read_head, require_followed
-from binlog_storage.classic.encryption import Keys, opened_to_read
+from binlog_storage.classic.binlog import mark_of
+from binlog_storage.classic.checked_file import CheckedFile
+from binlog_storage.classic.encryption import Keys
 from binlog_storage.classic.errors import DamagedBinlog, UnreadableBinlog
-from binlog_storage.classic.event_reader import Bytes
-from binlog_storage.classic.groups import FileGroups
 from binlog_storage.disk.read_only_disk import ReadableDisk, ReadableFile
 from binlog_storage.errors import (
     CorruptBinlog,
@@ -51,7 +48,6 @@ from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.file_names import file_name, file_numbers
 from binlog_storage.ibb.page import PAGE_SIZE, ZERO_PAGE, check
 from binlog_storage.ibb.records import RecordReader
-from binlog_storage.intake.source import SourceGroup, UnfinishedGroup
 from binlog_storage.log.group_reader import began_in, group_pieces, has_two_lists
 from binlog_storage.log.log_pages import LogPages
 from binlog_storage.log.whole_file import require_whole
@@ -443,42 +439,16 @@ def _one_classic_file(
     *,
     gap: bool,
 ) -> Look:
-    path = Path(name)
-
-    def opened(other: str) -> Bytes:
-        return opened_to_read(keys, Path(other), disk.open(other))
-
+    checked = CheckedFile(
+        disk, name, keys, size=size, durable_end=size or 0, following=following, gap=gap
+    )
     try:
-        groups = FileGroups(path, file=opened(name), size=size)
-        try:
-            state = BinlogState() if following is None else read_head(path, opened(name)).state
-            for group in groups.items(runs=False):
-                assert isinstance(group, SourceGroup)
-                if group.rest is not None:
-                    for _ in group.rest:
-                        yield None
-                if group.gtid is not None:
-                    state.update(group.gtid)
-                yield None
-        except UnfinishedGroup:
-            pass
-        finally:
-            groups.close()
-        if size is not None and (groups.size < size or groups.left_out):
-            reason = f"the file ends here, in front of its durable end at offset {size}"
-            raise DamagedBinlog(path, groups.end, reason)
-        if following is not None and (gap or groups.closed_at is None):
-            head = None
-            with contextlib.suppress(DamagedBinlog, UnreadableBinlog, FileMissing):
-                head = read_head(
-                    Path(following), opened(following)
-                )  # its own look tells its damage
-            if head is not None:
-                require_followed(path, groups.end, state, head)
+        for _ in checked.groups():
+            yield None
     except DamagedBinlog as error:
         if is_there():
-            told = str(error).removeprefix(f"{path} is damaged at offset {error.offset}: ")
-            yield Damage("event", name, error.offset, f"{told}; what follows it was not looked at")
+            told = f"{error.reason}; what follows it was not looked at"
+            yield Damage("event", name, error.offset, told)
     except UnreadableBinlog as error:
         if is_there():
             yield Damage("event", name, 0, str(error))

@@ -17,8 +17,6 @@ The two passes read everything, so the directory should not be written meanwhile
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
@@ -32,14 +30,9 @@ from binlog_protocol.groups.group_check import GroupCheck
 from binlog_protocol.gtid import BinlogState, Gtid
 
 from binlog_storage.disk.read_only_disk import ReadableDisk
-from binlog_storage.disk.state import REDO_KEY, read_facts
 from binlog_storage.errors import (
     CorruptBinlog,
-    CorruptRedo,
-    CorruptTables,
-    StorageError,
     TruncatedRecord,
-    without_advice,
 )
 from binlog_storage.ibb import commit, oob, xa
 from binlog_storage.ibb.chunk import END_OF_DATA, Position, Record, RecordType
@@ -52,10 +45,8 @@ from binlog_storage.log.group_reader import group_pieces
 from binlog_storage.log.log_file import grown, read_state
 from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.pending_redo import PendingRedo, lost_end, published
-from binlog_storage.redo.format import REDO_NAME, RedoFormatError, Tables
-from binlog_storage.redo.reader import RedoReader
-from binlog_storage.tables import snapshot
-from binlog_storage.tables.records import parse
+from binlog_storage.redo.format import REDO_NAME
+from binlog_storage.verify.beside import facts_fault, tables_fault
 
 _MINOR_AT = 12
 _PROGRESS_PAGES = 64
@@ -74,9 +65,19 @@ class Finding(NamedTuple):
     offset: int
     reason: str
 
+    @property
+    def file(self) -> str:
+        """Its name."""
+        return file_name(self.file_no)
+
+    @property
+    def page(self) -> int:
+        """Number of the page in the file."""
+        return self.offset // PAGE_SIZE
+
     def __str__(self) -> str:
         mark = "" if self.severity is Severity.ERROR else "warning: "
-        return f"{file_name(self.file_no)} page {self.offset // PAGE_SIZE} offset {self.offset}: {mark}{self.reason}"
+        return f"{self.file} page {self.page} offset {self.offset}: {mark}{self.reason}"
 
 
 Tell = Callable[[int, int, str], None]
@@ -135,19 +136,9 @@ class Verifier:
     def _facts(self) -> None:
         """Check the facts that the store keeps about itself."""
         first = Position(self._pages.numbers[0], 0)
-        try:
-            known = read_facts(self._disk).get(REDO_KEY)
-        except StorageError as error:
-            self._tell(Severity.ERROR, *first, str(error))
-            return
-        if known is not None and self._redo.uuid is None and not self._redo.damage:
-            self._tell(
-                Severity.ERROR,
-                *first,
-                f"{REDO_NAME} is missing: the server does not open the store without it",
-            )
-        elif known is not None and self._redo.uuid not in (None, known):
-            self._tell(Severity.ERROR, *first, f"{REDO_NAME} is that of another store")
+        fault = facts_fault(self._disk, self._redo)
+        if fault:
+            self._tell(Severity.ERROR, *first, fault)
         lost = lost_files_of(self._disk, self._pages.numbers)
         if lost:
             self._tell(Severity.ERROR, *first, lost)
@@ -167,23 +158,9 @@ class Verifier:
     def _tables(self) -> None:
         """Check the rows: their records in the redo log, and the snapshot."""
         end = self._redo.end or Position(self._pages.numbers[0], 0)
-        try:
-            if self._redo.uuid is None:  # that is told
-                if snapshot.is_there(self._disk):
-                    snapshot.look(self._disk)
-                return
-            with contextlib.closing(self._disk.open(REDO_NAME)) as file:
-                redo = RedoReader(file)
-                for mtr in redo.replay():
-                    for record in mtr.records():
-                        if isinstance(record, Tables):
-                            deque(parse(record.data), maxlen=0)
-                if snapshot.is_there(self._disk, redo.checkpoint.tables):
-                    found = snapshot.look(self._disk)
-                    found.require_fits(redo.uuid, redo.checkpoint.tables)
-                    found.require_whole(redo.end)
-        except (CorruptTables, CorruptRedo, RedoFormatError) as error:
-            self._tell(Severity.ERROR, *end, without_advice(error))
+        fault = tables_fault(self._disk, self._redo)
+        if fault:
+            self._tell(Severity.ERROR, *end, fault)
 
     def _error(self, file_no: int, offset: int, reason: str) -> None:
         redo = self._redo
