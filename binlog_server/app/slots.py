@@ -32,6 +32,7 @@ class Slots:
         self._releasing: asyncio.Task[None] | None = None
         self._renewing: Final = asyncio.Lock()
         self._defects: Final = Defects()
+        self._told = ""  # why they cannot be renewed; empty while they can
 
     async def run(self, pause_s: float) -> None:
         """Renew the slots of all that are connected, again and again."""
@@ -71,8 +72,21 @@ class Slots:
             try:
                 await asyncio.to_thread(self._leases.renew_slots, here, left, age)
             except Exception as error:
-                trace = None if isinstance(error, StorageError) else self._defects.trace(error)
-                log.error("slots of replicas could not be renewed: %r", error, exc_info=trace)
+                # Said where it begins, and where it becomes another error: it is tried again every few seconds.
+                if (why := f"{error}" or repr(error)) != self._told:
+                    self._told = why
+                    log.error(
+                        "slots of replicas cannot be renewed: %s. Replicas that are connected keep their files; those "
+                        "of one that leaves now may be purged, so mend this first. It is tried again by itself",
+                        why,
+                        exc_info=None
+                        if isinstance(error, StorageError)
+                        else self._defects.trace(error),
+                    )
+            else:
+                if self._told:
+                    self._told = ""
+                    log.info("slots of replicas are renewed again")
 
 
 def _seen(connection: Connection) -> Seen | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.engine.references import Reason
+from binlog_storage.errors import DiskError
 
 from tests.binlog_server.lab import Lab, Replica, until
 
@@ -148,3 +151,37 @@ async def test_the_end_of_the_server_keeps_the_slots_of_those_connected() -> Non
         await until(lambda: bool(dumps(lab)))
         state = lab.server.state
     assert [name for name, _ in state.items("slot/")] != []
+
+
+def _has(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
+
+
+async def test_slots_that_cannot_be_renewed_are_told_once_per_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that lists nothing said so every ten seconds, as Python's repr of the error."""
+    errors: list[Exception] = []
+
+    def fails(*_: object) -> None:
+        if errors:
+            raise errors[0]
+
+    async with Lab(store=STORE) as lab:
+        monkeypatch.setattr(lab.server.leases, "renew_slots", fails)
+        caplog.set_level("INFO", logger="binlog_server.app.slots")
+        running = asyncio.create_task(lab.server.slots.run(0.001))
+        for why in ("cannot list /s: Input/output error", "cannot list /s: Permission denied"):
+            errors[:] = [DiskError(why)]
+            await until(partial(_has, caplog, why))
+            await asyncio.sleep(0.05)
+        errors.clear()
+        await until(partial(_has, caplog, "renewed again"))
+        await asyncio.sleep(0.05)
+        running.cancel()
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(". ")[0] for text in told] == [
+        "slots of replicas cannot be renewed: cannot list /s: Input/output error",
+        "slots of replicas cannot be renewed: cannot list /s: Permission denied",
+        "slots of replicas are renewed again",
+    ]
