@@ -105,6 +105,7 @@ def take_in_by_us(upstream: DirectoryMariaDB, directory: Path) -> Taken:
                 return lsn["Innodb_lsn_flushed"] >= lsn["Innodb_lsn_current"]
 
             time.sleep(SETTLED_S)
+            is_durable()  # what the first question of its kind has loaded is no part of it either
             os.sync()  # what was written before is nobody's load
             before = Usage.of(server.pid).cpu_s
             begin = time.monotonic()
@@ -144,6 +145,7 @@ def take_in_by_mariadbd(
                 # More if the server has noted a checkpoint of its binlog meanwhile, which is an event.
                 return (row["Master_Log_File"], row["Read_Master_Log_Pos"]) >= wanted
 
+            is_there()
             os.sync()
             before = Usage.of(replica.pid).cpu_s
             begin = time.monotonic()

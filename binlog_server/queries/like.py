@@ -24,15 +24,34 @@ _NOWHERE: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The piece of a LIKE pattern between two %: a text, in which any character matches at the places `any_at`."""
+    """The piece of a LIKE pattern between two %: a text, in which any character matches at the places `any_at`.
+
+    begin: what it has in front of the first of them.
+    """
 
     text: str
     any_at: frozenset[int]
+    begin: str
+
+    @classmethod
+    def of(cls, texts: list[str], any_at: set[int]) -> _Piece:
+        """The piece of these parts. They are gone then."""
+        text = "".join(texts)
+        piece = (
+            cls(text, frozenset(any_at), text[: min(any_at)])
+            if any_at
+            else cls(text, _NOWHERE, text)
+        )
+        texts.clear()
+        any_at.clear()
+        return piece
 
     def matches(self, text: str, at: int) -> bool:
         """Whether the piece matches the text at this index."""
+        if not text.startswith(self.begin, at):
+            return False
         if not self.any_at:
-            return text.startswith(self.text, at)
+            return True
         found = text[at : at + len(self.text)]
         return len(found) == len(self.text) and all(
             wanted == character or place in self.any_at
@@ -70,17 +89,17 @@ class _Piece:
         return -1
 
 
-def _like_pieces(pattern: str, is_folded: bool) -> tuple[_Piece, ...]:
-    """The pieces of a LIKE pattern: those in front of and behind its %, and what stands between them."""
+def _like_pieces(pattern: str, is_folded: bool) -> tuple[tuple[_Piece, ...], int]:
+    """The pieces of a LIKE pattern, those in front of and behind its % and what stands between them; and their length
+    together, which is the least of a text that matches.
+    """
     pieces: list[_Piece] = []
     texts: list[str] = []
     any_at: set[int] = set()
     length = 0
     for match in _LIKE_PART.finditer(pattern):
         if match[2]:
-            pieces.append(_Piece("".join(texts), frozenset(any_at) if any_at else _NOWHERE))
-            texts.clear()
-            any_at.clear()
+            pieces.append(_Piece.of(texts, any_at))
             length = 0
             continue
         text = match[1] or match[0]
@@ -89,15 +108,16 @@ def _like_pieces(pattern: str, is_folded: bool) -> tuple[_Piece, ...]:
             any_at.add(length)
         texts.append(text)
         length += len(text)
-    first, *others = *pieces, _Piece("".join(texts), frozenset(any_at) if any_at else _NOWHERE)
-    return first, *[piece for piece in others[:-1] if piece.text], *others[-1:]
+    first, *others = *pieces, _Piece.of(texts, any_at)
+    kept = (first, *[piece for piece in others[:-1] if piece.text], *others[-1:])
+    return kept, sum(len(piece.text) for piece in kept)
 
 
 _short_before: Final = lru_cache(maxsize=8)(_like_pieces)
 _long_before: Final = lru_cache(maxsize=1)(_like_pieces)
 
 
-def _pieces(pattern: str, is_folded: bool) -> tuple[_Piece, ...]:
+def _pieces(pattern: str, is_folded: bool) -> tuple[tuple[_Piece, ...], int]:
     if len(pattern) > _KEPT_CHARS_MAX:
         return _like_pieces(pattern, is_folded)
     return (_long_before if len(pattern) > _SHORT_CHARS_MAX else _short_before)(pattern, is_folded)
@@ -124,11 +144,10 @@ def like_matches(
     if budget is not None:
         budget.make_while(_pattern_bytes(pattern))
         budget.go_through(len(pattern) + len(name))
-    pieces = _pieces(pattern, is_folded)
+    (first, *others), length = _pieces(pattern, is_folded)
     text = values.lower(name) if is_folded else name
-    if sum(len(piece.text) for piece in pieces) > len(text):
+    if length > len(text):
         return False
-    first, *others = pieces
     if not first.matches(text, 0):
         return False
     at = len(first.text)

@@ -396,6 +396,8 @@ def upper(value: str) -> str:
 
 def lower(value: str) -> str:
     """LOWER, as `upper`."""
+    if len(value) <= _PART_CHARS and value.isascii():  # as names, of which SHOW looks at a thousand
+        return value.lower()
     return "".join([_each(part, str.lower) for part in _parts(value)])
 
 

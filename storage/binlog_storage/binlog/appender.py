@@ -193,16 +193,17 @@ class Appender:
             raise
 
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
-        """See `BinlogEngine`. The groups that fit on a page are one mini-transaction: they become durable together."""
+        """See `BinlogEngine`. What is written at once is one mini-transaction: it becomes durable together."""
         with self.lock:
             self._durability.require_sound()
             self.references.require_age(age)
-            for _ in range(_RUN_PAGES):
-                if index == len(run) or not self._room.take(PAGE_SIZE):
-                    break
-                done = self.writer.write_run(run, index)
+            left = _RUN_PAGES
+            while index < len(run) and left > 0 and (pages := self._room.take_pages(left)):
+                at = self.writer.stand
+                done = self.writer.write_run(run, index, pages)
                 if done > index:
                     self.last_marker = None
+                    left -= 1 + (self.writer.stand.offset - at.offset) // PAGE_SIZE
                     index = done
                     continue
                 payload = run.payload(index)
@@ -212,6 +213,7 @@ class Appender:
                 self.note_break(gtid)
                 self.writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 self.ended(committed=True)
+                left -= 1
                 index += 1
         return index
 

@@ -127,6 +127,11 @@ class Bounds:
         )
 
     @property
+    def redo_pages(self) -> int:
+        """Pages that may be logged at once: a fraction of the free room of the redo log."""
+        return self._redo.room() // (_CREDIT_PART * PAGE_SIZE)
+
+    @property
     def has_room_to_spill(self) -> bool:
         """See `BinlogEngine`."""
         redo = self._redo

@@ -1,4 +1,4 @@
-"""The hot paths of writing: a plain commit record onto a page, or as many as fit; a large record onto many pages.
+"""The hot paths of writing: a plain commit record onto a page, a run of them or a large record onto many pages.
 
 All have twins in C (`_speedups.c`), which are used where they are built; tests hold the twins equal.
 """
@@ -9,41 +9,102 @@ from array import array
 from collections.abc import Callable
 from typing import Final
 
-from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, CHUNK_HEADER, LAST, RecordType
+from binlog_storage.ibb.chunk import (
+    CHUNK_DATA_MAX,
+    CHUNK_HEADER,
+    CHUNK_MIN,
+    CONT,
+    FILLER,
+    LAST,
+    RecordType,
+)
 from binlog_storage.ibb.page import CRC_SIZE, PAGE_END, PAGE_SIZE, seal
 from binlog_storage.redo.format import WRITE_HEAD, build_mtr
 
 Buffer = bytes | bytearray | memoryview
+FilledRun = tuple[list[bytes], bytearray, int, int, bytes]
 
+RUN_PAGES: Final = 64  # behind the first one that a run is written to at once, at most
 _PLAIN_COMMIT: Final = RecordType.COMMIT | LAST
 _HEAD: Final = CHUNK_HEADER + 1  # of a chunk, and that nothing is out of band
 
 
-def fill_page_plainly(
-    page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
-) -> tuple[int, int]:
-    """Write as many groups as fit onto a page.
+def fill_run_plainly(
+    page: bytearray,
+    at: int,
+    payloads: bytearray,
+    ends: array[int],
+    index: int,
+    more: int,
+    kind: int,
+    page_no: int,
+    epoch: int,
+    lsn: int,
+) -> FilledRun | None:
+    """Write groups, and make the mini-transaction that does so again: as many as end on a page or on `more` behind it.
 
     Args:
-        at: the offset in the page to begin at.
+        page: the page to begin on. It stays as it is if others follow.
+        at: the offset in it to begin at.
         payloads: the groups, one behind the other.
         ends: the end of each group in `payloads`.
         index: the first group to write.
+        more: pages that may follow, at most `RUN_PAGES`.
+        kind: the type of the redo records that write to the pages.
+        page_no: the number of the first page.
+        epoch, lsn: of the redo log, where the mini-transaction begins.
 
-    Returns the offset behind the groups, and the index of the first that does not fit as a whole.
+    Returns all pages but the last, sealed; the last page; the offset behind the groups in it; the index of the first
+    group that was not written; and the mini-transaction. None, and nothing is done, if there is no room for one.
     """
-    begin = ends[index - 1] if index else 0
+    if not (0 <= at <= PAGE_END and 0 <= index <= len(ends) and 0 <= more <= RUN_PAGES):
+        raise IndexError("no place on a page, or no such group")
+    begin = at
+    laid = bytearray(page[:at])  # all pages, without their checksums
+    done = len(laid)
+    start = ends[index - 1] if index else 0
     while index < len(ends):
-        end = ends[index]
-        stop = at + _HEAD + end - begin
-        if stop > PAGE_END:
+        _lay(laid, b"\0" + payloads[start : ends[index]])
+        if len(laid) > (more + 1) * PAGE_END:
             break
-        size = end - begin + 1
-        page[at : at + _HEAD] = bytes((_PLAIN_COMMIT, size & 0xFF, size >> 8, 0))
-        page[at + _HEAD : stop] = payloads[begin:end]
-        at, begin = stop, end
+        done, start = len(laid), ends[index]
         index += 1
-    return at, index
+    if done == begin:
+        return None
+    del laid[done:]
+    count = (done - 1) // PAGE_END
+    redo = bytearray()
+    for number in range(count + 1):
+        first, stop = max(begin, number * PAGE_END), min(done, (number + 1) * PAGE_END)
+        if first < stop:
+            offset = first - number * PAGE_END
+            redo += WRITE_HEAD.pack(kind, page_no + number, offset, stop - first)
+            redo += laid[first:stop]
+    full = [
+        seal(laid[number * PAGE_END : (number + 1) * PAGE_END] + bytes(CRC_SIZE))
+        for number in range(count)
+    ]
+    last = laid[count * PAGE_END :]
+    at = len(last)
+    if count:
+        page = last.ljust(PAGE_SIZE, b"\0")
+    else:
+        page[:at] = last
+    return full, page, at, index, build_mtr(epoch, lsn, bytes(redo))
+
+
+def _lay(laid: bytearray, record: bytes) -> None:
+    """Write a commit record behind what is on the pages already."""
+    type_, at = int(RecordType.COMMIT), 0
+    while at < len(record):
+        left = -len(laid) % PAGE_END
+        if 0 < left < CHUNK_MIN:
+            laid += bytes((FILLER,)) * left
+            left = 0
+        some = record[at : at + (left or PAGE_END) - CHUNK_HEADER]
+        at += len(some)
+        laid += _chunk(type_ | LAST if at == len(record) else type_, some)
+        type_ = RecordType.COMMIT | CONT
 
 
 def plain_commit_plainly(
@@ -154,14 +215,16 @@ def _chunk(type_: int, data: bytes) -> bytes:
     return bytes((type_, len(data) & 0xFF, len(data) >> 8)) + data
 
 
-FillPage = Callable[[bytearray, int, bytearray, "array[int]", int], tuple[int, int]]
+FillRun = Callable[
+    [bytearray, int, bytearray, "array[int]", int, int, int, int, int, int], FilledRun | None
+]
 FillPages = Callable[[Buffer, int, int, int, int, int, int], tuple[bytes, bytearray, bytes]]
 PlainCommit = Callable[[bytearray, int, bytes, bytes, int, int, int, int], bytes]
 FillRecord = Callable[
     [bytearray, int, bytes, Buffer, int, int, int, int, int, bytes],
     tuple[bytes, bytearray, int, bytes],
 ]
-fill_page: FillPage = fill_page_plainly
+fill_run: FillRun = fill_run_plainly
 plain_commit: PlainCommit = plain_commit_plainly
 fill_pages: FillPages = fill_pages_plainly
 fill_record: FillRecord = fill_record_plainly
@@ -170,7 +233,7 @@ try:
 except ImportError:
     pass
 else:
-    fill_page = _speedups.fill_page
+    fill_run = _speedups.fill_run
     plain_commit = _speedups.plain_commit
     fill_pages = _speedups.fill_pages
     fill_record = _speedups.fill_record

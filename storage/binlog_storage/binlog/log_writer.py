@@ -17,7 +17,7 @@ from typing import Protocol
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
 
-from binlog_storage.binlog.fill_page import fill_page, fill_pages, fill_record, plain_commit
+from binlog_storage.binlog.fill_page import fill_pages, fill_record, fill_run, plain_commit
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.binlog.page_store import FullPages, PageKey, PageStore
 from binlog_storage.binlog.recovery import Recovered
@@ -250,27 +250,47 @@ class LogWriter:
         self.commits += 1
         return redo.append_made(mtr)
 
-    def write_run(self, run: GroupRun, index: int) -> int:
-        """Write the groups of a run from `index` on that fit on the page, as one mini-transaction.
+    def write_run(self, run: GroupRun, index: int, pages: int) -> int:
+        """Write the groups of a run from `index` on that end on this page or the next ones, as one mini-transaction.
 
-        Returns the index of the first group that was not written; it is `index` where `write_plain` gives None.
+        `pages` are filled at most. Returns the index of the first group that was not written; it is `index` where
+        `write_plain` gives None, but for the end of the page, or where a state record or a file comes in between.
         """
         if self._log_whole_page or self._mtr:
             return index
         last = self.state.get(run.domain_id, run.server_id)
         if last is None or last >= run.seq_nos[index]:
             return index
-        at = self._at
-        end, done = fill_page(self._page, at, run.payloads, run.ends, index)
-        if done == index:
+        page_no, interval, redo = self._page_no, self._interval, self._redo
+        more = min(pages, self._file_pages - 1 - page_no)
+        if interval:
+            more = min(more, interval - 1 - page_no % interval)
+        filled = fill_run(
+            self._page,
+            self._at,
+            run.payloads,
+            run.ends,
+            index,
+            more,
+            KIND_WRITE | self.file_no & 1,
+            page_no,
+            redo.epoch,
+            redo.lsn,
+        )
+        if filled is None:
             return index
+        full, page, self._at, done, mtr = filled
         gtid = run.gtid(done - 1)  # all have one domain and server, in order: the last is the state
         self.state.update(gtid)
         self._since_page_one.update(gtid)
-        self._at = end
         self.commits += done - index
-        head = WRITE_HEAD.pack(KIND_WRITE | self.file_no & 1, self._page_no, at, end - at)
-        self._redo.append(head + self._page[at:end])
+        if full:
+            self._before_page_one.clear()
+            self._pages.add_some(self.file_no, page_no, full, redo.lsn)
+            self._sealed_bytes += len(full) * PAGE_END
+            self._page_no, self._page = page_no + len(full), page
+            self._pages.begin_tail(self.file_no, self._page_no, page)
+        redo.append_made(mtr)
         return done
 
     def flush(self) -> None:

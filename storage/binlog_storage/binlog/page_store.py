@@ -289,6 +289,17 @@ class PageStore(PageSource):
             self.fifo.append(pages)
             self.waiting += count
 
+    def add_some(self, file_no: int, page_no: int, full: Sequence[bytes], lsn: int) -> None:
+        """As `add`, of pages that readers will want soon, as they have what is committed."""
+        with self._lock:
+            for number, data in enumerate(full, page_no):
+                key = (file_no, number)
+                if key <= self._cached_end:
+                    self._cache.pop(key, None)
+                self._unflushed[key] = data
+                self.fifo.append(FullPages(lsn, key, (file_no, number + 1), data))
+            self.waiting += len(full)
+
     def add_file(self, file_no: int, size: int) -> None:
         """Plan a file of `size` zero bytes. It is made when its first page is written."""
         self._new_files[file_no] = size

@@ -92,12 +92,14 @@ class Room:
             finally:
                 self._lock.acquire()
 
-    def take(self, size: int) -> bool:
-        """Reserve `size` bytes by the softer bounds, without waiting. False if there is no room."""
-        if not self.bounds.has_room:
-            return False
-        self.bounds.credit -= size
-        return True
+    def take_pages(self, count: int) -> int:
+        """Reserve up to so many pages by the softer bounds, without waiting. Returns how many; 0: there is no room."""
+        bounds = self.bounds
+        if not bounds.has_room:
+            return 0
+        count = max(1, min(count, bounds.redo_pages))
+        bounds.credit -= count * PAGE_SIZE
+        return count
 
     def close(self) -> None:
         """End all waits; later ones end at once with `WaitGivenUp`."""

@@ -1,4 +1,4 @@
-/* The loops of `page.sound_run`, `batch_reader.take_plain_commits`, `fill_page.fill_page`, `fill_page.fill_pages`,
+/* The loops of `page.sound_run`, `batch_reader.take_plain_commits`, `fill_page.fill_run`, `fill_page.fill_pages`,
  * `fill_page.fill_record`, `fill_page.plain_commit`,
  * `gtid_state.entries_encoded`, `take_changes.take_changes` and `take_records`, and the objects of `tables/rows.py`, in C.
  * Optional: those are the plain twins, and tests/storage/log/test_batch_reader.py, binlog/test_fill_page.py,
@@ -16,12 +16,15 @@
 #define PAGE_END 16380
 #define CHUNK_HEADER 3
 #define LAST_CHUNK_START 16376
-#define PLAIN_COMMIT 0x41 /* COMMIT | LAST */
+#define COMMIT 0x01
+#define REST 0x81 /* COMMIT | CONT */
 #define LAST 0x40
-#define CUT_COMMIT 0x01
-#define REST_OF_COMMIT 0xc1 /* COMMIT | CONT | LAST */
+#define PLAIN_COMMIT (COMMIT | LAST)
+#define REST_OF_COMMIT (REST | LAST)
+#define FILLER 0xff
 #define NO_LIST 0
 #define CHUNK_DATA_MAX (PAGE_END - CHUNK_HEADER)
+#define RUN_PAGES 64 /* that are filled by one call, at most */
 
 /* A redo record that writes to a page: kind 0, page 1, offset 5, size 7. See binlog_storage/redo/format.py. */
 #define WRITE_HEAD 9
@@ -64,7 +67,7 @@ take_of_page(const unsigned char *page, Py_ssize_t at, Py_ssize_t stop, PyObject
 static Py_ssize_t
 join_of_pages(const unsigned char *page, Py_ssize_t at, const unsigned char *next, PyObject *groups)
 {
-    Py_ssize_t end = plain_chunk_end(page, at, CUT_COMMIT), rest = next[1] | next[2] << 8;
+    Py_ssize_t end = plain_chunk_end(page, at, COMMIT), rest = next[1] | next[2] << 8;
     if (end <= LAST_CHUNK_START || next[0] != REST_OF_COMMIT || CHUNK_HEADER + rest > PAGE_END)
         return 0;
     Py_ssize_t payload = at + CHUNK_HEADER + 1, here = end - payload;
@@ -142,60 +145,6 @@ take_plain_commits(PyObject *Py_UNUSED(module), PyObject *args)
 done:
     Py_DECREF(pages);
     return result;
-}
-
-PyDoc_STRVAR(fill_doc,
-"fill_page(page, at, payloads, ends, index)\n--\n\n"
-"See `fill_page.fill_page_plainly`. IndexError unless `page` is a whole page, and the places lie in what was given.");
-
-static PyObject *
-fill_page(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *page_given;
-    Py_buffer page, payloads, ends;
-    Py_ssize_t at, index;
-
-    if (!PyArg_ParseTuple(args, "Ony*y*n:fill_page", &page_given, &at, &payloads, &ends, &index))
-        return NULL;
-    if (PyObject_GetBuffer(page_given, &page, PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&payloads);
-        PyBuffer_Release(&ends);
-        return NULL;
-    }
-    Py_ssize_t count = ends.len / (Py_ssize_t)sizeof(uint64_t);
-    int sound = page.len == PAGE_SIZE && at >= 0 && index >= 0 && index <= count;
-    const unsigned char *places = ends.buf;
-    uint64_t begin = 0;
-    if (sound && index > 0)
-        memcpy(&begin, places + (index - 1) * (Py_ssize_t)sizeof(begin), sizeof(begin));
-    while (sound && index < count) {
-        uint64_t end;
-        memcpy(&end, places + index * (Py_ssize_t)sizeof(end), sizeof(end)); /* perhaps not aligned */
-        if (begin > end || end > (uint64_t)payloads.len) {
-            sound = 0;
-            break;
-        }
-        Py_ssize_t size = (Py_ssize_t)(end - begin);
-        if (size > PAGE_END || at + CHUNK_HEADER + 1 + size > PAGE_END)
-            break;
-        unsigned char *out = (unsigned char *)page.buf + at;
-        out[0] = PLAIN_COMMIT;
-        out[1] = (unsigned char)(size + 1);
-        out[2] = (unsigned char)((size + 1) >> 8);
-        out[CHUNK_HEADER] = NO_LIST;
-        memcpy(out + CHUNK_HEADER + 1, (const char *)payloads.buf + begin, (size_t)size);
-        at += CHUNK_HEADER + 1 + size;
-        begin = end;
-        index++;
-    }
-    PyBuffer_Release(&page);
-    PyBuffer_Release(&payloads);
-    PyBuffer_Release(&ends);
-    if (!sound) {
-        PyErr_SetString(PyExc_IndexError, "no whole page, or a place outside of what was given");
-        return NULL;
-    }
-    return Py_BuildValue("nn", at, index);
 }
 
 /* CRC-32C: by the processor's instruction where it has one (x86-64, ARMv8), else by tables, 8 bytes a step. */
@@ -444,6 +393,23 @@ put_number(unsigned char *at, uint64_t value, int bytes)
         *at++ = (unsigned char)value;
 }
 
+static void
+begin_mtr(unsigned char *mtr, unsigned int epoch, unsigned long long lsn, Py_ssize_t size)
+{
+    memcpy(mtr, MTR_MAGIC, 4);
+    put_number(mtr + 4, epoch, 4);
+    put_number(mtr + 8, lsn, 8);
+    put_number(mtr + 16, (uint64_t)size, 4);
+}
+
+static void
+end_mtr(unsigned char *mtr, Py_ssize_t size, int has_instruction)
+{
+    size_t checked = (size_t)size - CRC_SIZE;
+    store_u32(mtr + checked,
+              has_instruction ? crc32c_by_instruction(mtr, checked) : crc32c_by_tables(mtr, checked));
+}
+
 static PyObject *
 plain_commit(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -476,10 +442,7 @@ plain_commit(PyObject *Py_UNUSED(module), PyObject *args)
     if ((result = PyBytes_FromStringAndSize(NULL, whole)) == NULL)
         goto done;
     unsigned char *out = (unsigned char *)PyBytes_AsString(result);
-    memcpy(out, MTR_MAGIC, 4);
-    put_number(out + 4, epoch, 4);
-    put_number(out + 8, lsn, 8);
-    put_number(out + 16, (uint64_t)whole, 4);
+    begin_mtr(out, epoch, lsn, whole);
     unsigned char *record = out + MTR_HEAD;
     record[0] = (unsigned char)kind;
     put_number(record + 1, page_no, 4);
@@ -488,9 +451,7 @@ plain_commit(PyObject *Py_UNUSED(module), PyObject *args)
     memcpy(record + WRITE_HEAD, chunk, (size_t)size);
     if (behind.len > 0)
         memcpy(record + WRITE_HEAD + size, behind.buf, (size_t)behind.len);
-    size_t checked = (size_t)whole - 4;
-    put_number(out + checked,
-               HAS_CRC_INSTRUCTION ? crc32c_by_instruction(out, checked) : crc32c_by_tables(out, checked), 4);
+    end_mtr(out, whole, HAS_CRC_INSTRUCTION);
 done:
     PyBuffer_Release(&page);
 no_page:
@@ -652,6 +613,171 @@ done:
     PyBuffer_Release(&head);
     PyBuffer_Release(&data);
     PyBuffer_Release(&unlogged);
+    return result;
+}
+
+/* Groups of a run that are laid onto pages one behind the other. */
+typedef struct {
+    const unsigned char *payloads;
+    uint64_t payload_bytes;
+    const unsigned char *ends; /* of each, perhaps not aligned */
+    Py_ssize_t count;
+} Groups;
+
+static uint64_t
+end_of_group(const Groups *groups, Py_ssize_t index)
+{
+    uint64_t end = 0;
+    if (index >= 0)
+        memcpy(&end, groups->ends + index * (Py_ssize_t)sizeof(end), sizeof(end));
+    return end;
+}
+
+/* Where the groups from `index` on have their place. */
+typedef struct {
+    Py_ssize_t index; /* of the first that has none */
+    Py_ssize_t pages; /* that are filled */
+    Py_ssize_t at;    /* behind the last, in the page behind those */
+} Places;
+
+/* Find places on a page from `at` on, and on `more` pages. 0 if the groups do not lie in what was given. */
+static int
+find_places(const Groups *groups, Py_ssize_t more, Places *places)
+{
+    for (; places->index < groups->count; places->index++) {
+        uint64_t begin = end_of_group(groups, places->index - 1), end = end_of_group(groups, places->index);
+        if (begin > end || end > groups->payload_bytes)
+            return 0;
+        if (end - begin >= (uint64_t)(more + 1) * PAGE_SIZE)
+            return 1;
+        Py_ssize_t left = (Py_ssize_t)(end - begin) + 1, at = places->at, pages = places->pages;
+        for (;;) {
+            if (at > LAST_CHUNK_START) {
+                if (++pages > more)
+                    return 1;
+                at = 0;
+            }
+            Py_ssize_t some = PAGE_END - CHUNK_HEADER - at;
+            if (some > left)
+                some = left;
+            at += CHUNK_HEADER + some;
+            if ((left -= some) == 0)
+                break;
+        }
+        places->at = at;
+        places->pages = pages;
+    }
+    return 1;
+}
+
+/* Write groups, from one index to another, where `find_places` has found room: `pages`, of which the last is the page
+ * behind those that are filled, begin at `at`. */
+static void
+lay_groups(const Groups *groups, Py_ssize_t index, Py_ssize_t stop, unsigned char *const *pages, Py_ssize_t at)
+{
+    for (; index < stop; index++) {
+        uint64_t begin = end_of_group(groups, index - 1);
+        const unsigned char *from = groups->payloads + begin;
+        Py_ssize_t left = (Py_ssize_t)(end_of_group(groups, index) - begin);
+        for (int first = 1; first || left > 0; first = 0) {
+            if (at > LAST_CHUNK_START) {
+                memset(*pages + at, FILLER, (size_t)(PAGE_END - at));
+                pages++;
+                at = 0;
+            }
+            unsigned char *chunk = *pages + at;
+            Py_ssize_t room = PAGE_END - CHUNK_HEADER - at - first, some = left > room ? room : left;
+            begin_chunk(chunk, (unsigned char)((first ? COMMIT : REST) | (some == left ? LAST : 0)), some + first);
+            if (first)
+                chunk[CHUNK_HEADER] = NO_LIST;
+            memcpy(chunk + CHUNK_HEADER + first, from, (size_t)some);
+            from += some;
+            left -= some;
+            at += CHUNK_HEADER + first + some;
+        }
+    }
+}
+
+PyDoc_STRVAR(fill_run_doc,
+"fill_run(page, at, payloads, ends, index, more, kind, page_no, epoch, lsn)\n--\n\n"
+"See `fill_page.fill_run_plainly`. IndexError unless `page` is a whole page, and the places lie in what was given.");
+
+/* The pages behind the one that was given, sealed later: those that will be full, and the one that goes on. */
+static PyObject *
+pages_for(Py_ssize_t count, unsigned char *const first, unsigned char **places)
+{
+    PyObject *full = PyList_New(0);
+    for (Py_ssize_t number = 0; full != NULL && number < count; number++) {
+        PyObject *page = PyBytes_FromStringAndSize(NULL, PAGE_SIZE);
+        if (page != NULL)
+            places[number] = (unsigned char *)PyBytes_AsString(page);
+        if (!appended(full, page))
+            Py_CLEAR(full);
+    }
+    if (full != NULL && count > 0)
+        memcpy(places[0], first, PAGE_SIZE);
+    return full;
+}
+
+static PyObject *
+fill_run(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *page_given, *full = NULL, *last = NULL, *mtr = NULL, *result = NULL;
+    Py_buffer page, payloads, ends;
+    Py_ssize_t at, index, more;
+    unsigned char kind, *places[RUN_PAGES + 1];
+    unsigned int page_no, epoch;
+    unsigned long long lsn;
+
+    if (!PyArg_ParseTuple(args, "Ony*y*nnbIIK:fill_run", &page_given, &at, &payloads, &ends, &index, &more, &kind,
+                          &page_no, &epoch, &lsn))
+        return NULL;
+    if (PyObject_GetBuffer(page_given, &page, PyBUF_WRITABLE) < 0)
+        goto no_page;
+    Groups groups = {payloads.buf, (uint64_t)payloads.len, ends.buf, ends.len / (Py_ssize_t)sizeof(uint64_t)};
+    Places found = {index, 0, at};
+    if (page.len != PAGE_SIZE || at < 0 || at > PAGE_END || index < 0 || index > groups.count || more < 0
+        || more > RUN_PAGES || !find_places(&groups, more, &found)) {
+        PyErr_SetString(PyExc_IndexError, "no whole page, or a place outside of what was given");
+        goto done;
+    }
+    if (found.index == index) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    /* What is logged: the rest of the first page, and all behind it. */
+    Py_ssize_t logged = found.pages ? (PAGE_END - at) + (found.pages - 1) * PAGE_END + found.at : found.at - at;
+    Py_ssize_t records = found.pages + (at < PAGE_END || !found.pages);
+    Py_ssize_t whole = MTR_HEAD + records * WRITE_HEAD + logged + CRC_SIZE;
+    full = pages_for(found.pages, page.buf, places);
+    mtr = PyBytes_FromStringAndSize(NULL, whole);
+    last = found.pages ? PyByteArray_FromStringAndSize(NULL, PAGE_SIZE) : Py_NewRef(page_given);
+    if (full == NULL || mtr == NULL || last == NULL)
+        goto done;
+    places[found.pages] = found.pages ? (unsigned char *)PyByteArray_AsString(last) : (unsigned char *)page.buf;
+    lay_groups(&groups, index, found.index, places, at);
+    int has_instruction = HAS_CRC_INSTRUCTION;
+    unsigned char *out = (unsigned char *)PyBytes_AsString(mtr), *log = out + MTR_HEAD;
+    begin_mtr(out, epoch, lsn, whole);
+    for (Py_ssize_t number = 0; number <= found.pages; number++) {
+        Py_ssize_t from = number ? 0 : at, to = number < found.pages ? PAGE_END : found.at;
+        if (from < to)
+            log = put_write(log, kind, page_no + (uint32_t)number, from, places[number], to);
+        if (number < found.pages)
+            seal_page(places[number], has_instruction);
+    }
+    if (found.pages)
+        memset(places[found.pages] + found.at, 0, (size_t)(PAGE_SIZE - found.at));
+    end_mtr(out, whole, has_instruction);
+    result = Py_BuildValue("OOnnO", full, last, found.at, found.index, mtr);
+done:
+    PyBuffer_Release(&page);
+no_page:
+    PyBuffer_Release(&payloads);
+    PyBuffer_Release(&ends);
+    Py_XDECREF(full);
+    Py_XDECREF(last);
+    Py_XDECREF(mtr);
     return result;
 }
 
@@ -2418,8 +2544,8 @@ unpack_nodes(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef methods[] = {
     {"crc32c", crc32c, METH_VARARGS, crc_doc},
     {"entries_encoded", entries_encoded, METH_O, entries_doc},
-    {"fill_page", fill_page, METH_VARARGS, fill_doc},
     {"fill_pages", fill_pages, METH_VARARGS, fill_pages_doc},
+    {"fill_run", fill_run, METH_VARARGS, fill_run_doc},
     {"fill_record", fill_record, METH_VARARGS, fill_record_doc},
     {"find_nodes", find_nodes, METH_VARARGS, find_doc},
     {"next_keys", next_keys, METH_VARARGS, next_keys_doc},

@@ -4,9 +4,6 @@ from typing import Any
 
 def crc32c(data: bytes | memoryview, by_instruction: bool) -> int | None: ...
 def entries_encoded(seq_nos: Mapping[int, Mapping[int, int]]) -> tuple[int, bytes]: ...
-def fill_page(
-    page: bytearray, at: int, payloads: bytearray, ends: array[int], index: int
-) -> tuple[int, int]: ...
 def fill_pages(
     data: bytes | bytearray | memoryview,
     at: int,
@@ -29,6 +26,19 @@ def fill_record(
     unlogged: bytes,
     /,
 ) -> tuple[bytes, bytearray, int, bytes]: ...
+def fill_run(
+    page: bytearray,
+    at: int,
+    payloads: bytearray,
+    ends: array[int],
+    index: int,
+    more: int,
+    kind: int,
+    page_no: int,
+    epoch: int,
+    lsn: int,
+    /,
+) -> tuple[list[bytes], bytearray, int, int, bytes] | None: ...
 def next_keys(
     rows: dict[bytes, Any], at: int, last: bytes | None, count: int, /
 ) -> tuple[list[bytes], int] | None: ...

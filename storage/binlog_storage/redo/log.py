@@ -140,7 +140,8 @@ class RedoLog:
         """The LSN of the last record of tables, as far as is known. Under the lock."""
         self.epoch = self.checkpoint.epoch
         self.lsn = self.written_lsn = self.durable_lsn = self._reader.begin
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []  # in memory, from this LSN on
+        self._taken_lsn = self.lsn
         self.settled_lsn = _ALL_SETTLED
         """What is durable up to there holds for good; behind it that hangs on a binlog beside the log."""
         self._noted_durable = 0
@@ -160,7 +161,7 @@ class RedoLog:
     ) -> Iterator[MiniTransaction]:
         """See `RedoReader.replay`. Afterwards `lsn` is the end of them."""
         yield from self._reader.replay(take, reaches)
-        self.lsn = self.written_lsn = self.durable_lsn = self._reader.end
+        self.lsn = self.written_lsn = self.durable_lsn = self._taken_lsn = self._reader.end
         self.epoch = self._reader.epoch
 
     @property
@@ -214,18 +215,18 @@ class RedoLog:
         lsn = self.lsn
         if len(records) == 1:
             data = build_mtr(self.epoch, lsn, records[0])
-            self._buffer += data
+            self._parts.append(data)
             lsn += len(data)
         else:
             for part in frame_mtr(self.epoch, lsn, records):
-                self._buffer += part
+                self._parts.append(part)
                 lsn += len(part)
         self.lsn = lsn
         return lsn
 
     def append_made(self, mtr: bytes) -> int:
         """The same of a mini-transaction that was made for this place: for this epoch and LSN."""
-        self._buffer += mtr
+        self._parts.append(mtr)
         self.lsn += len(mtr)
         return self.lsn
 
@@ -253,12 +254,12 @@ class RedoLog:
     @property
     def is_full(self) -> bool:
         """Whether more is in memory than should be: somebody has to `write`."""
-        return len(self._buffer) >= self._buffer_bytes
+        return self.lsn - self._taken_lsn >= self._buffer_bytes
 
     @property
     def buffer_room(self) -> int:
         """Bytes until `is_full`."""
-        return max(0, self._buffer_bytes - len(self._buffer))
+        return max(0, self._buffer_bytes - (self.lsn - self._taken_lsn))
 
     def write(self, taken: Callable[[int], None] = lambda lsn: None) -> int:
         """Hand everything appended so far to the operating system. Returns the LSN behind it. Raises `DiskError`.
@@ -287,10 +288,11 @@ class RedoLog:
                     )
                     raise deadly.failure
                 taken(end)  # first: after an error here all of it is in memory still
-                data, self._buffer = self._buffer, bytearray()
+                parts, self._parts = self._parts, []
+                self._taken_lsn = end
                 self.taken += 1
             try:
-                self._write_ring(data, start)
+                self._write_ring(parts[0] if len(parts) == 1 else b"".join(parts), start)
             except DiskError as error:
                 deadly.failure = error
                 raise
@@ -298,10 +300,11 @@ class RedoLog:
                 with (
                     self._lock
                 ):  # a defect of ours: the same bytes go to the same place the next time
-                    self._buffer[:0] = data
+                    self._parts[:0] = parts
+                    self._taken_lsn = start
                 raise
             self.written_lsn = end
-            self.bytes_written += len(data)
+            self.bytes_written += end - start
         return end
 
     def flush(self, taken: Callable[[int], None] = lambda lsn: None) -> int:
@@ -371,7 +374,7 @@ class RedoLog:
         """Close the file, without a flush."""
         self._file.close()
 
-    def _write_ring(self, data: bytearray, lsn: int) -> None:
+    def _write_ring(self, data: bytes, lsn: int) -> None:
         at = lsn % self.capacity
         if at + len(data) <= self.capacity:
             self._file.pwrite(data, RING_AT + at)

@@ -11,16 +11,24 @@ from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid
 from binlog_storage.binlog import fill_page as module
 from binlog_storage.binlog.fill_page import (
-    fill_page_plainly,
+    RUN_PAGES,
     fill_pages_plainly,
     fill_record_plainly,
+    fill_run_plainly,
     plain_commit_plainly,
 )
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.binlog.options import StoreOptions
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, RecordType
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, is_sound
-from binlog_storage.redo.format import KIND_WRITE
+from binlog_storage.redo.format import (
+    CRC,
+    KIND_WRITE,
+    MTR_HEAD,
+    Write,
+    build_mtr,
+    parse_records,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,11 +36,11 @@ from tests.storage import vectors
 from tests.storage.binlog.test_write_plain import KeptRedo, write_long, writing
 from tests.storage.writing import NoRedo, Writing
 
-HAS_C = module.fill_page is not fill_page_plainly
+HAS_C = module.fill_run is not fill_run_plainly
 needs_c = pytest.mark.skipif(not HAS_C, reason="the speed-ups in C were not built")
 FILLS = [
-    pytest.param(fill_page_plainly, id="python"),
-    pytest.param(module.fill_page, id="c", marks=needs_c),
+    pytest.param(fill_run_plainly, id="python"),
+    pytest.param(module.fill_run, id="c", marks=needs_c),
 ]
 
 
@@ -41,28 +49,61 @@ def run_of(sizes: list[int], first: int = 1) -> GroupRun:
     return GroupRun.of(payloads, [Gtid(0, 1, first + n) for n in range(len(sizes))])
 
 
+def filled(
+    fill: module.FillRun, page: bytearray, at: int, run: GroupRun, index: int, more: int
+) -> module.FilledRun | None:
+    return fill(page, at, run.payloads, run.ends, index, more, KIND_WRITE | 1, 70000, 3, 4096)
+
+
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize(
-    ("at", "sizes", "index", "wanted"),
+    ("at", "sizes", "index", "more", "wanted"),
     [
-        (0, [10, 20], 0, (38, 2)),
-        (100, [10, 20], 1, (124, 2)),
-        (100, [10, 20], 2, (100, 2)),
-        (PAGE_END - 14, [10, 20], 0, (PAGE_END, 1)),
-        (PAGE_END - 13, [10, 20], 0, (PAGE_END - 13, 0)),
-        (PAGE_END, [1], 0, (PAGE_END, 0)),
-        (0, [PAGE_END - 4], 0, (PAGE_END, 1)),
-        (0, [PAGE_END - 3], 0, (0, 0)),
-        (0, [100_000], 0, (0, 0)),
+        (0, [10, 20], 0, 0, (0, 38, 2)),
+        (100, [10, 20], 1, 0, (0, 124, 2)),
+        (100, [10, 20], 2, 5, None),
+        (PAGE_END - 14, [10, 20], 0, 0, (0, PAGE_END, 1)),
+        (PAGE_END - 13, [10, 20], 0, 0, None),
+        (PAGE_END - 13, [10, 20], 0, 1, (1, 4 + 24, 2)),
+        (PAGE_END - 4, [10], 0, 1, (1, 3 + 10, 1)),
+        (PAGE_END - 3, [10], 0, 1, (1, 4 + 10, 1)),
+        (PAGE_END - 1, [10], 0, 0, None),
+        (PAGE_END, [1], 0, 0, None),
+        (PAGE_END, [1], 0, 1, (1, 5, 1)),
+        (0, [PAGE_END - 4], 0, 0, (0, PAGE_END, 1)),
+        (0, [PAGE_END - 4, 1], 0, 1, (1, 5, 2)),
+        (0, [PAGE_END - 3], 0, 0, None),
+        (0, [PAGE_END - 3], 0, 1, (1, 4, 1)),
+        (0, [100_000], 0, 5, None),
+        (0, [100_000], 0, 6, (6, 100_001 - 6 * CHUNK_DATA_MAX + 3, 1)),
+        (PAGE_END - 5, [1, 0, 0], 0, 1, (1, 8, 3)),
     ],
 )
 def test_what_fits(
-    fill: module.FillPage, at: int, sizes: list[int], index: int, wanted: tuple[int, int]
+    fill: module.FillRun,
+    at: int,
+    sizes: list[int],
+    index: int,
+    more: int,
+    wanted: tuple[int, int, int] | None,
 ) -> None:
     run, page = run_of(sizes), bytearray(PAGE_SIZE)
-    assert fill(page, at, run.payloads, run.ends, index) == wanted
-    assert not any(page[:at])
-    assert not any(page[wanted[0] :])
+    page[:at] = before = bytes([0xAB]) * at
+    found = filled(fill, page, at, run, index, more)
+    if wanted is None:
+        assert found is None
+        assert page == before.ljust(PAGE_SIZE, b"\0")
+        return
+    assert found is not None
+    full, last, end, done, _ = found
+    assert (len(full), end, done) == wanted
+    assert all(is_sound(page) for page in full)
+    assert (full[0] if full else last)[:at] == before
+    assert not any(last[end:])
+    if full:
+        assert page == before.ljust(PAGE_SIZE, b"\0")
+    else:
+        assert last is page
 
 
 @needs_c
@@ -101,31 +142,82 @@ def test_one_commit_in_c_takes_no_wrong_page() -> None:
 
 
 @needs_c
-@given(st.lists(st.integers(1, 5000), max_size=40), st.integers(0, PAGE_END), st.integers(0, 40))
-def test_c_equals_python(sizes: list[int], at: int, index: int) -> None:
-    if not sizes:
-        return
+@given(
+    st.lists(st.integers(0, 5000) | st.integers(0, 40_000), min_size=1, max_size=40),
+    st.integers(0, PAGE_END) | st.integers(PAGE_END - 8, PAGE_END),
+    st.integers(0, 40),
+    st.integers(0, 8) | st.just(RUN_PAGES),
+)
+def test_c_equals_python(sizes: list[int], at: int, index: int, more: int) -> None:
     run, index = run_of(sizes), min(index, len(sizes))
-    one, other = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
-    found = module.fill_page(one, at, run.payloads, run.ends, index)
-    assert found == fill_page_plainly(other, at, run.payloads, run.ends, index)
+    one, other = bytearray(b"\x5a" * PAGE_SIZE), bytearray(b"\x5a" * PAGE_SIZE)
+    one[at:] = other[at:] = bytes(PAGE_SIZE - at)
+    found = filled(module.fill_run, one, at, run, index, more)
+    assert found == filled(fill_run_plainly, other, at, run, index, more)
     assert one == other
 
 
-@needs_c
-def test_c_refuses_places_outside() -> None:
-    ends = array("Q", [5, 3])
-    page = bytearray(PAGE_SIZE)
-    for given_page, at, payloads, index in (
-        (bytearray(10), 0, bytearray(5), 0),
-        (page, -1, bytearray(5), 0),
-        (page, 0, bytearray(5), 3),
-        (page, 0, bytearray(5), -1),
-        (page, 0, bytearray(4), 0),
-        (page, 0, bytearray(5), 1),
+@pytest.mark.parametrize("fill", FILLS)
+@given(
+    st.lists(st.integers(0, 3000) | st.integers(0, 40_000), min_size=1, max_size=30),
+    st.integers(0, PAGE_END),
+    st.integers(0, 8),
+)
+def test_the_mini_transaction_makes_the_pages_again(
+    fill: module.FillRun, sizes: list[int], at: int, more: int
+) -> None:
+    page = bytearray(b"\x5a" * at).ljust(PAGE_SIZE, b"\0")
+    before = bytes(page)
+    found = filled(fill, page, at, run_of(sizes), 0, more)
+    if found is None:
+        return
+    full, last, end, _, mtr = found
+    assert mtr == build_mtr(3, 4096, mtr[MTR_HEAD.size : -CRC.size])
+    again = {70000: bytearray(before)}
+    for record in parse_records(mtr[MTR_HEAD.size : -CRC.size]):
+        assert isinstance(record, Write)
+        assert record.parity == 1
+        if record.page_no > 70000:
+            assert record.offset == 0, "it begins the page"
+        some = again.setdefault(record.page_no, bytearray(PAGE_SIZE))
+        some[record.offset : record.offset + len(record.data)] = record.data
+    assert [bytes(some[:PAGE_END]) for some in again.values()] == [
+        bytes(some[:PAGE_END]) for some in (*full, last)
+    ]
+    assert not any(last[end:PAGE_END])
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_places_outside_are_refused(fill: module.FillRun) -> None:
+    page, run = bytearray(PAGE_SIZE), run_of([5])
+    for at, index, more in (
+        (-1, 0, 0),
+        (PAGE_END + 1, 0, 0),
+        (0, 2, 0),
+        (0, -1, 0),
+        (0, 0, -1),
+        (0, 0, RUN_PAGES + 1),
     ):
         with pytest.raises(IndexError):
-            module.fill_page(given_page, at, payloads, ends, index)
+            filled(fill, page, at, run, index, more)
+    assert not any(page)
+
+
+@needs_c
+def test_c_refuses_groups_that_are_not_there() -> None:
+    ends = array("Q", [5, 3])
+    page = bytearray(PAGE_SIZE)
+    for given_page, payloads, index in (
+        (bytearray(10), bytearray(5), 0),
+        (page, bytearray(5), 0),
+        (page, bytearray(4), 0),
+        (page, bytearray(5), 1),
+    ):
+        with pytest.raises(IndexError):
+            module.fill_run(given_page, 0, payloads, ends, index, 1, KIND_WRITE, 1, 1, 0)
+    assert not any(page)
+    with pytest.raises(BufferError):
+        module.fill_run(bytes(PAGE_SIZE), 0, bytearray(5), ends, 0, 1, KIND_WRITE, 1, 1, 0)  # type: ignore[arg-type]
 
 
 @needs_c
@@ -300,24 +392,41 @@ def test_large_records_whose_pages_are_not_logged_are_written_the_same(
     require_same(*made)
 
 
+@pytest.mark.parametrize("fill", FILLS)
 @given(
     st.lists(
-        st.tuples(st.lists(st.integers(1, 9000), min_size=1, max_size=30), st.booleans()),
+        st.tuples(
+            st.lists(st.integers(1, 9000) | st.integers(1, 50_000), min_size=1, max_size=30),
+            st.integers(0, 16),
+            st.booleans(),
+        ),
         max_size=6,
-    )
+    ),
+    st.sampled_from([2, 4, 8, 64]),
 )
-def test_runs_write_the_same_pages(runs: list[tuple[list[int], bool]]) -> None:
-    """As one record after the other does; the redo is in other pieces, and has the same bytes of pages."""
-    (quick, _), (plain, _) = writing(), writing()
+def test_runs_write_the_same_pages(
+    fill: module.FillRun, runs: list[tuple[list[int], int, bool]], interval_pages: int
+) -> None:
+    """As one record after the other does, where state records and files come in between, too; the redo is in other
+    pieces, and has the same bytes of pages.
+    """
+    options = StoreOptions(
+        max_binlog_size=50 * PAGE_SIZE, innodb_binlog_state_interval=interval_pages * PAGE_SIZE
+    )
+    quick, plain = Writing(options), Writing(options)
+    for made in (quick, plain):
+        made.writer.start_new(0)
     seq_no = 1
-    taken = 0
-    for sizes, checkpoint in runs:
+    for sizes, pages, checkpoint in runs:
         run = run_of(sizes, seq_no)
         seq_no += len(sizes)
         index = 0
         while index < len(run):
-            done = quick.writer.write_run(run, index)
-            taken += done - index
+            before = quick.writer.stand
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("binlog_storage.binlog.log_writer.fill_run", fill)
+                done = quick.writer.write_run(run, index, pages)
+            assert quick.writer.stand.page_no <= before.page_no + pages
             if done == index:
                 write_long(quick, run.payload(index), run.gtid(index))
                 done += 1
@@ -325,28 +434,24 @@ def test_runs_write_the_same_pages(runs: list[tuple[list[int], bool]]) -> None:
         for index in range(len(run)):
             write_long(plain, run.payload(index), run.gtid(index))
         assert quick.writer.end == plain.writer.end
+        assert quick.writer.commits == plain.writer.commits
         if checkpoint:
             quick.writer.tail_taken()
             plain.writer.tail_taken()
     assert quick.writer.state.entries() == plain.writer.state.entries()
-    quick.flush()
-    plain.flush()
-    for name in plain.disk.names():
-        one, other = (vectors.file_bytes(made.disk, name) for made in (quick, plain))
-        if name.endswith("-000000.ibb"):
-            assert one == other
+    require_same(quick, plain)
 
 
 def test_when_it_is_not_that_simple() -> None:
     made, _ = writing()
     run = run_of([100, 100, 100])
-    assert made.writer.write_run(run, 0) == 0, "a new server in the state"
+    assert made.writer.write_run(run, 0, 4) == 0, "a new server in the state"
     write_long(made, run.payload(0), run.gtid(0))
-    assert made.writer.write_run(run, 0) == 0, "a number that goes back"
-    assert made.writer.write_run(run, 1) == 3
+    assert made.writer.write_run(run, 0, 4) == 0, "a number that goes back"
+    assert made.writer.write_run(run, 1, 4) == 3
     assert made.writer.state.get(0, 1) == 3
     made.writer.tail_taken()
-    assert made.writer.write_run(run_of([1], 9), 0) == 0, "the whole page is to be logged"
+    assert made.writer.write_run(run_of([1], 9), 0, 4) == 0, "the whole page is to be logged"
 
 
 @needs_c

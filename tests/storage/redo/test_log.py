@@ -187,7 +187,7 @@ def test_one_sync_serves_many_threads() -> None:
     assert first_in.wait(20)
     for thread in threads[1:]:
         thread.start()
-    while len(log._buffer) < 15 * len(build_mtr(1, 0, body(1))):
+    while log.lsn - log.written_lsn < 15 * len(build_mtr(1, 0, body(1))):
         time.sleep(0.001)
     waiting.set()
     for thread in threads:
