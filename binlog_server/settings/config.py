@@ -534,6 +534,11 @@ def _account(name: str, value: Any, place: str) -> str | Account:
         UserAccount(name)
     except ValueError as error:
         raise ConfigError(f"users: {error}{place}") from None
+    if _is_option(name, value):
+        raise ConfigError(
+            f"users: {name} is an option of the server, and behind [users] it would be an account: write it in front "
+            f"of the first table{place}. CREATE USER makes an account of that name"
+        )
     if isinstance(value, str | Account):
         return value
     if isinstance(value, Mapping):
@@ -561,6 +566,16 @@ def _account(name: str, value: Any, place: str) -> str | Account:
         return Account(given, privileges(map(str, grants)), policy)
     except ValueError as error:
         raise ConfigError(f"users: {name}: {error}{place}") from None
+
+
+def _is_option(name: str, value: Any) -> bool:
+    """Whether it was meant as an option, as when a line is added at the end of a file, where a table goes on.
+
+    `upstream`, `ssl` and `users` may be names of accounts, with a password.
+    """
+    if (name not in DEFAULTS and name != "listen") or isinstance(value, Mapping | Account):
+        return False
+    return "_" in name or name == "listen" or not isinstance(value, str)
 
 
 def _password_of(name: str, path: str, place: str) -> str:

@@ -345,6 +345,13 @@ WRONG_IN_FILE = [
     ("[users]\nrepl={password='x', grants=['FLY']}", "users: repl: 'FLY' is no privilege here"),
     ("users=5", "users: write a table"),
     ("[users]\nrepl=5", "users: write a table"),
+    (
+        "[users]\nrepl='x'\nread_only=true",
+        "users: read_only is an option of the server, and behind",
+    ),
+    ("[users]\nrepl='x'\nlisten='0.0.0.0:3307'", "users: listen is an option of the server"),
+    ("[users]\nlog_bin='m-bin'", "write it in front of the first table in"),
+    ("[users]\nssl=true", "users: ssl is an option of the server"),
     ("no_such=1", "unknown option 'no_such' in .*config.toml"),
     ("bind_address='::'", "unknown option 'bind_address' in .*: write listen = \"HOST:PORT\""),
     ("bind-address='::'", "unknown option 'bind-address' in .*: write listen = \"HOST:PORT\""),
