@@ -520,7 +520,7 @@ TROUBLES: Final = (
         '"No space left on device", "the disk is full"',
         "Commits and upstreams wait for room; what is durable is served.",
         "Make room, and they go on by themselves. `EXPLAIN PURGE` says what holds each file; sql.md has how to purge "
-        "on a full disk.",
+        "on a full disk. Where `df` shows room, it is the inodes (`df -i`), or a quota.",
     ),
     Trouble(
         r"Address already in use|address already in use",
