@@ -21,6 +21,7 @@ from binlog_storage.console.output import show_json_line, shown
 from binlog_storage.console.running import EXIT_FAILED, complain, unreachable
 from binlog_storage.disk.local_path import (
     free_bytes,
+    link_to_nothing,
     nearest_folder,
     no_directory,
     path_argument,
@@ -152,8 +153,8 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
     directory = config.binlog_directory
     there = nearest_folder(directory)
     what = str(directory)
-    if not there.is_dir():
-        yield Diagnosis(ERROR, what, no_directory(there))
+    if not there.is_dir() or link_to_nothing(directory) is not None:
+        yield Diagnosis(ERROR, what, no_directory(directory if there.is_dir() else there))
         return
     if not os.access(there, os.W_OK | os.X_OK):
         yield Diagnosis(ERROR, what, f"{there} cannot be written by this user")

@@ -21,7 +21,7 @@ from binlog_storage.classic.store import ClassicEngine
 from binlog_storage.classic.xa_files import XA_PREFIX
 from binlog_storage.disk.disk import Disk, OsDisk, mapped
 from binlog_storage.disk.durable_files import replace_file, sync_folder
-from binlog_storage.disk.local_path import no_directory, require_room
+from binlog_storage.disk.local_path import link_to_nothing, no_directory, require_room
 from binlog_storage.disk.overlay_disk import OverlayDisk
 from binlog_storage.disk.patient_disk import PatientDisk
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
@@ -510,7 +510,7 @@ def _locked(path: Path, *, patient: bool = False) -> Disk:
     """The disk of our directory, with its lock. Raises `NotAStore`, `StoreInUse`, `DiskError`."""
     if path.is_dir():
         _require_ours(path, (entry.name for entry in path.iterdir()))
-    elif path.exists():
+    elif path.exists() or link_to_nothing(path) is not None:
         raise NotAStore(no_directory(path))
     below = OsDisk(path)
     below.lock(LOCK_NAME)

@@ -47,7 +47,15 @@ def local_path(path: str | PathLike[str]) -> Path:
 
 def no_directory(path: Path) -> str:
     """What to say of a path where a directory is wanted, and is none."""
+    if (link := link_to_nothing(path)) is not None:
+        return f"{link} is a symbolic link to {link.readlink()}, which is not there: is it mounted?"
     return f"{path} is no directory" if path.exists() else f"there is no {path}"
+
+
+def link_to_nothing(path: Path) -> Path | None:
+    """A symbolic link on the way to a path, or the path itself, that leads nowhere: no directory can be made there."""
+    ways = (path, *path.absolute().parents)
+    return next((way for way in ways if way.is_symlink() and not way.exists()), None)
 
 
 def nearest_folder(path: Path) -> Path:

@@ -124,6 +124,13 @@ def test_a_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "listen: 127.0.0.1:0 is free" in out
 
 
+def test_a_link_to_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk")
+    assert main(["doctor", "--directory", str(link), "--listen", "127.0.0.1:0"]) == 1
+    assert "link is a symbolic link to" in capsys.readouterr().out
+
+
 def test_an_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["doctor", "--error", "Got fatal error 1236: 'The slave was dropped: it lags'"]) == 0

@@ -96,6 +96,16 @@ def test_second_open_is_refused(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
+@pytest.mark.parametrize("below", ["", "store"])
+def test_a_link_to_what_is_not_mounted(tmp_path: Path, below: str) -> None:
+    """It was `File exists`, and doctor saw nothing wrong."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "store")
+    with pytest.raises(NotAStore, match=r"link is a symbolic link to .*disk/store, which is not"):
+        opened(link / below)
+    assert list(tmp_path.iterdir()) == [link]
+
+
 def test_file_in_place_of_a_directory(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
