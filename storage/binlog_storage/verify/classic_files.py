@@ -5,7 +5,7 @@ files      head, events and their checksums, whole groups, up to the first damag
            (a warning); the groups of a file lead to the GTID list of the next one
 end        behind what was published as durable; a torn tail of the last file (a warning: a start cuts it off)
 indexes    the nodes of a GTID index that lead to its first and its last record (a warning: a search that does not
-           believe one reads the file, and has it made again)
+           believe one reads the file, and has it made again); that of the last file gets its root when it is closed
 prepared   the XA transactions that wait beside the binlog
 facts, redo, tables     as in an .ibb store
 """
@@ -97,7 +97,7 @@ class ClassicVerifier:
             following = files[at + 1] if at + 1 < len(files) else None
             self._progress_to(done, sum(sizes))
             self._file(name, following, durable.get(name, 0))
-            if name + INDEX_SUFFIX in there:
+            if following is not None and name + INDEX_SUFFIX in there:
                 self._gtid_index(name + INDEX_SUFFIX)
             done += sizes[at]
         self._progress_to(done, sum(sizes))
