@@ -33,6 +33,7 @@ from binlog_protocol.errors import (
     ServerError,
     SqlSyntaxError,
     SubqueryHasRows,
+    UnknownCharacterSet,
     UnknownCollation,
     UnknownColumn,
     UnknownSystemVariable,
@@ -44,7 +45,11 @@ from binlog_protocol.errors import (
     WrongValueCount,
 )
 from binlog_protocol.events.charsets import charset_of, decode_text
-from binlog_protocol.events.collation_names import collation_numbered, default_collation
+from binlog_protocol.events.collation_names import (
+    charset_named,
+    collation_numbered,
+    default_collation,
+)
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.collation import folded, folded_like, is_by_several, is_comparable
 from binlog_protocol.wire.results import FLAG_BINARY
@@ -903,9 +908,15 @@ class _Binder:
         return self._term(node.this, scope, place)
 
     def _literal(self, node: Any, scope: Names, place: str) -> Term:
-        if node.is_string:
-            return constant(types.text(len(node.this)), node.this)
-        return _number(node.this)
+        return self._said(node.this) if node.is_string else _number(node.this)
+
+    def _said(self, text: str) -> Term:
+        """A text that the statement says."""
+        said_in = self._session.said_in
+        if not said_in:
+            return constant(types.text(len(text)), text)
+        text = values.as_said_in(text, said_in)
+        return constant(replace(types.text(len(text)), said_in=said_in), text)
 
     def _hex(self, node: Any, scope: Names, place: str) -> Term:
         digits = node.this
@@ -1568,8 +1579,7 @@ class _Binder:
     def _strings(self, node: Any, scope: Names, place: str) -> Term:
         if not all(isinstance(part, exp.Literal) and part.is_string for part in node.expressions):
             raise _refused("CONCAT")
-        joined = "".join(part.this for part in node.expressions)
-        return constant(types.text(len(joined)), joined)
+        return self._said("".join(part.this for part in node.expressions))
 
     def _position(self, node: Any, scope: Names, place: str) -> Term:
         terms = self._terms((node.args["substr"], node.this), scope, place)
@@ -1632,18 +1642,26 @@ class _Binder:
         return Term(kind, term.value, term.constant)
 
     def _introduced(self, node: Any, scope: Names, place: str) -> Term:
-        """A constant behind a character set. Raises `NotSupportedYet` (1235) where that makes it another text."""
-        term = self._term(node.expression, scope, place)
+        """A constant behind a character set: its bytes are those of a text in it.
+
+        Raises `NotSupportedYet` (1235) where they are no text there.
+        """
         charset = str(node.this).lstrip("_").lower()
         is_hex = isinstance(node.expression, exp.HexString | exp.BitString)
-        if charset == "binary" or (charset.startswith("utf8") and not is_hex):
+        client = "" if self._session.client in _UTF8 else self._session.client
+        if is_hex:
+            term = self._term(node.expression, scope, place)
+        else:
+            text = node.expression.this
+            term = constant(replace(types.text(len(text)), said_in=client), text)
+        if charset == "binary" or (charset in _UTF8 and not is_hex and not client):
             return term
         raw = values.as_bytes(term.value(), term.kind)
+        said_in = "" if charset in _UTF8 else charset
         with contextlib.suppress(KeyError):
             text = decode_text(raw, default_collation(charset))
-            # Other bytes are those of another text where characters count, and themselves where bytes do.
-            if isinstance(text, str) and (charset.startswith("utf8") or text.encode() == raw):
-                return constant(types.text(len(text)), text)
+            if isinstance(text, str):
+                return constant(replace(types.text(len(text)), said_in=said_in), text)
         raise NotSupportedYet(f"these bytes behind _{charset}")
 
     def _bare(self, node: Any, scope: Names, place: str) -> Term:
@@ -1849,6 +1867,8 @@ def cast(term: Term, target: Any, session: Asker, sizes: list[int] | None = None
         given = [size.this.name for size in target.expressions]
         sizes = [int(size[:9]) for size in given if size.isdecimal()]
     found = _CASTS.get(name)
+    if name == "CHARACTER_SET":
+        found = _to_charset(target.args["kind"].name)
     if found is None:
         raise _refused(f"CAST(... AS {name})")
     kind, convert = found(term.kind, sizes)
@@ -1889,8 +1909,31 @@ def _to_text(source: Type, sizes: list[int]) -> _Cast:
     return kind, lambda value, given: values.as_text(value, given)[: sizes[0] if sizes else None]
 
 
-def _to_charset(source: Type, sizes: list[int]) -> _Cast:
-    return types.text(source.characters), values.as_text
+def _to_charset(charset: str) -> Callable[[Type, list[int]], _Cast]:
+    """CONVERT(... USING ...), CAST(... AS CHAR CHARACTER SET ...). Raises `UnknownCharacterSet` (1115)."""
+    found = charset_named(charset)
+    if found is None:
+        raise UnknownCharacterSet(charset)
+    if found == "binary":
+        return _to_octets
+    collation = default_collation(found)
+
+    def made(source: Type, sizes: list[int]) -> _Cast:
+        size = sizes[0] if sizes else None
+        kind = types.text(source.characters if size is None else size)
+
+        def convert(value: Any, given: Type) -> str:
+            if isinstance(value, bytes):
+                text = decode_text(value, collation)  # bytes are taken for those of such a text
+                value = text if isinstance(text, str) else values.as_text(value, given)
+            return values.as_said_in(values.as_text(value, given), found)[:size]
+
+        return replace(kind, said_in="" if found in _UTF8 else found), convert
+
+    return made
+
+
+_UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 
 
 def _to_octets(source: Type, sizes: list[int]) -> _Cast:
@@ -1990,7 +2033,6 @@ def _to_moment(form: ValueForm) -> Callable[[Type, list[int]], _Cast]:
 
 _CASTS: Final[dict[str, Callable[[Type, list[int]], _Cast]]] = {
     **dict.fromkeys(("CHAR", "VARCHAR", "NCHAR", "TEXT"), _to_text),
-    "CHARACTER_SET": _to_charset,
     **dict.fromkeys(("BINARY", "VARBINARY"), _to_octets),
     **dict.fromkeys(("BIGINT", "INT"), _to_signed),
     "UBIGINT": _to_unsigned,

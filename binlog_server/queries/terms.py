@@ -253,6 +253,8 @@ class Asker:
         select_limit: rows of a result without LIMIT; None for all.
         last_insert_id: LAST_INSERT_ID().
         collation: of the statement's own texts.
+        client: the character set in which the statement came.
+        said_in: that of its texts, where it is no UTF-8 (character_set_connection).
         concat_bytes: of a GROUP_CONCAT, at most.
         new_insert_id: what LAST_INSERT_ID(x) has set; None if nothing.
         warnings: of the statement.
@@ -280,6 +282,8 @@ class Asker:
     select_limit: int | None = None
     last_insert_id: int = 0
     collation: str = "utf8mb4_general_ci"
+    client: str = "utf8mb4"
+    said_in: str = ""
     concat_bytes: int = 1 << 20
     new_insert_id: int | None = None
     lock_calls: LockCalls = field(default_factory=LockCalls)

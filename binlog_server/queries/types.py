@@ -94,6 +94,7 @@ class Type:
         is_collated: COLLATE says so, which wins over others.
         column: the table's column that the expression is, with its flags; None for what is computed.
         is_json: a text that a JSON function has made, or a JSON column has, and that stands in others as it is.
+        said_in: the character set whose bytes are those of a text that no column is in, where it is no UTF-8.
     """
 
     form: ValueForm
@@ -107,6 +108,7 @@ class Type:
     is_json: bool = False
     collation: int = 0
     is_collated: bool = False
+    said_in: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -428,8 +430,11 @@ def _wider(left: Type, right: Type) -> ValueForm:
 def collated_as(found: Type, kinds: Sequence[Type]) -> Type:
     """A text that is made of texts of these types: with the collation that they have together."""
     texts = [kind for kind in kinds if kind.form is ValueForm.TEXT and kind.collation]
-    if found.form is not ValueForm.TEXT or not texts:
+    if found.form is not ValueForm.TEXT:
         return found
+    if not texts:
+        said_in = next((kind.said_in for kind in kinds if kind.said_in), "")
+        return replace(found, said_in=said_in) if said_in else found
     wins = [kind for kind in texts if kind.is_collated]
     if wins:
         numbers = {kind.collation for kind in wins}

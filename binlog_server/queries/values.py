@@ -24,8 +24,9 @@ from binlog_protocol.errors import (
     IllegalMixOfThree,
     NotSupportedYet,
 )
+from binlog_protocol.events.charsets import decode_text, encode_text, result_encoder
 from binlog_protocol.events.collation_names import NUMBERS as COLLATION_NUMBERS
-from binlog_protocol.events.collation_names import collation_name
+from binlog_protocol.events.collation_names import collation_name, default_collation
 from binlog_protocol.events.rows.strings import Inet6
 from binlog_protocol.tables.collation import collation_key, is_comparable
 from binlog_protocol.tables.row_format import uuid_order
@@ -335,7 +336,30 @@ def as_bytes(value: Any, kind: Type) -> bytes:
     """A value as the bytes of its text."""
     if isinstance(value, bytes):
         return value
+    if kind.said_in:
+        return encoded(as_text(value, kind), kind.said_in)
     return as_text(value, kind).encode("utf-8", "surrogateescape")
+
+
+_OF_ONE_PLANE: Final = ("utf8mb3", "ucs2")
+
+
+def encoded(text: str, charset: str) -> bytes:
+    """A text in a character set: `?` for what that does not have; surrogate escapes are bytes of it."""
+    if charset in _OF_ONE_PLANE and text and max(text) > "\uffff":
+        text = "".join(one if one <= "\uffff" else "?" for one in text)
+    encode = result_encoder(charset)
+    if encode is not None:
+        return encode(text)
+    return encode_text(text, default_collation(charset))  # those in which ASCII has other bytes
+
+
+def as_said_in(text: str, charset: str) -> str:
+    """What is left of a text in a character set."""
+    if text.isascii() or charset == "utf8mb4":
+        return text
+    found = decode_text(encoded(text, charset), default_collation(charset))
+    return found if isinstance(found, str) else text
 
 
 @lru_cache(maxsize=4096)
@@ -627,7 +651,9 @@ def _same(value: Any) -> Any:
 
 def _bytes_of(kind: Type) -> Key:
     """All of them: blanks at the end count beside bytes."""
-    return _all_octets if kind.form is ValueForm.TEXT else _same
+    if kind.form is not ValueForm.TEXT:
+        return _same
+    return (lambda value: encoded(value, kind.said_in)) if kind.said_in else _all_octets
 
 
 def _all_octets(value: str) -> bytes:

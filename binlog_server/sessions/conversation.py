@@ -589,7 +589,7 @@ class Conversation:
             near = b"" if found.grammar is ACCOUNTS else text[:NEAR_CHARS]  # it may be a password
             raise too_long(near.decode("utf-8", "replace"))
         else:
-            self._query(text.decode("utf-8", "surrogateescape"), found)
+            self._query(self.transaction.said(text), found)
 
     def commit(self, statement: Classified, readings: Iterable[Reading] | None) -> None:
         """Run a statement that is committed, or about the transaction; under its SET STATEMENT, if it has one."""
@@ -598,7 +598,7 @@ class Conversation:
             self.transaction.execute(statement, readings)
             return
         # It is parsed with another statement in the place of this one.
-        text = statement.setting.decode("utf-8", "surrogateescape") + " SELECT 1"
+        text = self.transaction.said(statement.setting) + " SELECT 1"
         text = self.transaction.for_grammars(text)
 
         def go_on(parsed: Callable[[], Statement]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final, Protocol, TypeVar
 
 from binlog_protocol.connection.commands import (
@@ -30,10 +30,12 @@ from binlog_protocol.errors import (
     UnknownServerError,
     WrongArguments,
 )
-from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.charsets import charset_of, decode_text
+from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.binary_rows import (
+    BLOBS,
     LongData,
     Parameter,
     Parameters,
@@ -55,6 +57,7 @@ from binlog_server.sql.prepared_sql import (
     PreparedCount,
     PreparedSql,
 )
+from binlog_server.sql.session_settings import client_charset, is_utf8, kept_text
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement import Statement
 from binlog_server.sql.statement_kind import (
@@ -418,10 +421,11 @@ class PreparedStatements:
         self._read(text, read)
 
     def _source(self, source: Expression) -> bytes:
-        value = self._executor.sql.value_of(source)
+        sql = self._executor.sql
+        value = sql.value_of(source)
         if not isinstance(value, str):
             raise SqlSyntaxError("NULL" if value is None else str(value))
-        return value.encode("utf-8", "surrogateescape")
+        return kept_text(value, sql.variables).encode("utf-8", "surrogateescape")
 
     def _execute_with(
         self, statement: PreparedStatement, expressions: Sequence[Expression]
@@ -459,9 +463,8 @@ class PreparedStatements:
                 executor.transaction.require_for(found)
                 go_on(statement, ())
                 return
-            statement.text = executor.transaction.for_grammars(
-                bytes(found.text).decode("utf-8", "surrogateescape")
-            )
+            transaction = executor.transaction
+            statement.text = transaction.for_grammars(transaction.said(bytes(found.text)))
             unknown = [Given(None, ColumnType.NULL)] * statement.count
 
             def described(whole: Statement, columns: Sequence[Column]) -> None:
@@ -494,7 +497,7 @@ class PreparedStatements:
                 statement, lambda template: iter((template.filled(values, self._packet_max),))
             )
             return
-        given = _given(values)
+        given = _given(values, client_charset(executor.sql.variables))
         assert statement.parsed is not None
         found = statement.parsed.given(given) if given else statement.parsed
         if found is None:
@@ -553,7 +556,7 @@ class PreparedStatements:
         self._with_cursors.pop(statement.number, None)
 
 
-def _given(values: Iterable[Parameter]) -> list[Given]:
+def _given(values: Iterable[Parameter], client: str) -> list[Given]:
     """The values of a statement that is answered here. Raises 1105 for more than `_GIVEN_BYTES_MAX` of texts."""
     given, size = [], 0
     for parameter in values:
@@ -562,8 +565,17 @@ def _given(values: Iterable[Parameter]) -> list[Given]:
             raise UnknownServerError(
                 f"A statement that is answered here may have parameters of {_GIVEN_BYTES_MAX} bytes"
             )
-        given.append(Given.of(parameter))
+        given.append(_said_in(Given.of(parameter), parameter.charset or client))
     return given
+
+
+def _said_in(given: Given, charset: str) -> Given:
+    """A text that came in a character set."""
+    value = given.value
+    if not isinstance(value, str) or value.isascii() or is_utf8(charset) or given.type in BLOBS:
+        return given
+    text = decode_text(value.encode("utf-8", "surrogateescape"), default_collation(charset))
+    return replace(given, value=text) if isinstance(text, str) else given
 
 
 def _told(parameters: Iterable[Parameter], who: str) -> Iterator[Parameter]:

@@ -41,6 +41,7 @@ from binlog_protocol.events.collation_names import (
     collation_numbered,
     default_collation,
 )
+from binlog_protocol.wire.binary_rows import BLOBS
 
 from binlog_server.accounts.account import NAME_CHARS_MAX
 from binlog_server.sql.expressions import (
@@ -62,7 +63,7 @@ from binlog_server.sql.expressions import (
 )
 from binlog_server.sql.functions import is_called
 from binlog_server.sql.recorded_variables import Reach
-from binlog_server.sql.session_settings import literal_collation
+from binlog_server.sql.session_settings import kept_text, literal_collation
 from binlog_server.sql.state_texts import STATE_VARIABLES
 from binlog_server.sql.statement import ANYBODY, Family, Statement
 from binlog_server.sql.tokens import as_written, exact_number, name_of
@@ -299,6 +300,9 @@ def held_value(session: SqlSession, expression: Expression) -> HeldValue:
         found = exact_number(f"{found:f}".rstrip("0").rstrip("."))
     if isinstance(found, str) and not isinstance(expression, Literal):
         return HeldValue(found, _SYSTEM_COLLATION)
+    is_blob = isinstance(expression, Given) and expression.type in BLOBS
+    if isinstance(found, str) and not is_blob:
+        found = kept_text(found, session.variables)
     return HeldValue(found, literal_collation(str(found), session.variables))
 
 

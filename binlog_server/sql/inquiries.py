@@ -27,6 +27,8 @@ from binlog_protocol.errors import (
     SqlSyntaxError,
     TooManyRows,
 )
+from binlog_protocol.events.charsets import charset_of
+from binlog_protocol.events.collation_names import collation_numbered
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.sql.plain import plain
 from binlog_protocol.sql.tokens import TokenKind, tokens
@@ -58,7 +60,13 @@ from binlog_server.sql.expressions import (
 from binlog_server.sql.functions import call
 from binlog_server.sql.question_plans import explained
 from binlog_server.sql.selects import SelectItem, column_of
-from binlog_server.sql.session_settings import literal_collation
+from binlog_server.sql.session_settings import (
+    client_charset,
+    decoded_statement,
+    is_utf8,
+    kept_text,
+    literal_collation,
+)
 from binlog_server.sql.state_texts import STATE_VARIABLES
 from binlog_server.sql.statement import ANYBODY, Statement
 from binlog_server.sql.time_zones import Clock
@@ -358,11 +366,11 @@ class SetComputed(Statement):
             made = [
                 one
                 if isinstance(one, Assignment)
-                else Assignment(one, Literal(_given(next(values))))
+                else Assignment(one, Literal(_given(next(values), asker.client)))
                 for one in self.assigned
             ]
             aside = [
-                Assignment(UserVariable(name), Literal(_given(value)))
+                Assignment(UserVariable(name), Literal(_given(value, asker.client)))
                 for name, (_, value) in asker.assigned.items()
             ]
             return SetVariables((*aside, *made), tuple(asker.warnings))
@@ -405,10 +413,11 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
             start, at = token.end, -1
 
 
-def _given(value: Any) -> Value:
-    """A computed value as SET takes it."""
+def _given(value: Any, charset: str) -> Value:
+    """A computed value as SET takes it from a statement in a character set."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
+        said = decoded_statement(value, charset)
+        return value.decode("utf-8", "surrogateescape") if said is None else said
     if isinstance(value, float):
         return Decimal(repr(value))
     return value if value is None or isinstance(value, int | str | Decimal) else str(value)
@@ -517,6 +526,9 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
     clock = session.clock()
     for name in question.functions & _OF_POSITIONS:
         raise EngineBinlogUnavailable(f"{name}()")
+    client = client_charset(session.variables)
+    said_in = charset_of(collation_numbered(session.variables.get("collation_connection", "")) or 0)
+    said_in = "" if said_in is None or is_utf8(said_in) else said_in
     return Asker(
         now=clock.now,
         local=clock.local,
@@ -529,13 +541,18 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
             for scope, name in question.system_variables
         },
         user_variables={
-            name: _known(session, UserVariable(name))
+            name: _of_charset(
+                _known(session, UserVariable(name)),
+                charset_of(session.user_variables[name].collation) or "",
+            )
             for name in question.user_variables & session.user_variables.keys()
         },
-        parameters=parameters,
+        parameters=tuple(_of_charset(one, said_in) for one in parameters),
         select_limit=_select_limit(session),
         last_insert_id=int(session.variables.get("last_insert_id", 0)),
         collation=session.variables.get("collation_connection", "utf8mb4_general_ci"),
+        client="utf8mb4" if is_utf8(client) else client,
+        said_in=said_in,
         concat_bytes=min(
             int(session.variables.get("group_concat_max_len", TEXT_CHARS_MAX)), TEXT_CHARS_MAX
         ),
@@ -592,6 +609,14 @@ def _of_parameter(given: Given) -> Parameter:
     return kind, value
 
 
+def _of_charset(known: Parameter, charset: str) -> Parameter:
+    """A text whose bytes are those of a character set."""
+    kind, value = known
+    if kind.form is not ValueForm.TEXT or not charset or is_utf8(charset):
+        return known
+    return replace(kind, said_in=charset), value
+
+
 def keep_of_question(session: SqlSession, asker: Asker) -> None:
     """What the question leaves behind in its session."""
     held = {}
@@ -599,6 +624,8 @@ def keep_of_question(session: SqlSession, asker: Asker) -> None:
         kept = str(value) if isinstance(value, float) else value
         if isinstance(kept, bytes):
             kept = kept.decode("utf-8", "surrogateescape")
+        elif isinstance(kept, str):
+            kept = kept_text(kept, session.variables)
         held[name] = HeldValue(kept, literal_collation(str(kept), session.variables))
     if held:
         assignments.hold(session, held)

@@ -19,6 +19,7 @@ from binlog_protocol.errors import (
     WrongArguments,
     WrongParameterCount,
 )
+from binlog_protocol.events.collation_names import charset_named
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.wire.binary_rows import BLOBS, DECIMALS, TIMES
 from binlog_protocol.wire.results import DECIMALS_OF_TEXT, FLAG_UNSIGNED, Column
@@ -309,6 +310,8 @@ class _Builder(ExpressionBuilder):
                 case Literal(str(text)) | ColumnName(text):
                     return SelectItem(text, expression)
             return SelectItem(self.text[meta.start_pos : meta.end_pos], expression)
+        if isinstance(expression, ColumnName) and charset_named(expression.name.removeprefix("_")):
+            raise SqlSyntaxError(expression.name)  # _latin1'...' is a text, which `queries` reads
         return SelectItem(as_written(alias), expression)
 
 

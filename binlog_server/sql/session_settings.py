@@ -13,6 +13,7 @@ from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
     character_bytes_max,
     charset_of,
+    decode_text,
     result_encoder,
 )
 from binlog_protocol.events.collation_names import (
@@ -37,6 +38,7 @@ from binlog_server.sql.recorded_variables import RECORDED
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"
+_UTF8: Final = ("utf8mb4", "utf8mb3")
 _U64_MASK: Final = 2**64 - 1
 
 # The modes of sql_mode, in the order of their bits.
@@ -139,6 +141,7 @@ class Settings:
     seq_no: int
     timestamp: int | None
     charset: str  # the client's character set
+    is_plain: bool  # texts come in UTF-8, and are that of character_set_connection
     backslash_escapes: bool
     ansi_quotes: bool
     other_reading: tuple[
@@ -201,6 +204,7 @@ def settings_of(
         int(variables.get("gtid_seq_no", 0)),
         seconds or None,
         charset,
+        charset in _UTF8 and charset_of(connection) in _UTF8,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
         bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
         tuple(name for name in _OTHER_READING if sql_mode & _MODE_BITS[name]),
@@ -231,7 +235,7 @@ def result_charset(variables: Mapping[str, str]) -> ResultCharset:
     charset = variables.get("character_set_results", "utf8mb4")
     if charset == BINARY:
         return ResultCharset(BINARY_COLLATION, 1)
-    encode = utf8 if charset in ("utf8mb3", "utf8mb4") else result_encoder(charset)
+    encode = utf8 if charset in _UTF8 else result_encoder(charset)
     if encode is None:
         return UTF8
     number = collation_numbered(variables.get("collation_connection", ""))
@@ -256,6 +260,31 @@ def literal_collation(text: str, variables: Mapping[str, str]) -> int:
         or (text.isascii() and wanted is not None and is_client_charset(wanted))
     )
     return connection if means_the_same else client
+
+
+def is_utf8(charset: str) -> bool:
+    """Whether its bytes are those of UTF-8, as far as this server is concerned."""
+    return charset in _UTF8 or charset == BINARY
+
+
+def client_charset(variables: Mapping[str, str]) -> str:
+    """character_set_client."""
+    return variables.get("character_set_client", "utf8mb4")
+
+
+def decoded_statement(text: bytes, charset: str) -> str | None:
+    """The text of a statement; None where it is no text in the client's character set."""
+    if is_utf8(charset) or text.isascii():
+        return text.decode("utf-8", "surrogateescape")
+    found = decode_text(text, default_collation(charset))
+    return found if isinstance(found, str) else None
+
+
+def kept_text(text: str, variables: Mapping[str, str]) -> str:
+    """A text of a statement as a user variable keeps it: the bytes of the client's character set."""
+    charset = client_charset(variables)
+    encode = None if is_utf8(charset) or text.isascii() else result_encoder(charset)
+    return text if encode is None else encode(text).decode("utf-8", "surrogateescape")
 
 
 def sql_mode_bits(value: str | int) -> int:

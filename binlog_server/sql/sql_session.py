@@ -66,6 +66,7 @@ from binlog_server.sql.functions import call
 from binlog_server.sql.parser import parse
 from binlog_server.sql.places import Snapshot
 from binlog_server.sql.recorded_variables import Reach
+from binlog_server.sql.session_settings import is_utf8
 from binlog_server.sql.state_texts import StateTexts
 from binlog_server.sql.statement import ANYBODY, LOOK_AT_OTHERS, Statement
 from binlog_server.sql.time_zones import Clock
@@ -418,13 +419,12 @@ class SqlSession:
                 raise SqlSyntaxError("DEFAULT")
 
     def _user_value(self, name: str) -> Value:
-        """The value of a user variable. A string is converted to the client's character set if that is a UTF-8."""
+        """The value of a user variable: a string is the text that its bytes are in its character set."""
         held = self.user_variables.get(name, _UNSET)
         value, collation = held
         if not isinstance(value, str) or value.isascii():
             return value
-        client = self.variables.get("character_set_client", "utf8mb4")
-        if charset_of(collation) in (client, "binary") or not client.startswith("utf8"):
+        if is_utf8(charset_of(collation) or "binary"):
             return value
         # Kept, because one statement may name the variable 256 times.
         if held not in self._decoded:

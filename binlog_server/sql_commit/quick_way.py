@@ -235,7 +235,7 @@ class QuickWay:
             not self._tables.databases
             or self._sql.temporary
             or len(text) > TEXT_CHARS_MAX
-            or settings.charset not in ("utf8mb4", "utf8mb3")
+            or not settings.is_plain
             or not settings.backslash_escapes
             or settings.ansi_quotes
         ):
@@ -272,6 +272,7 @@ class QuickWay:
             self._tables.find(table.database, table.name) is not table
             or statement.change.database != self._session.database
             or not statement.template.fits(settings)
+            or not settings.is_plain
             or not settings.backslash_escapes
             or settings.ansi_quotes
         ):

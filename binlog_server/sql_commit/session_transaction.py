@@ -80,6 +80,7 @@ from binlog_server.sql.session_settings import (
     ONCE_PER_GROUP,
     ONCE_PER_STATEMENT,
     Settings,
+    decoded_statement,
     require_read_alike,
     settings_of,
 )
@@ -322,6 +323,11 @@ class SessionTransaction:
     def settings_now(self) -> Settings:
         """The settings of the next statement."""
         return self._settings
+
+    def said(self, text: bytes) -> str:
+        """A statement that is answered here; what is no text in the client's character set, byte by byte."""
+        decoded = decoded_statement(text, self._settings.charset)
+        return text.decode("utf-8", "surrogateescape") if decoded is None else decoded
 
     def for_grammars(self, text: str) -> str:
         """A statement's text as the grammars must read it, where the session's sql_mode reads strings otherwise.
@@ -1186,12 +1192,9 @@ class SessionTransaction:
 
     def _decoded(self, text: bytes) -> str:
         """Raises `NotSupportedYet` (1235) for what is no text in the client's character set."""
-        charset = self._settings.charset
-        if charset.startswith("utf8") or charset == "binary":
-            return text.decode("utf-8", "surrogateescape")
-        decoded = decode_text(text, default_collation(charset))
-        if not isinstance(decoded, str):
-            raise NotSupportedYet(f"a statement that is no text in {charset}")
+        decoded = decoded_statement(text, self._settings.charset)
+        if decoded is None:
+            raise NotSupportedYet(f"a statement that is no text in {self._settings.charset}")
         return decoded
 
     def _ddl_here(self, statement: Classified) -> Ddl | None:

@@ -724,7 +724,7 @@ def test_a_text_in_another_character_set_is_decoded_once(
 
     monkeypatch.setattr("binlog_server.sql.sql_session.decode_text", noted)
     sql.execute("SET NAMES cp932")
-    sql.execute("SET @a='" + "ä" * 1_000 + "', @b='" + "ä" * 20_000 + "'")
+    sql.execute("SET @a='" + "я" * 1_000 + "', @b='" + "я" * 20_000 + "'")
     sql.execute("SET NAMES utf8mb4")
     for _ in range(2):
         decoded.clear()
@@ -732,7 +732,7 @@ def test_a_text_in_another_character_set_is_decoded_once(
         assert len(decoded) == 1  # of each statement: nothing is kept between them
     decoded.clear()
     sql.execute("SET NAMES cp932")
-    sql.execute("SET @c='" + "ö" * 20_000 + "'")
+    sql.execute("SET @c='" + "ж" * 20_000 + "'")
     sql.execute("SET NAMES utf8mb4")
     assert errno(sql, "SELECT @a, @b, @c") == 1105
     assert sum(decoded) <= DECODED_BYTES_MAX

@@ -97,7 +97,7 @@ async def test_texts_come_in_the_character_set_of_results(
 ) -> None:
     """As an 11.8 sends them; what is no character of the set is a question mark."""
     client = await logged_in(lab)
-    await client.query(f"SET character_set_results={charset}")
+    await client.query(f"SET NAMES utf8mb4, character_set_results={charset}")
     (row,) = await client.query("SELECT 'é', 'я', CONCAT('é', 1), 1.5")
     assert [(value or "").encode("utf-8", "surrogateescape") for value in row] == sent
     (row,) = await client.query("SELECT 'é', 'я'")  # by the grammar

@@ -1103,7 +1103,7 @@ async def test_a_literal_that_is_not_known_is_an_error(
     server: Lab, mode: str, sql: str, number: int
 ) -> None:
     client = await server.client("sql")
-    await ok(client, f"SET sql_mode='{mode}'")
+    await ok(client, f"SET NAMES utf8mb4, sql_mode='{mode}'")
     await ok(client, "SET @v='before'")
     assert (await refused(client, sql))[0] == number
     await ok(client, "INSERT INTO t VALUES (@v)")
