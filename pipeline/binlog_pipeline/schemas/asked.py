@@ -18,7 +18,7 @@ from binlog_protocol.events.collation_names import (
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.table_map import ColumnKind, KeyPart, RowMetadata, TableMap
 from binlog_protocol.sql.token_reader import TableName
-from binlog_protocol.tables.definition import StoredColumn
+from binlog_protocol.tables.definition import logged_column
 from binlog_protocol.tables.sql_type import SqlType
 
 from binlog_pipeline.errors import BadOption, SourceError
@@ -71,13 +71,15 @@ def asked_table(ask: Ask, name: TableName) -> AskedTable:
         "SELECT COLUMN_NAME, HEX(COLUMN_TYPE), COLLATION_NAME, IS_NULLABLE, GENERATION_EXPRESSION "
         f"FROM information_schema.COLUMNS WHERE {where} ORDER BY ORDINAL_POSITION"
     ):
-        sql_type = _sql_type(f"{name}.{column}", printed_type(type_ or ""))
-        number = _collation(f"{name}.{column}", collation)
-        made = StoredColumn(column or "", sql_type, nullable == "YES", number)
-        logged = made.logged()
+        try:
+            sql_type = SqlType.parse(printed_type(type_ or ""))
+            number = _collation(f"{name}.{column}", collation)
+            logged = logged_column(column or "", sql_type, number, nullable=nullable == "YES")
+        except ValueError as error:
+            raise SourceError(f"{name}.{column}: {error}") from None
         if sql_type.labels is not None and logged.labels is None:
             raise SourceError(f"{name}.{column}: what its labels are, the server does not say")
-        columns.append((made, logged))
+        columns.append((sql_type, logged))
         by_transactions |= computed == _ROW_START and logged.type == ColumnType.LONGLONG
     keys = [
         key or ""
@@ -87,18 +89,18 @@ def asked_table(ask: Ask, name: TableName) -> AskedTable:
         )
     ]
     created = ask(f"SHOW CREATE TABLE {quoted(name.database)}.{quoted(name.table)}")[0][1] or ""
-    names = [made.name for made, _ in columns]
+    names = [logged.name or "" for _, logged in columns]
     if is_versioned and not {*_ROW_TIMES} & {*names} and "GENERATED ALWAYS AS ROW" not in created:
         for one in _ROW_TIMES:
-            made = StoredColumn(one, SqlType.parse("timestamp(6)"), nullable=False)
-            columns.append((made, made.logged()))
+            made = SqlType.parse("timestamp(6)")
+            columns.append((made, logged_column(one, made, BINARY_COLLATION, nullable=False)))
             names.append(one)
         if keys and _ROW_TIMES[1] not in keys:
             keys.append(_ROW_TIMES[1])
     parts = tuple(KeyPart(names.index(key), 0) for key in keys) or None
     logged_columns = tuple(replace(logged, kind=ColumnKind.AS_LOGGED) for _, logged in columns)
     table = TableMap(0, 0, name.database, name.table, logged_columns, parts)
-    types = tuple(made.type for made, _ in columns)
+    types = tuple(type_ for type_, _ in columns)
     engine = kinds[0][1] or ""
     return AskedTable(name, table, types, created, is_versioned, by_transactions, engine)
 
@@ -133,13 +135,6 @@ def described(text: str) -> TableMap:
 
 def _text(name: str) -> str:
     return f"_utf8mb3 X'{name.encode('utf-8', 'surrogateescape').hex()}'"
-
-
-def _sql_type(column: str, text: str) -> SqlType:
-    try:
-        return SqlType.parse(text)
-    except ValueError as error:
-        raise SourceError(f"{column}: {error}") from None
 
 
 def _collation(column: str, name: str | None) -> int:

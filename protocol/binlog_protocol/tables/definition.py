@@ -140,22 +140,31 @@ class StoredColumn:
 
     def logged(self) -> TableColumn:
         """The column as table maps with full metadata say it."""
-        layout = self.layout
-        return TableColumn(
-            layout,
-            self.nullable,
-            self.name,
-            unsigned=self._logged_sign(layout.type),
-            collation=_logged_collation(layout.type, self.collation),
-            labels=self.type.labels_of(self.collation),
-            geometry_type=self.type.geometry_type,
-            kind=self.type.kind,
-        )
+        return logged_column(self.name, self.type, self.collation, nullable=self.nullable)
 
-    def _logged_sign(self, type_: ColumnType) -> bool | None:
-        if type_ not in NUMERIC_TYPES:
-            return None
-        return self.type.unsigned or type_ == ColumnType.YEAR
+
+def logged_column(name: str, type_: SqlType, collation: int, *, nullable: bool) -> TableColumn:
+    """A column as table maps with full metadata say it; of others, which may be what no `StoredColumn` is.
+
+    Servers have such from before, or made them without strict mode. Raises ValueError for a type that is not logged so.
+    """
+    layout = type_.layout(collation)
+    return TableColumn(
+        layout,
+        nullable,
+        name,
+        unsigned=_logged_sign(type_, layout.type),
+        collation=_logged_collation(layout.type, collation),
+        labels=type_.labels_of(collation),
+        geometry_type=type_.geometry_type,
+        kind=type_.kind,
+    )
+
+
+def _logged_sign(type_: SqlType, logged: ColumnType) -> bool | None:
+    if logged not in NUMERIC_TYPES:
+        return None
+    return type_.unsigned or logged == ColumnType.YEAR
 
 
 def _logged_collation(type_: ColumnType, collation: int) -> int | None:

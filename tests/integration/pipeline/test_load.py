@@ -515,6 +515,7 @@ def test_refused(shop: MariaDB, tmp_path: Path) -> None:
         "CREATE TABLE d.bare (id INT)",
         "CREATE TABLE d.t (id INT PRIMARY KEY, at TIME)",
         "CREATE VIEW d.v AS SELECT 1",
+        "CREATE TABLE d.labels (id INT PRIMARY KEY, e ENUM('\u00e4') CHARACTER SET binary)",
         "CREATE TABLE d.ids (id INT PRIMARY KEY, a BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, "
         "b BIGINT UNSIGNED GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (a, b)) WITH SYSTEM VERSIONING",
     )
@@ -525,6 +526,7 @@ def test_refused(shop: MariaDB, tmp_path: Path) -> None:
 
     refused("d.bare", "no primary key")
     refused("d.t", "no column x", keys=["x"])
+    refused("d.labels", "what its labels are")
     refused("d.ids", "versioned by transaction ids")
     refused("d.none", "has no table")
     refused("d.v", "has no table")
@@ -569,7 +571,8 @@ def test_large_rows(shop: MariaDB, tmp_path: Path) -> None:
 
 
 def test_versions_and_other_keys(shop: MariaDB, tmp_path: Path) -> None:
-    """All versions of rows; keys that no statement can name a bound of; pieces by text that compares alike."""
+    """All versions of rows; keys that no statement can name a bound of; pieces by text that compares alike; labels that
+    servers take without strict mode alone."""
     shop.script(
         "CREATE DATABASE d CHARACTER SET utf8mb4",
         "CREATE TABLE d.v (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING",
@@ -583,8 +586,11 @@ def test_versions_and_other_keys(shop: MariaDB, tmp_path: Path) -> None:
         "INSERT INTO d.s SELECT s, t, d, b FROM (SELECT 'a' s UNION SELECT 'Ä''x' UNION SELECT 'z' UNION SELECT '') w,"
         " (SELECT '2000-01-01 00:00:00.5' t UNION SELECT '2030-06-01 12:00:00.25') x,"
         " (SELECT -1.5 d UNION SELECT 2) y, (SELECT '' b UNION SELECT X'00' UNION SELECT X'ff') z",
+        "SET sql_mode=''",
+        "CREATE TABLE d.l (id INT PRIMARY KEY, e ENUM('a', 'A'), s SET('b', 'B', 'c'))",
+        "INSERT INTO d.l VALUES (1, 2, 7), (2, 1, 2)",
     )
-    for table, rows in (("d.v", 5), ("d.e", 3), ("d.s", 48)):
+    for table, rows in (("d.v", 5), ("d.e", 3), ("d.s", 48), ("d.l", 2)):
         target = tmp_path / table
         assert load(options_of(shop, table), target, piece_rows=5).rows == rows
         assert rows_of(target) == kept_from_log(shop, table, tmp_path / f"{table}.log")
