@@ -21,21 +21,20 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.dataclass import dataclass
-from binlog_protocol.errors import ProtocolError, RemoteError
+from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.charsets import BINARY_COLLATION, charset_of
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_protocol.row_columns.options import ColumnOptions
-from binlog_protocol.row_columns.result_rows import SESSION, ResultColumns, selected
+from binlog_protocol.row_columns.result_rows import ResultColumns, selected
 from binlog_protocol.sql.statements import parse_statement
 from binlog_protocol.sql.token_reader import TableName
 from binlog_protocol.tables.sql_type import SqlType
@@ -63,8 +62,8 @@ from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.link import ServerLink
-from binlog_pipeline.sources.dump.refusals import CAUGHT, source_error
 from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.server import table_session
 from binlog_pipeline.table_names import parsed_table, table_text
 from binlog_pipeline.tables.buckets import open_parquet_state, read_state
 from binlog_pipeline.tables.facts import Facts
@@ -200,7 +199,7 @@ class ReadPiece:
         staged = path.with_suffix(".new")
         count = 0
         with (
-            _session(self.address) as link,
+            table_session(self.address) as link,
             synced_file(staged) as file,
             pq.ParquetWriter(  # read once, whole: bounds would cost memory, and be of no use
                 file, columns.schema, compression="zstd", write_statistics=False
@@ -286,7 +285,7 @@ def load(
 def tables_of(options: SourceOptions, patterns: Sequence[str]) -> list[str]:
     """The tables of the server that patterns (shop.*) mean. Raises `BadOption` for none, and as `load`."""
     wanted = Subscription.parse(patterns)
-    with _session(_server_of(options)) as link:
+    with table_session(_server_of(options)) as link:
         found = [table_text(name) for name in asked_names(link.texts) if wanted.has(*name)]
     if not found:
         raise BadOption(f"the server shows no table of {', '.join(patterns)} to this account")
@@ -339,7 +338,7 @@ def _load_once(
 ) -> LoadedTable:
     plan = _plan(options, address, staging, keys, sink, piece_rows)
     _read_pieces(options, address, plan, staging / "rows", workers)
-    with _session(address) as link:
+    with table_session(address) as link:
         _require_same(plan, asked_table(link.texts, _name(options)))
         end = _log_end(link)
         _require_one_history(link.binlog_state(), plan.pieces(staging / "rows"), address)
@@ -376,7 +375,7 @@ def _plan(
     """The plan of the run before, if it still holds; else a new one."""
     chosen = asdict(column_options_of(options))
     name = _name(options)
-    with _session(address) as link:
+    with table_session(address) as link:
         old = LoadPlan.read(staging / _PLAN)
         if old is not None and old.options == chosen:
             asked = asked_table(link.texts, name)
@@ -684,23 +683,6 @@ def _batches(rows: Iterator[list[bytes | None]]) -> Iterator[list[list[bytes | N
             held, size = [], 0
     if held:
         yield held
-
-
-@contextmanager
-def _session(address: ServerAddress) -> Iterator[ServerLink]:
-    """A connection whose values are those that `ResultColumns` takes; its errors in words for users."""
-    try:
-        opened = ServerLink.open(address)
-    except CAUGHT as error:
-        raise source_error(address, error, "connecting") from None
-    with closing(opened) as link:
-        try:
-            link.be_patient()
-            for sql in SESSION:
-                link.query(sql)
-            yield link
-        except (RemoteError, UpstreamRefused, ConnectionError, TimeoutError) as error:
-            raise source_error(address, error, "reading tables") from None
 
 
 def _log_end(link: ServerLink) -> SlavePosition:

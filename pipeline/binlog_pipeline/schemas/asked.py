@@ -61,8 +61,12 @@ class AskedTable:
 def asked_table(ask: Ask, name: TableName) -> AskedTable:
     """Raises `BadOption` for a table that is not there, `SourceError` for one whose rows nobody can name here."""
     where = f"TABLE_SCHEMA = {_text(name.database)} AND TABLE_NAME = {_text(name.table)}"
-    kinds = ask(f"SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE {where}")
-    if not kinds or kinds[0][0] not in ("BASE TABLE", _VERSIONED):
+    kinds = ask(
+        f"SELECT TABLE_TYPE, ENGINE, TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE {where}"
+    )
+    is_shown = kinds and kinds[0][0] in ("BASE TABLE", _VERSIONED)
+    if not is_shown or TableName(kinds[0][2] or "", kinds[0][3] or "") != name:
+        # In another case a server may show it, but its log has the name as it is.
         raise BadOption(f"the server has no table {name}, or shows none to this account")
     is_versioned = kinds[0][0] == _VERSIONED
     columns = []

@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import field
 from typing import Final
 
 import numpy as np
+from binlog_protocol.connection.replica import UpstreamRefused
 from binlog_protocol.dataclass import dataclass
+from binlog_protocol.errors import RemoteError
 from binlog_protocol.events.rotate import FIRST_EVENT_POSITION
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.ibb.chunk import Position
@@ -56,6 +58,25 @@ from binlog_pipeline.wanted import Wanted, unreached
 _RETRY_S: Final = 0.1
 _ASKING: Final = "asking where its binlog ends"
 _BINLOG: Final = "binlog"
+
+
+@contextmanager
+def table_session(address: ServerAddress) -> Iterator[ServerLink]:
+    """A connection that asks for tables: its values are those that `ResultColumns` takes. Raises `SourceError`."""
+    from binlog_protocol.row_columns.result_rows import SESSION
+
+    try:
+        opened = ServerLink.open(address)
+    except CAUGHT as error:
+        raise source_error(address, error, "connecting") from None
+    with closing(opened) as link:
+        try:
+            link.be_patient()
+            for sql in SESSION:
+                link.query(sql)
+            yield link
+        except (RemoteError, UpstreamRefused, ConnectionError, TimeoutError) as error:
+            raise source_error(address, error, "reading tables") from None
 
 
 @dataclass(frozen=True, slots=True)

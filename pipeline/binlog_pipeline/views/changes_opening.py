@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from binlog_protocol.gtid import Gtid
 from binlog_protocol.row_columns import ColumnOptions
+from binlog_protocol.sql.token_reader import TableName
+from binlog_storage.ibb.chunk import Position
 
-from binlog_pipeline.errors import BadOption
+from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.asked import asked_table
 from binlog_pipeline.schemas.columns import is_named, key_fields, picked_fields
 from binlog_pipeline.schemas.evolution import Evolution
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
+from binlog_pipeline.sources.server import ServerSource, table_session
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.table_names import parsed_table
 from binlog_pipeline.views.changes import ChangesView
@@ -61,9 +66,14 @@ def view_of_table(options: SourceOptions, found: FoundTable) -> ChangesView:
 
 
 def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
-    """The table of the options as the log has it last. Raises `BadOption` if the log has no row of it."""
+    """The table of the options as the log has it last, or as a running server has it that has logged no row of it.
+
+    Raises `BadOption` if neither tells.
+    """
     database, table = parsed_table(options.table)
     found = newest_table(source, (database, table), options.end_gtid, by_numbers=source.is_growing)
+    if found is None and options.end_gtid is None and isinstance(source, ServerSource):
+        found = _shown(source, TableName(database, table))
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
         raise BadOption(
@@ -73,6 +83,19 @@ def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
             "transaction ids always)"
         )
     return found
+
+
+def _shown(source: ServerSource, name: TableName) -> FoundTable | None:
+    """The table as the server has it: it is empty, or its rows are older than the log, as behind a load.
+
+    Whatever comes is behind that, so rows with other columns are known as such. None if the server shows it to nobody.
+    """
+    last = next(iter(source.latest()), Gtid(0, 0, 0))
+    try:
+        with table_session(source.address) as link:
+            return FoundTable(asked_table(link.texts, name).map, Position(0, 0), last)
+    except (BadOption, SourceError):
+        return None
 
 
 def _several_tables(options: SourceOptions, source: LogSource) -> TablesView:

@@ -11,13 +11,21 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 from binlog_pipeline.cli import main
-from binlog_pipeline.errors import BadOption, DataLost, IncompleteImage, NonRowChange, SourceError
+from binlog_pipeline.errors import (
+    BadOption,
+    DataLost,
+    IncompleteImage,
+    NonRowChange,
+    SchemaChanged,
+    SourceError,
+)
 from binlog_pipeline.jobs import load as loading
 from binlog_pipeline.jobs.load import KeyPiece, ReadPiece, load, tables_of
 from binlog_pipeline.jobs.state import OPS, keep_state
@@ -25,9 +33,13 @@ from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import asked_table, described, encoded
 from binlog_pipeline.sources.dump.address import ServerAddress
 from binlog_pipeline.sources.dump.link import ServerLink
+from binlog_pipeline.sources.opening import open_source
+from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.manifest import StateManifest
 from binlog_pipeline.targets import TABLE_SINKS
+from binlog_pipeline.views.reading import open_view
+from binlog_pipeline.views.view import View
 from binlog_pipeline.wanted import unreached
 from binlog_protocol.gtid import BinlogState, Gtid, SlavePosition
 from binlog_protocol.row_columns import ColumnOptions, result_rows
@@ -443,6 +455,42 @@ def test_no_row_in_the_log(
         keep_state(options, target)
     assert mend(shop, target.parent, capsys) == 0
     assert is_right()
+
+
+def test_a_stream_of_a_table_without_a_row_in_the_log(shop: MariaDB) -> None:
+    """It is opened with the columns that the server shows, and ends where rows with others come."""
+    shop.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, id INT PRIMARY KEY, u UUID)",
+        "INSERT INTO d.t VALUES (1, 10, NULL)",
+        "RESET MASTER",
+        "CREATE TABLE d.other (id INT PRIMARY KEY)",
+    )
+    options = sources.options_of(shop, None, view="changes", table="d.t", ops=OPS)
+
+    def opened(table: str = "d.t") -> tuple[View, LogSource]:
+        found = open_source(options)
+        return open_view(replace(options, table=table), found), found
+
+    def rows(view: View, source: LogSource) -> list[tuple[Any, ...]]:
+        wanted = options.wanted.between(source.earliest(), source.latest())
+        read = (one.read() for one in source.slices(wanted, options.partition_bytes))
+        found = [
+            row for groups in read for batch in view.batches(groups) for row in batch.to_pylist()
+        ]
+        return [(row["_op"], row["_key"], row["after"]) for row in found]
+
+    view, source = opened()
+    assert rows(view, source) == []
+    shop.q("INSERT INTO d.t VALUES (2, 20, NULL)")
+    assert rows(view, source) == [("c", {"id": 20}, {"a": 2, "id": 20, "u": None})]
+    assert view.schema == opened()[0].schema
+    shop.script("ALTER TABLE d.t ADD b INT", "INSERT INTO d.t VALUES (3, 30, NULL, 3)")
+    with pytest.raises(SchemaChanged, match="load it again and restart the query"):
+        rows(view, source)
+    for other in ("d.none", "d.T"):
+        with pytest.raises(BadOption, match=f"has no row of {other}"):
+            opened(other)
 
 
 def mend(shop: MariaDB, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
