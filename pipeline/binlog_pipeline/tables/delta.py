@@ -304,6 +304,7 @@ class DeltaState(CommittedTable):
     def _merge_here(self, found: Effects, position: SlavePosition) -> None:
         """By the library."""
         assert self._table is not None
+        version = self._table.version()
         names = found.rows.column_names
         source = found.rows.append_column(_REMOVES, pa.array(found.removes))
         inserted = {_quoted(name): f"s.{_quoted(name)}" for name in names}
@@ -332,6 +333,8 @@ class DeltaState(CommittedTable):
             .when_not_matched_insert(updates=inserted, predicate=f"NOT s.{_REMOVES}")
             .execute()
         )
+        if self._table.version() == version:  # no row is another one, and then the library commits nothing
+            self._say(position)
 
 
 def _is_asked(where: str) -> bool:

@@ -321,6 +321,27 @@ def test_where_it_stands_though_nothing_has_changed(
         assert position_of_table(target) == quiet
 
 
+@pytest.mark.parametrize("sink", TABLE_SINKS)
+def test_where_it_stands_behind_changes_that_change_nothing(
+    sink: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """What is said to be published is: a stream notes it, and takes a table that is not there for an older one."""
+    history = History(rng)
+    add(sink, tmp_path / "t", history.batch(9), history.position)
+    before = history.table()
+    gone = {**before[0], "id": 1_000_000}
+    for number, change in enumerate(
+        ({"_op": "a"}, {"_op": "d", "_key": {"id": 1_000_000}, "before": gone}), 100
+    ):
+        said = {
+            "_gtid": {"domain": 0, "server": 1, "seq": number},
+            "_order_key": number.to_bytes(24, "big"),
+        }
+        add(sink, tmp_path / "t", pa.Table.from_pylist([{**said, **change}], SCHEMA), _at(number))
+        assert position_of_table(place(sink, tmp_path / "t")) == _at(number)
+    assert read(sink, tmp_path / "t") == before
+
+
 @pytest.mark.parametrize("sink", ["parquet", "delta", "changes"])
 def test_a_folder_is_of_one_sink(sink: str, tmp_path: Path, rng: random.Random) -> None:
     history = History(rng)
