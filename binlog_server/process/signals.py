@@ -48,6 +48,7 @@ class Signals:
         self.status = 0  # nobody was told of anything yet
         self.is_ending = False
         self._since = 0.0  # when that began
+        self._told_to_end = False  # by a signal
         self._stop: Callable[[], object] | None = None
         self._reload: Callable[[], object] = lambda: None
         self._hand_over: Callable[[], object] = lambda: None
@@ -67,6 +68,11 @@ class Signals:
         assert self._thread.ident is not None
         signal.pthread_kill(self._thread.ident, signal.SIGUSR2)
         self._thread.join()
+        if self._told_to_end:
+            # What still comes is the same signal. Where it is not held back any more it would end the process by its
+            # number, though the store was closed in order. SIGQUIT still ends an interpreter that hangs.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def hear(
@@ -158,6 +164,7 @@ class Signals:
             _say(logging.INFO, "%s: ended in %s", number.name, self.doing)
             self.leave(self.status)
         else:
+            self._told_to_end = True
             self.ending()
             _say(logging.INFO, "%s: the server ends", number.name)
             self._stop()

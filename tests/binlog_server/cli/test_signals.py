@@ -356,6 +356,28 @@ def test_where_no_thread_can_be_started() -> None:
     assert (done.stdout, done.returncode) == ("True\n", -signal.SIGALRM), done.stderr
 
 
+_SIGNALS_TO_THE_LAST = """
+import os, signal, threading
+from binlog_server.process import signals
+
+stopped = threading.Event()
+with signals.Signals() as heard:
+    heard.hear(stopped.set, print, print)
+    os.kill(os.getpid(), signal.SIGTERM)
+    stopped.wait(10)
+for number in (signal.SIGTERM, signal.SIGINT) * 2:
+    os.kill(os.getpid(), number)
+print("closed", flush=True)
+"""
+
+
+def test_the_same_signal_behind_the_end_does_not_end_it_by_its_number() -> None:
+    """The exit status was that of a kill, -15, though the store was closed: supervisors count that as a failure."""
+    argv = [sys.executable, "-c", _SIGNALS_TO_THE_LAST]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=40, check=False)
+    assert (done.stdout, done.returncode) == ("closed\n", 0), done.stderr
+
+
 @pytest.mark.parametrize("flush", [0, 1])
 def test_a_full_disk(small_disk: Callable[..., SmallDisk], flush: int) -> None:
     """Commits wait for room; the end does not. What was reported is there, without a sync of each commit, too."""
