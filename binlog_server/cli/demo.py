@@ -145,7 +145,7 @@ async def _publish(
             report_at += _REPORT_S
             rows = f", replica shows {await replica.count(_TABLE)} rows" if replica else ""
             print(
-                f"          {follower.last} went by: {groups} published, {follower.groups} received{rows}"
+                f"          {follower.last or 'nothing'} went by: {groups} published, {follower.groups} received{rows}"
             )
         await asyncio.sleep(_PERIOD_S)
     await server.syncer.synced()

@@ -191,13 +191,19 @@ class Gate:
         return True
 
     def _takes(self, gtid: Gtid) -> bool:
-        """Whether the filters let the group through; its domain is the connection's from then on."""
+        """Whether the filters let the group through; its domain is the connection's from then on.
+
+        One that is left out claims nothing: its domain may come from the server that has written it, or be committed in
+        here.
+        """
+        if gtid.server_id in self._filter.ignore_server_ids:
+            return False
         if gtid.domain_id not in self._claimed:
             if not self._filter.wants_domain(gtid.domain_id):
                 return False
             self._domains.claim(gtid.domain_id, self, gtid)
             self._claimed.add(gtid.domain_id)
-        return gtid.server_id not in self._filter.ignore_server_ids
+        return True
 
     def _go_on(self, first: Gtid, last_seq_no: int) -> None:
         """Groups of one server, up to that number, are stored next. Raises `GroupRefused`."""

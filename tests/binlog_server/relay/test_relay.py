@@ -423,6 +423,23 @@ async def test_a_domain_from_two(place: Place) -> None:
         await until(lambda: place.position == "0-1-1,5-2-2,7-1-1")
 
 
+async def test_what_is_left_out_by_its_server_claims_no_domain(place: Place) -> None:
+    """Two masters in a circle: each has the other's groups as well, and following the second ended with 1593."""
+    async with (
+        FakeUpstream([Visit(OPENING + groups("1-1-1", "2-2-1"))]) as a,
+        FakeUpstream([Visit(OPENING)]) as b,
+    ):
+        relay = place.relay()
+        await place.change(relay, "a", **address(a, ignore_server_ids=[2]))
+        await place.change(relay, "b", **address(b, ignore_server_ids=[1]))
+        await relay.start_all()
+        await until(lambda: place.position == "1-1-1" and b.streaming == 1)
+        b.send(groups("2-2-1", "1-1-1", "2-2-2"))
+        a.send(groups("2-2-2", "1-1-2"))
+        await until(lambda: place.position == "1-1-2,2-2-2")
+        assert all(connection.status.errno == 0 for connection in relay.connections)
+
+
 async def test_duplicates_are_stored_once(place: Place) -> None:
     async with (
         FakeUpstream([Visit(OPENING + groups("0-1-1", "0-1-2"))]) as a,
