@@ -333,7 +333,9 @@ class DeltaState(CommittedTable):
             .when_not_matched_insert(updates=inserted, predicate=f"NOT s.{_REMOVES}")
             .execute()
         )
-        if self._table.version() == version:  # no row is another one, and then the library commits nothing
+        if (
+            self._table.version() == version
+        ):  # no row is another one, and then the library commits nothing
             self._say(position)
 
 
