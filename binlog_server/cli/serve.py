@@ -569,7 +569,9 @@ class _Serving:
                 await server.admit_no_more()
                 await server.stop(self.at)
             successor.yours()
-        self._signals.status = 1 if server.failed.is_set() else 0
+        # A store that has failed is closed, too, but for what its next start finds in the redo log, or not.
+        is_whole = not server.failed.is_set() and server.syncer.failure is None
+        self._signals.status = 0 if is_whole else 1
         return successor
 
     def config_again(self) -> Config:

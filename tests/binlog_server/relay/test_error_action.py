@@ -29,7 +29,7 @@ async def serving(
     monkeypatch: pytest.MonkeyPatch, engine: SlowEngine, port: int, **options: Any
 ) -> asyncio.Task[int]:
     monkeypatch.setattr(StoreDirectory, "of", lambda *_, **__: MemoryDirectory(engine))
-    users = {USER: Account(PASSWORD, frozenset({"BINLOG REPLAY"}))}
+    users = {USER: Account(PASSWORD, frozenset({"BINLOG REPLAY", "SHUTDOWN"}))}
     config = Config(Path("/nowhere"), listen_port=port, users=users, **options)
 
     async def run() -> int:
@@ -75,6 +75,6 @@ async def test_read_only(
     assert await client.query("SELECT 1") == [["1"]]
     assert not running.done()
     assert "nothing is committed" in caplog.text
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    client.command(Query("SHUTDOWN").build())
+    assert await within(running) == 1, "something is left to the next start"
     ports.release(port)
