@@ -3,7 +3,7 @@
     topic                   key                 value
     PREFIX.database.table   the primary key     before, after, op (c, u, d), source, transaction, ts_ms
     PREFIX.database.table   of a deleted row    null: a tombstone, behind the message of the DELETE
-    PREFIX                  the database        a statement that changes definitions: ddl, databaseName, source
+    PREFIX                  the database        a statement that changes definitions there: ddl, databaseName, source
     PREFIX.transaction      the GTID            status BEGIN or END; END counts the messages of each table
 
 A row whose primary key changes is deleted, and created under the new one. Messages have the GTID of their group in the
@@ -388,17 +388,17 @@ class _Group:
         text, database, meaning = _read(query)
         if meaning.writes_rows or meaning.kind in ("dml", "rollback"):
             self._refuse(query)
-        elif meaning.kind in _DEFINITIONS and self._is_told(query, meaning):
-            now = self._now_ms()
-            value = {
-                "source": self._source(event, database, None),
-                "ts_ms": now,
-                "databaseName": database,
-                "schemaName": None,
-                "ddl": text,
-                "tableChanges": [],
-            }
-            yield self._message("", {"databaseName": database}, value)
+        elif meaning.kind in _DEFINITIONS and self._is_done(query):
+            for name in self._databases(meaning, database):
+                value = {
+                    "source": self._source(event, name, None),
+                    "ts_ms": self._now_ms(),
+                    "databaseName": name,
+                    "schemaName": None,
+                    "ddl": text,
+                    "tableChanges": [],
+                }
+                yield self._message("", {"databaseName": name}, value)
 
     def _settled(self, xa_id: XaId, *, is_commit: bool) -> Iterator[Message]:
         """What was prepared, under the GTID of its COMMIT."""
@@ -408,16 +408,21 @@ class _Group:
                 for message in messages:
                     yield message._replace(headers={**message.headers, "gtid": self._id})
 
-    def _is_told(self, query: QueryEvent, meaning: StatementMeaning) -> bool:
-        """Whether a statement that changes definitions was done, and is one of those that were chosen."""
-        if query.error_code or (self.gtid is not None and self.gtid.flags_extra & _NOT_DONE):
-            return False
+    def _is_done(self, query: QueryEvent) -> bool:
+        """Whether a statement that changes definitions was done."""
+        is_part = self.gtid is not None and self.gtid.flags_extra & _NOT_DONE
+        return not query.error_code and not is_part
+
+    def _databases(self, meaning: StatementMeaning, used: str) -> list[str]:
+        """Those whose definitions a statement changes, as far as they are chosen; the one in use if it names none."""
         choice = self._form._choice
-        return (
-            choice.is_all
-            or not meaning.is_certain
-            or any(choice.has_table(name) for name in meaning.affected)
-        )
+        if not meaning.is_certain:
+            return [used]
+        named = meaning.affected
+        if not choice.is_all:
+            named = tuple(name for name in named if choice.has_table(name))
+            return [*dict.fromkeys(name.database for name in named)]
+        return [*dict.fromkeys(name.database for name in (*named, *meaning.views))] or [used]
 
     def _refuse(self, query: QueryEvent) -> None:
         """Raises `ProtocolError` for a statement that changes rows, unless none of them can be of a chosen table."""

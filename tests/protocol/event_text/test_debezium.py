@@ -395,10 +395,34 @@ def test_definitions(sql: str, tables: tuple[str, ...], is_told: bool) -> None:
         assert messages == []
         return
     (message,) = messages
-    assert (message.topic, message.key) == ("p", {"databaseName": "shop"})
+    assert message.topic == "p"
     assert message.value is not None
     assert message.value["ddl"] == sql
-    assert message.value["source"]["db"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables", "databases"),
+    [
+        ("CREATE TABLE d.t (id INT)", (), ["d"]),
+        ("TRUNCATE `D e`.t", (), ["D e"]),
+        ("CREATE DATABASE d", (), ["d"]),
+        ("RENAME TABLE d.t TO e.t, orders TO d.o", (), ["d", "e", "shop"]),
+        ("RENAME TABLE d.t TO e.t, orders TO d.o", ("e.t",), ["e"]),
+        ("DROP TABLE d.a, d.b", ("d.b",), ["d"]),
+        ("DROP DATABASE d", ("d.b",), ["d"]),
+        ("DROP VIEW e.v", (), ["e"]),
+        ("ALTER TABLE orders ADD b INT", (), ["shop"]),
+        ("CREATE TRIGGER d.g BEFORE INSERT ON d.t FOR EACH ROW SET @a = 1", (), ["shop"]),
+    ],
+)
+def test_databases_of_definitions(sql: str, tables: tuple[str, ...], databases: list[str]) -> None:
+    """Those that are changed, whichever is in use: consumers choose their messages by them."""
+    messages = list(form(Choice(tables=frozenset(tables))).group(definition(sql)))
+    assert [message.key for message in messages] == [{"databaseName": name} for name in databases]
+    for message, name in zip(messages, databases, strict=True):
+        assert message.value is not None
+        assert (message.value["databaseName"], message.value["source"]["db"]) == (name, name)
+        assert message.value["ddl"] == sql
 
 
 def test_definitions_that_were_not_done() -> None:
