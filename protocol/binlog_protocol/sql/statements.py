@@ -300,10 +300,11 @@ class _Parser(TokenReader):
             depth += self.is_sign("(") - self.is_sign(")")
             if self.word() == "SELECT" or (depth == 0 and self.word() == "VALUES"):
                 return True
-            if self.accept("AS"):
+            if depth == 0 and self.accept("AS"):  # of a query; deeper it is one of a computed column
                 while self.sign("("):
-                    pass
+                    depth += 1
                 if self.word() in _DML:
                     return True
-            self.at += 1
+            else:
+                self.at += 1
         return False

@@ -92,10 +92,30 @@ def test_names(sql: str, kind: str, affected: str, emptied: str) -> None:
         "CREATE TABLE t SELECT 1 AS a",
         "CREATE TABLE t (a INT) AS (VALUES (1))",
         "CREATE TABLE t (PRIMARY KEY (a)) REPLACE AS SELECT 1 AS a",
+        "CREATE TABLE t (a INT, b INT AS (a) STORED) VALUES (1)",
+        "CREATE TABLE t (a INT, b INT AS ((a)) STORED) AS ((VALUES (1)))",
+        "CREATE TABLE t (a INT, b INT AS (a + 1)) AS (WITH x AS (TABLE y) TABLE x)",
+        "CREATE TABLE t PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (5)) AS (SELECT 1 AS a)",
     ],
 )
 def test_what_writes_rows(sql: str) -> None:
     assert parse_statement(sql, "use").writes_rows
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "a INT, b INT AS (a) STORED) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (5)",
+        "a INT, b INT AS ((a)), c INT AS (((a) + 1))) PARTITION BY LIST (a) (PARTITION p VALUES IN (1, 2)",
+        "a TEXT, b TEXT AS (REPLACE(a, 'x', 'y')) VIRTUAL",
+        "a TEXT, b TEXT AS ((INSERT(a, 1, 2, 'y'))) STORED",
+        "a INT, b INT DEFAULT (REPLACE(1, 1, 2)) COMMENT 'AS (SELECT', `values` INT, `as` INT",
+        "a TIMESTAMP(6) GENERATED ALWAYS AS ROW START",
+    ],
+)
+def test_computed_columns_write_no_rows(table: str) -> None:
+    found = parse_statement(f"CREATE TABLE t ({table})", "use")
+    assert (found.kind, found.writes_rows, found.is_certain) == ("create", False, True)
 
 
 @pytest.mark.parametrize(
