@@ -300,7 +300,7 @@ class _Parser(TokenReader):
             depth += self.is_sign("(") - self.is_sign(")")
             if self.word() == "SELECT" or (depth == 0 and self.word() == "VALUES"):
                 return True
-            if depth == 0 and self.accept("AS"):  # of a query; deeper it is one of a computed column
+            if depth == 0 and self.accept("AS"):  # deeper it is that of a computed column
                 while self.sign("("):
                     depth += 1
                 if self.word() in _DML:

@@ -329,15 +329,15 @@ def test_where_it_stands_behind_changes_that_change_nothing(
     history = History(rng)
     add(sink, tmp_path / "t", history.batch(9), history.position)
     before = history.table()
-    gone = {**before[0], "id": 1_000_000}
-    for number, change in enumerate(
-        ({"_op": "a"}, {"_op": "d", "_key": {"id": 1_000_000}, "before": gone}), 100
-    ):
-        said = {
-            "_gtid": {"domain": 0, "server": 1, "seq": number},
-            "_order_key": number.to_bytes(24, "big"),
-        }
-        add(sink, tmp_path / "t", pa.Table.from_pylist([{**said, **change}], SCHEMA), _at(number))
+    gone = {"id": 1_000_000, "name": "", "amount": None}
+    changes: tuple[Row, ...] = (
+        {"_op": "a"},
+        {"_op": "d", "_key": {"id": gone["id"]}, "before": gone},
+    )
+    for number, change in enumerate(changes, 100):
+        gtid = {"domain": 0, "server": 1, "seq": number}
+        row = {**change, "_gtid": gtid, "_order_key": number.to_bytes(24, "big")}
+        add(sink, tmp_path / "t", pa.Table.from_pylist([row], SCHEMA), _at(number))
         assert position_of_table(place(sink, tmp_path / "t")) == _at(number)
     assert read(sink, tmp_path / "t") == before
 
