@@ -96,6 +96,8 @@ class Syncer:
         self.readers_waiting = 0
         self.readers_rest_s: Callable[[], float] = lambda: 0.0
         """How long those readers will not look, in seconds: what nobody else waits for may share a sync until then."""
+        self.while_moving: Callable[[Callable[[], bool]], bool] = lambda work: work()
+        """Calls what may sync in this call: what those readers do then is done in it, too."""
 
     @property
     def waiting_s(self) -> float:
@@ -177,7 +179,7 @@ class Syncer:
 
     def appended(self) -> None:
         """Note an append that nobody waits for: it becomes durable as the settings say."""
-        if self._setting in _NOT_DURABLE:
+        if self.sync_binlog != 1 or self.flush_log_at_trx_commit in _NOT_DURABLE:
             self._sync_in_time()
         elif (rest_s := self.readers_rest_s()) > 0:
             self._sync_within(rest_s)
@@ -242,7 +244,7 @@ class Syncer:
 
     def _sync_now(self) -> None:
         """In this call, if nobody is kept waiting by that; else as `request`."""
-        if self._scheduled or self._failure is not None or not self._is_synced():
+        if self._scheduled or self._failure is not None or not self.while_moving(self._is_synced):
             self.request()
 
     def _schedule(self) -> None:

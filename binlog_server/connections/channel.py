@@ -83,6 +83,11 @@ class Channel:
         return self._writable is not None
 
     @property
+    def takes_all(self) -> bool:
+        """Whether it is neither full nor closing."""
+        return not (self._lost or self._writable is not None or self.transport.is_closing())
+
+    @property
     def peer(self) -> Peer:
         return self._describe()
 

@@ -117,16 +117,20 @@ class FrameCache:
         self._read_ahead(key, batch)
         return batch
 
-    def at_once(self, start: Position, style: FrameStyle) -> FramedBatch | None:
+    def at_once(
+        self, start: Position, style: FrameStyle, age: int | None = None
+    ) -> FramedBatch | None:
         """The frames from `start`, if they are here or are made with little work; None if that is for a thread.
 
-        Raises as `FrameStyle.framed`.
+        `age`: that of the engine, for whoever has just looked. Raises as `FrameStyle.framed`.
         """
-        if self._age != self._engine.age:
-            self._age, self._bytes = self._engine.age, 0
+        if age is None:
+            age = self._engine.age
+        if self._age != age:
+            self._age, self._bytes = age, 0
             self._made.clear()
             self._ahead.clear()
-        key = (self._age, start, style)
+        key = (age, start, style)
         batch = self._made.pop(key, None)
         if batch is not None:
             self._made[key] = batch  # to the young end
@@ -135,7 +139,7 @@ class FrameCache:
         if key in self._being_made or not self._is_made_at_once(start, style):
             return None
         self.misses += 1
-        return self._keep(key, self._make(key))
+        return self._keep(key, style.framed(self._engine, start))
 
     def _is_made_at_once(self, start: Position, style: FrameStyle) -> bool:
         """Whether making the frames costs the loop nothing worth a thread."""
@@ -255,8 +259,8 @@ class FrameCache:
         age, start, _ = key
         if batch.end == start:
             return batch  # the durable end: there will be more here
-        if age != self._age or age != self._engine.age:
-            return batch  # of a binlog that is gone
+        if age != self._age:
+            return batch  # of a binlog that is gone, as is known here; what is of it goes when `at_once` hears of that
         self._made[key] = batch
         self._bytes += batch.frames.memory_bytes
         while self._bytes > self._bytes_max and len(self._made) > 1:

@@ -142,10 +142,7 @@ class ReplicaStream:
     @property
     def takes_all(self) -> bool:
         """Whether nothing need be waited for: no rate, a socket that takes more, a connection that has not ended."""
-        channel = self._channel
-        return not (
-            self._throttle is not None or self._waiting or channel.is_full or channel.is_closing
-        )
+        return self._throttle is None and not self._waiting and self._channel.takes_all
 
     def event(self, event: bytes) -> None:
         """Write one event for this replica alone; never waits."""

@@ -20,6 +20,7 @@ class Tail:
         self._thread = threading.get_ident()
         self._moved: asyncio.Event | None = None  # once somebody has taken it
         self._scheduled = False
+        self._held = self._has_moved = False
         self._told: set[Callable[[], object]] = set()
         self._stop = engine.subscribe(self._wake_from_thread)
 
@@ -39,6 +40,25 @@ class Tail:
         for told in list(self._told):
             told()
 
+    def while_moving(self, work: Callable[[], bool]) -> bool:
+        """Call `work`, on the loop's thread, which may move the mark: who waits looks again behind it, in this call.
+
+        That is a turn of the loop less than by itself.
+        """
+        self._held = True
+        try:
+            return work()
+        finally:
+            self._held = False
+            if self._has_moved:
+                self._has_moved = False
+                try:
+                    self.wake()
+                except Exception as error:  # noqa: BLE001 - as of a turn of its own: whose call this is has no part in it
+                    self._loop.call_exception_handler(
+                        {"message": "who waits for the durable end failed", "exception": error}
+                    )
+
     def tell(self, told: Callable[[], object]) -> None:
         """Call back each time, too, on the loop's thread."""
         self._told.add(told)
@@ -56,8 +76,12 @@ class Tail:
         if self._moved is None and not self._told:
             return
         if not self._scheduled and not self._loop.is_closed():
-            self._scheduled = True
             if threading.get_ident() == self._thread:
+                if self._held:
+                    self._has_moved = True
+                    return
+                self._scheduled = True
                 self._loop.call_soon(self.wake)
             else:
+                self._scheduled = True
                 self._loop.call_soon_threadsafe(self.wake)

@@ -74,25 +74,24 @@ class _Group:
     def place_to_join(self) -> Position:
         return self.cursor if self._batch is None else self._batch.end
 
-    def serve(self, turn: Turn) -> bool:
-        """Send what is new. False: the turn is over, and there is more."""
+    def serve(self, turn: Turn, age: int, end: Position) -> bool:
+        """Send what is new, up to the durable `end` of now. False: the turn is over, and there is more."""
         while self.members:
-            if self._batch is None and not self._next():
+            if self._batch is None and not self._next(age, end):
                 return True
             if not self._send(turn):
                 return False
         self._batch = None
         return True
 
-    def _next(self) -> bool:
-        feed = self._feed
-        if feed.engine.age != self._age:
+    def _next(self, age: int, end: Position) -> bool:
+        if age != self._age:
             self.release()
             return False
-        if self.cursor >= feed.engine.durable_end:
+        if self.cursor >= end:
             return False
         try:
-            batch = feed.frames.at_once(self.cursor, self._style)
+            batch = self._feed.frames.at_once(self.cursor, self._style, age)
         except (StorageError, ProtocolError):
             batch = None  # each meets it by itself, and tells its replica
         if batch is None or batch.large is not None or batch.overtaken:
@@ -158,6 +157,7 @@ class TailFeed:
         self.passes = 0
         self._tail = tail
         syncer.readers_rest_s = self._rest_s
+        syncer.while_moving = tail.while_moving
 
     def __len__(self) -> int:
         return len(self.members)
@@ -198,7 +198,7 @@ class TailFeed:
 
     def _moved(self) -> None:
         if self._next_pass is None and self._groups:
-            rest_s = self._rest_s()
+            rest_s = self._rest_until - self._clock()
             if rest_s > 0:
                 self._next_pass = self._loop.call_later(rest_s, self._pass)
             else:
@@ -209,8 +209,14 @@ class TailFeed:
             self._next_pass.cancel()
             self._next_pass = None
         began = self._clock()
-        turn = Turn()
-        whole = all(group.serve(turn) for group in self._groups.values())
+        turn, age, end = Turn(), self.engine.age, self.engine.durable_end
+        whole = True
+        is_empty = False
+        for group in self._groups.values():
+            whole = group.serve(turn, age, end)
+            is_empty |= not group.members
+            if not whole:
+                break
         ended = self._clock()
         self._spent += ended - began
         if not whole:
@@ -219,8 +225,8 @@ class TailFeed:
         self.passes += 1
         self._rest_until = ended + min(PACE * self._spent, REST_S_MAX)
         self._spent = 0.0
-        for style in [style for style, group in self._groups.items() if not group.members]:
-            del self._groups[style]
+        if is_empty:
+            self._groups = {style: group for style, group in self._groups.items() if group.members}
 
     # --- heartbeats ---
 

@@ -184,6 +184,11 @@ class Gate:
     def admits_run(self, run: GroupRun) -> bool:
         """Whether the groups of a run are taken in, all or none; see `admits`."""
         self.last_timestamp = run.timestamp
+        key = run.domain_id, run.server_id
+        stored = self._last_seq_nos.get(key)
+        if stored is not None and stored < run.seq_nos[0]:  # as the groups before it
+            self._last_seq_nos[key] = run.seq_nos[-1]
+            return True
         first = run.gtid(0)
         if not self._takes(first):
             return False

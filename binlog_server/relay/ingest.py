@@ -132,13 +132,8 @@ class Ingest:
     async def _take(self) -> None:
         """Store what was received. Other connections get their turns between steps."""
         stream = self._stream
-        turn = Turn()
+        turn: Turn | None = None
         while True:
-            if turn.is_over:
-                await asyncio.sleep(0)
-                turn = Turn()
-            if stream.unfinished is None:
-                self._stored.follow(self._read)
             item = await self._link.next_item(stream, runs=self._gate.takes_runs)
             if stream.ack_wanted and self._acks is not None:
                 stream.ack_wanted = False
@@ -148,8 +143,8 @@ class Ingest:
                     return
                 case GroupRun():
                     self._appended += await self._store_run(item)
+                    self._stored.follow(self._read)
                     if not self._link.machine.has_unread:  # at the tail, where each comes alone
-                        self._stored.follow(self._read)
                         return
                 case EventGroup():
                     self._appended += await self._store(item)
@@ -166,6 +161,13 @@ class Ingest:
                     await self._incidents.meet(self._status.title, item, self._read, position)
                 case StreamEnded():
                     raise DumpEnded("the upstream has ended the stream")
+            if stream.unfinished is None:
+                self._stored.follow(self._read)
+            if turn is None:
+                turn = Turn()
+            elif turn.is_over:
+                await asyncio.sleep(0)
+                turn = Turn()
 
     async def _look_at(self, event: StreamEvent) -> None:
         if event.type == EventType.GTID:
@@ -194,10 +196,9 @@ class Ingest:
             return 0
         self._went_on()
         self._status.coming_timestamp = run.timestamp
-        index = 0
-        turn = Turn()
+        index, turn = 0, None
         try:
-            while (done := self._engine.append_run(run, index, self._gate.age)) < len(run):
+            while (done := self._engine.append_run(run, index, self._gate.age)) < len(run.ends):
                 if not self._room.available:
                     await self._wait_for_room()
                 elif done == index:
@@ -206,7 +207,9 @@ class Ingest:
                     await self._commit(payload, run.gtid(index))
                     done += 1
                 index = done
-                if turn.is_over:
+                if turn is None:
+                    turn = Turn()
+                elif turn.is_over:
                     await asyncio.sleep(0)
                     turn = Turn()
         except BaseException:

@@ -68,7 +68,7 @@ class Writing:
 
     def fill_to(self, left: int, page_no: int) -> None:
         """Write commits until `left` bytes are free on page `page_no` of this file."""
-        while self.writer._page_no < page_no:
+        while self.writer.page_no < page_no:
             free = PAGE_END - self.writer._at
             # all of this page, and a byte or so of the next
             self.writer.write(RecordType.COMMIT, b"f" * (free if free > 3 else 1))

@@ -141,7 +141,7 @@ class ClientConnection:
     @property
     def has_unread(self) -> bool:
         """Whether there are such bytes."""
-        return self.unread > 0
+        return self._reader.buffered > 0
 
     @property
     def holds_large(self) -> bool:
@@ -229,14 +229,14 @@ class ClientConnection:
     @property
     def gathering(self) -> GatheredPayload | None:
         """See `PacketReader.gathering`."""
-        return None if self.is_closed else self._reader.gathering
+        return self._reader.gathering
 
     def lend_data(self, data: memoryview) -> None:
         """Take bytes without a copy: `data` begins with the bytes of `untaken`, and stays unchanged until more come."""
         self._take(self._reader.lend, data)
 
     def _take(self, into: Callable[[_Data], None], data: _Data) -> None:
-        if self.is_closed:
+        if self._machine.is_terminal:
             return
         try:
             into(data)
@@ -280,9 +280,9 @@ class ClientConnection:
         taken = take_run(buffer, offset, len(buffer), seq, checksum_algorithm, self.semi_sync)
         if taken is None:
             return None
-        self._reader.take_to(taken.at)
-        self._seq = taken.seq
-        return taken.run
+        at, self._seq, run = taken
+        self._reader.take_to(at)
+        return run
 
     def take_part(self, checksum_algorithm: int) -> TakenPart | None:
         """The events at the front of the bytes received, in normal form, inside a group that is not standalone.

@@ -122,29 +122,22 @@ class EventGroupAssembler:
         limit_option: str = "max_event_group_size",
     ) -> None:
         """`limit_option` is the name to be raised that the error for a too large group gives."""
-        self._algorithm = checksum_algorithm
+        self.checksum_algorithm = checksum_algorithm
         self._group_bytes_max = group_bytes_max
         self._limit_option = limit_option
-        self._gtid: Gtid | None = None
+        self.unfinished: Gtid | None = None
+        """The group that has begun and not ended."""
         self._standalone = False
         self._count = self._spilled = 0
         self._events: list[bytes | bytearray] = []
         self._bytes = 0
-        self._has_ended = False
-
-    @property
-    def checksum_algorithm(self) -> int:
-        return self._algorithm
-
-    @property
-    def unfinished(self) -> Gtid | None:
-        """The group that has begun and not ended."""
-        return self._gtid
+        self.has_ended = False
+        """A group has become whole and was not given out: see `take_ended`."""
 
     @property
     def takes_parts(self) -> bool:
         """Whether a group has begun that goes on until an event says that it ends: see `add_part`."""
-        return self._gtid is not None and not self._standalone
+        return self.unfinished is not None and not self._standalone
 
     @property
     def buffered(self) -> int:
@@ -175,7 +168,7 @@ class EventGroupAssembler:
 
     def take_ended(self) -> EventGroup | None:
         """The group that has become whole and was not given out, because it is large: behind `spill`."""
-        return self._whole() if self._has_ended else None
+        return self._whole() if self.has_ended else None
 
     def feed(
         self, event: bytes, large_bytes: int = GROUP_BYTES_MAX
@@ -197,12 +190,12 @@ class EventGroupAssembler:
         if role is _FORMAT:
             return self._format_description(event)
         if role is _DROPPED or role is _REFUSED or flags & FLAG_ARTIFICIAL:
-            if self._algorithm:
+            if self.checksum_algorithm:
                 verify_checksum(event)
             if role is _REFUSED and not flags & FLAG_ARTIFICIAL:
                 refuse(event)
             return None
-        event = normal_form(event, self._algorithm)
+        event = normal_form(event, self.checksum_algorithm)
         if role is _GTID:
             self._begin(event)
             return None
@@ -212,14 +205,14 @@ class EventGroupAssembler:
 
     def discard_partial(self) -> None:
         """The connection ended: the unfinished group will be sent again as a whole."""
-        self._gtid = None
+        self.unfinished = None
         self._events = []
         self._bytes = self._spilled = 0
-        self._has_ended = False
+        self.has_ended = False
 
     def _format_description(self, event: bytes) -> StartMarker | None:
         description = FormatDescription.parse(event)
-        self._algorithm = description.checksum_algorithm
+        self.checksum_algorithm = description.checksum_algorithm
         if not description.created or description.flags & FLAG_ARTIFICIAL:
             return None
         self.discard_partial()
@@ -227,23 +220,27 @@ class EventGroupAssembler:
 
     def _incident(self, event: bytes) -> Incident:
         incident = IncidentEvent.parse(event)
-        if self._gtid is not None:
-            raise ProtocolError(f"an incident inside the unfinished group {self._gtid}: {incident}")
+        if self.unfinished is not None:
+            raise ProtocolError(
+                f"an incident inside the unfinished group {self.unfinished}: {incident}"
+            )
         return Incident(incident, event)
 
     def _begin(self, event: bytes) -> None:
-        if self._gtid is not None:
-            raise ProtocolError(f"GTID {gtid_of(event)} inside the unfinished group {self._gtid}")
+        if self.unfinished is not None:
+            raise ProtocolError(
+                f"GTID {gtid_of(event)} inside the unfinished group {self.unfinished}"
+            )
         if not is_sound(event, C_TABLE):
             GtidEvent.parse(event)
-        self._gtid = gtid_of(event)
+        self.unfinished = gtid_of(event)
         self._standalone = bool(event[FLAGS2_OFFSET] & _STANDALONE)
         self._events = [event]
         self._count = 1
         self._bytes, self._spilled = len(event), 0
 
     def _continue(self, event: bytes, role: Role, large_bytes: int) -> EventGroup | None:
-        gtid = self._gtid
+        gtid = self.unfinished
         if gtid is None:
             raise OutsideGroup(f"an event of type {type_name(event[TYPE_OFFSET])} outside a group")
         if not is_sound(event, C_TABLE):
@@ -256,13 +253,13 @@ class EventGroupAssembler:
         if not _ends(event, role, self._standalone):
             return None
         if self._bytes > large_bytes:
-            self._has_ended = True
+            self.has_ended = True
             return None
         return self._whole()
 
     def _whole(self) -> EventGroup:
-        assert self._gtid is not None
-        group = EventGroup(self._gtid, b"".join(self._events), self._count)
+        assert self.unfinished is not None
+        group = EventGroup(self.unfinished, b"".join(self._events), self._count)
         self.discard_partial()
         return group
 
@@ -270,7 +267,7 @@ class EventGroupAssembler:
         self._bytes += size
         if self._bytes + self._spilled > self._group_bytes_max:
             raise GroupTooLarge(
-                f"group {self._gtid} has more than {self._group_bytes_max} bytes; "
+                f"group {self.unfinished} has more than {self._group_bytes_max} bytes; "
                 f"raise {self._limit_option}"
             )
 

@@ -96,12 +96,8 @@ class GroupRun:
         return cls(*domains.pop(), bytearray().join(payloads), ends, seq_nos, timestamp)
 
 
-class TakenRun(NamedTuple):
-    """A run, and where the stream goes on: place in the buffer and sequence number."""
-
-    at: int
-    seq: int
-    run: GroupRun
+TakenRun = tuple[int, int, GroupRun]
+"""Where the stream goes on, place in the buffer and sequence number; and the run."""
 
 
 class TakenPart(NamedTuple):
@@ -167,7 +163,7 @@ def _taken(found: Any) -> TakenRun | None:
         bool(ack_wanted),
         array(_POSITION_CODE, end_positions),
     )
-    return TakenRun(at, seq, run)
+    return at, seq, run
 
 
 def take_part(

@@ -170,8 +170,8 @@ class GroupStream:
         stream is to be given up.
         """
         assembler = self._assembler
-        if (ended := assembler.take_ended()) is not None:
-            return ended
+        if assembler.has_ended:
+            return assembler.take_ended()
         if assembler.unfinished is None:
             if runs and (run := self._source.take_run(assembler.checksum_algorithm)) is not None:
                 self.received = True

@@ -80,6 +80,7 @@ class EventFrames:
         "_variant",
         "_variant_seq",
         "ack_wanted",
+        "memory_bytes",
         "packets",
         "size",
         "step",
@@ -103,6 +104,8 @@ class EventFrames:
         """The number of packets: the steps of the sequence number, modulo 256."""
         self.size = len(data)
         """The size of all packets, in bytes."""
+        self.memory_bytes = 2 * self.size + seq_offsets.itemsize * self.packets
+        """The memory they may take, in bytes: the packets, another numbering of them, the offsets."""
         self.step = step
         """The step that they are for the position of the replica, which semi-sync counts."""
         self.ack_wanted = ack_wanted
@@ -111,11 +114,6 @@ class EventFrames:
     def sequence_after(self, seq: int) -> int:
         """The number of the packet that follows, if the first one had `seq`."""
         return SEQUENCE_AFTER_ACK if self.ack_wanted else (seq + self.packets) & 0xFF
-
-    @property
-    def memory_bytes(self) -> int:
-        """The memory they may take, in bytes: the packets, another numbering of them, the offsets."""
-        return 2 * self.size + self._seq_offsets.itemsize * self.packets
 
     def at_sequence(self, seq: int) -> bytearray:
         """The packets numbered from `seq` (0..255) on. Not to be changed: it is shared.

@@ -221,7 +221,9 @@ class PacketReader:
     def take_to(self, offset: int) -> None:
         """Packets were taken out of the `window` up to here."""
         self._offset = offset
-        if offset == len(self._buffer) or offset >= _COMPACT_BYTES:
+        if type(self._buffer) is bytearray and (
+            offset == len(self._buffer) or offset >= _COMPACT_BYTES
+        ):
             self._compact()
 
     def take_rest(self) -> bytes:

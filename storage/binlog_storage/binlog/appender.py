@@ -195,15 +195,21 @@ class Appender:
     def append_run(self, run: GroupRun, index: int = 0, age: int | None = None) -> int:
         """See `BinlogEngine`. What is written at once is one mini-transaction: it becomes durable together."""
         with self.lock:
-            self._durability.require_sound()
-            self.references.require_age(age)
-            left = _RUN_PAGES
-            while index < len(run) and left > 0 and (pages := self._room.take_pages(left)):
-                at = self.writer.stand
-                done = self.writer.write_run(run, index, pages)
+            if self._durability.failure is not None:
+                self._durability.require_sound()
+            if age is not None and age != self.references.age:
+                self.references.require_age(age)
+            writer, count, left = self.writer, len(run.ends), _RUN_PAGES
+            while index < count and left > 0:
+                size = len(run.payloads) - (run.ends[index - 1] if index else 0)
+                pages = self._room.take_pages(min(left, 1 + size // PAGE_SIZE))
+                if not pages:
+                    break
+                page_no = writer.page_no
+                done = writer.write_run(run, index, pages)
                 if done > index:
                     self.last_marker = None
-                    left -= 1 + (self.writer.stand.offset - at.offset) // PAGE_SIZE
+                    left -= 1 + writer.page_no - page_no
                     index = done
                     continue
                 payload = run.payload(index)
@@ -211,7 +217,7 @@ class Appender:
                     break
                 gtid = run.gtid(index)
                 self.note_break(gtid)
-                self.writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
+                writer.write(RecordType.COMMIT, commit.encode(payload), gtid)
                 self.ended(committed=True)
                 left -= 1
                 index += 1

@@ -94,7 +94,7 @@ class LogWriter:
             BinlogState()
         )  # what that was for the file before, until it is forgotten
         self.file_no = 0  # of the file being written
-        self._page_no = 0
+        self.page_no = 0  # the page of it
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
         self._file_pages = 0
@@ -109,19 +109,19 @@ class LogWriter:
         """About how many bytes the current file has left; 0 if state records are larger than a page."""
         if self._state_bytes > PAGE_SIZE:
             return 0
-        return (self._file_pages - self._page_no - 1) * PAGE_SIZE
+        return (self._file_pages - self.page_no - 1) * PAGE_SIZE
 
     @property
     def stand(self) -> Position:
         """The write position. Unlike `end` it stays in the current page when that page is full."""
-        return Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
+        return Position(self.file_no, self.page_no * PAGE_SIZE + self._at)
 
     @property
     def end(self) -> Position:
         """The place of the next chunk, unless a state record or a new file comes first."""
         if self._at > PAGE_END - CHUNK_MIN:
-            return Position(self.file_no, (self._page_no + 1) * PAGE_SIZE)
-        return position_of((self.file_no, self._page_no * PAGE_SIZE + self._at))
+            return Position(self.file_no, (self.page_no + 1) * PAGE_SIZE)
+        return position_of((self.file_no, self.page_no * PAGE_SIZE + self._at))
 
     @property
     def bytes_written(self) -> int:
@@ -142,7 +142,7 @@ class LogWriter:
         self.state = found.state
         self._since_page_one = found.since_page_one
         self.file_no = found.header.file_no
-        self._page_no = found.page_no
+        self.page_no = found.page_no
         self._at = found.at
         self._sealed_bytes = -found.at
         self._page = found.page
@@ -150,7 +150,7 @@ class LogWriter:
         self._interval = found.header.state_interval_pages
         self._state_bytes = len(self._full_state()) + _GTID_BYTES_MAX
         self._log_whole_page = True
-        self._pages.begin_tail(self.file_no, self._page_no, self._page)
+        self._pages.begin_tail(self.file_no, self.page_no, self._page)
 
     def tail_taken(self) -> FullPages:
         """A checkpoint has copied the partial page: the next write to it logs the whole page again."""
@@ -167,7 +167,7 @@ class LogWriter:
         if not self.state.has(gtid):
             return set()
         following = self.file_no + 1
-        at_end = PAGE_END - self._at < CHUNK_MIN and self._page_no + 1 >= self._file_pages
+        at_end = PAGE_END - self._at < CHUNK_MIN and self.page_no + 1 >= self._file_pages
         if at_end or (before and self.may_leave_file(before)):
             return {following, following + 1}
         return {following}
@@ -189,7 +189,7 @@ class LogWriter:
         pages = size // CHUNK_DATA_MAX + 2
         states = pages // self._interval + 1 if self._interval else 1
         pages += states * (self._state_bytes // CHUNK_DATA_MAX + 1)
-        return self._page_no + pages >= self._file_pages
+        return self.page_no + pages >= self._file_pages
 
     def redo_bytes(self, size: int) -> int:
         """Upper bound of the redo bytes for a record of `size` bytes."""
@@ -214,7 +214,7 @@ class LogWriter:
             logged: if False, pages that this record fills alone are not in the redo (see `unlogged_end`).
         """
         self._make_room()
-        start = Position(self.file_no, self._page_no * PAGE_SIZE + self._at)
+        start = Position(self.file_no, self.page_no * PAGE_SIZE + self._at)
         if gtid is not None:
             seq_no = self.state.get(gtid.domain_id, gtid.server_id)
             if seq_no is None:
@@ -244,7 +244,7 @@ class LogWriter:
         behind = tables_record(tables) if tables else b""
         kind = KIND_WRITE | self.file_no & 1
         mtr = plain_commit(
-            self._page, at, payload, behind, kind, self._page_no, redo.epoch, redo.lsn
+            self._page, at, payload, behind, kind, self.page_no, redo.epoch, redo.lsn
         )
         self._at = end
         self.commits += 1
@@ -261,7 +261,7 @@ class LogWriter:
         last = self.state.get(run.domain_id, run.server_id)
         if last is None or last >= run.seq_nos[index]:
             return index
-        page_no, interval, redo = self._page_no, self._interval, self._redo
+        page_no, interval, redo = self.page_no, self._interval, self._redo
         more = min(pages, self._file_pages - 1 - page_no)
         if interval:
             more = min(more, interval - 1 - page_no % interval)
@@ -288,8 +288,8 @@ class LogWriter:
             self._before_page_one.clear()
             self._pages.add_some(self.file_no, page_no, full, redo.lsn)
             self._sealed_bytes += len(full) * PAGE_END
-            self._page_no, self._page = page_no + len(full), page
-            self._pages.begin_tail(self.file_no, self._page_no, page)
+            self.page_no, self._page = page_no + len(full), page
+            self._pages.begin_tail(self.file_no, self.page_no, page)
         redo.append_made(mtr)
         return done
 
@@ -302,13 +302,13 @@ class LogWriter:
         if 0 < PAGE_END - self._at < CHUNK_MIN:
             # The page behind the filler is the last of the file then, and gets no state record (as in the vectors;
             # readers take it either way).
-            self._file_pages = min(self._file_pages, self._page_no + 2)
+            self._file_pages = min(self._file_pages, self.page_no + 2)
         self._make_room()
         if self.file_no == file_no:
             self._chunks(RecordType.DUMMY, b"\xff" * (PAGE_END - CHUNK_HEADER - self._at))
             self._seal_page()
-            self._mtr.append(CUT.pack(KIND_CUT | file_no & 1, self._page_no + 1))
-            self._pages.cut_file(file_no, (self._page_no + 1) * PAGE_SIZE)
+            self._mtr.append(CUT.pack(KIND_CUT | file_no & 1, self.page_no + 1))
+            self._pages.cut_file(file_no, (self.page_no + 1) * PAGE_SIZE)
             self._enter_file(file_no + 1)
 
     def _chunks(
@@ -359,7 +359,7 @@ class LogWriter:
 
         False, and nothing is done, where a state record or a file comes in between, or it has few whole pages.
         """
-        page_no, at, interval = self._page_no, self._at, self._interval
+        page_no, at, interval = self.page_no, self._at, self._interval
         room = PAGE_END - CHUNK_HEADER - at
         count = (len(head) + len(data) - room - 1) // CHUNK_DATA_MAX
         last = page_no + count + 1
@@ -382,7 +382,7 @@ class LogWriter:
         self._before_page_one.clear()
         self._pages.add(self.file_no, page_no, pages, self._redo.lsn)
         self._sealed_bytes += (count + 1) * PAGE_END
-        self._page_no, self._at, self._page = last, end, page
+        self.page_no, self._at, self._page = last, end, page
         self._pages.begin_tail(self.file_no, last, page)
         self.unlogged_end = (self.file_no, last)
         return True
@@ -401,7 +401,7 @@ class LogWriter:
         Returns the number of pages, 0 if there would be fewer than two. The last page stays the current one, and is
         full.
         """
-        page_no = self._page_no
+        page_no = self.page_no
         count = min((len(data) - done - 1) // CHUNK_DATA_MAX, self._file_pages - page_no)
         if self._interval:
             count = min(count, self._interval - page_no % self._interval)
@@ -419,8 +419,8 @@ class LogWriter:
         self._page[:] = pages[:PAGE_SIZE]
         self._pages.add(self.file_no, page_no, pages, self._redo.lsn)
         self._sealed_bytes += (count - 1) * PAGE_END
-        self._page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
-        self._pages.begin_tail(self.file_no, self._page_no, last)
+        self.page_no, self._at, self._page = page_no + count - 1, PAGE_END, last
+        self._pages.begin_tail(self.file_no, self.page_no, last)
         return count
 
     def _log(self, begin: int) -> None:
@@ -429,7 +429,7 @@ class LogWriter:
             self._log_whole_page = False
             begin = 0
         kind = KIND_WRITE | self.file_no & 1
-        self._mtr.append(WRITE_HEAD.pack(kind, self._page_no, begin, self._at - begin))
+        self._mtr.append(WRITE_HEAD.pack(kind, self.page_no, begin, self._at - begin))
         self._mtr.append(bytes(memoryview(self._page)[begin : self._at]))
 
     def _make_room(self, *, nested: bool = False) -> None:
@@ -442,19 +442,19 @@ class LogWriter:
                 self._at = PAGE_END
                 self._log(at)
             self._seal_page()
-            if self._page_no + 1 < self._file_pages:
-                self._enter_page(self._page_no + 1, nested=nested)
+            if self.page_no + 1 < self._file_pages:
+                self._enter_page(self.page_no + 1, nested=nested)
             else:
                 self._enter_file(self.file_no + 1)
 
     def _seal_page(self) -> None:
-        self._pages.add(self.file_no, self._page_no, seal(self._page), self._redo.lsn)
+        self._pages.add(self.file_no, self.page_no, seal(self._page), self._redo.lsn)
         self._sealed_bytes += self._at
 
     def _enter_page(
         self, page_no: int, *, nested: bool = False, full_state: bytes | None = None
     ) -> None:
-        self._page_no = page_no
+        self.page_no = page_no
         self._at = 0
         self._page = bytearray(PAGE_SIZE)
         self._log_whole_page = False
@@ -505,5 +505,5 @@ class LogWriter:
         body = gtid_state.encode(self._since_page_one, xa_ref)
         pages_needed = self._pages_of(body)
         # There must be room for data behind the record, and readers expect another record at the next interval.
-        if self._page_no + pages_needed < self._file_pages and pages_needed <= self._interval:
+        if self.page_no + pages_needed < self._file_pages and pages_needed <= self._interval:
             self._chunks(RecordType.GTID_STATE, body, nested=True)

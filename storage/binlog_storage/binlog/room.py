@@ -97,7 +97,8 @@ class Room:
         bounds = self.bounds
         if not bounds.has_room:
             return 0
-        count = max(1, min(count, bounds.redo_pages))
+        if count > 1:
+            count = max(1, min(count, bounds.redo_pages))
         bounds.credit -= count * PAGE_SIZE
         return count
 

@@ -871,9 +871,10 @@ class IbbEngine:
         raise PositionPurged("a part of a group behind the position is gone")
 
     def read(self, start: Position) -> GroupBatch:
-        limit = self.durable_end
+        limit = self._durability.mark.end
         batch = read_batch(self._pages, start, limit, self.large_group_bytes)
-        _require_all_read(start, batch.end, limit)
+        if batch.end == start:
+            _require_all_read(start, start, limit)
         return batch
 
     def read_placed(self, start: Position) -> PlacedBatch:
@@ -900,7 +901,7 @@ class IbbEngine:
         return state_at(self._pages, place, self._shape(place.file_no).interval)
 
     def is_recent(self, start: Position) -> bool:
-        return self._pages.is_recent(start.file_no, start.page_no)
+        return self._pages.is_recent(start.file_no, start.offset // PAGE_SIZE)
 
     def _shape(self, file_no: int) -> FileShape:
         shapes = self._known.shapes

@@ -128,9 +128,9 @@ class EventReader:
         if taken is None:
             self._run_bytes = _CHUNK_BYTES
             return None
-        self._run_bytes = _SHORT_BYTES if len(taken.run) < _SHORT_RUN else _CHUNK_BYTES
-        self._at = taken.at
-        return taken.run
+        self._at, _, run = taken
+        self._run_bytes = _SHORT_BYTES if len(run) < _SHORT_RUN else _CHUNK_BYTES
+        return run
 
     def _has(self, size: int) -> bool:
         """Whether so many bytes of the file are still to come; they are in the buffer then."""

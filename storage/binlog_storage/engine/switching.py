@@ -41,6 +41,7 @@ from binlog_storage.ibb.xa import Xid
 
 _PAUSED: Final = "the binlog is about to go on in another store"
 _ON_THE_LOOP: Final = ("append", "append_run", "append_change")
+_OF_ALL: Final = ("sync", "write_log", "is_recent", "read")
 _BLOCKED: Final = "commits wait for the session that has said BACKUP STAGE BLOCK_COMMIT"
 _LOOK_S: Final = 0.1
 _ELSEWHERE: Final = frozenset(
@@ -66,6 +67,11 @@ class SwitchingEngine:
     append: Any
     append_run: Any
     append_change: Any
+    # The same of now, in a pause, too.
+    sync: Callable[[], None]
+    write_log: Callable[[], None]
+    is_recent: Callable[[Position], bool]
+    read: Callable[[Position], GroupBatch]
 
     def __init__(self, engine: BinlogEngine) -> None:
         self.now = engine
@@ -79,6 +85,12 @@ class SwitchingEngine:
         self._wakes: dict[object, tuple[Callable[[], None], Callable[[], None]]] = {}
         self._when_failed: list[Callable[[StorageError], None]] = []
         self._bind()
+        self._bind_of_all()
+
+    def _bind_of_all(self) -> None:
+        for name in _OF_ALL:
+            if (call := getattr(self.now, name, None)) is not None:
+                setattr(self, name, call)
 
     def _bind(self) -> None:
         """The hot calls are the engine's own."""
@@ -124,6 +136,7 @@ class SwitchingEngine:
         if self._thread is not None:
             engine.never_wait_in(self._thread)
         self.now = engine
+        self._bind_of_all()
         for failed in self._when_failed:
             engine.when_failed(self._while_now(engine, failed))
         for key, (wake, stop) in list(self._wakes.items()):
@@ -202,14 +215,6 @@ class SwitchingEngine:
 
     # --- of the engine; each commit and each group at the tail asks for these: `__getattr__` costs a microsecond ---
 
-    def sync(self) -> None:
-        """See `EngineWriter`."""
-        self.now.sync()
-
-    def write_log(self) -> None:
-        """See `EngineWriter`."""
-        self.now.write_log()
-
     @property
     def durable_end(self) -> Position:
         """See `OpenBinlog`."""
@@ -219,14 +224,6 @@ class SwitchingEngine:
     def written_end(self) -> Position:
         """See `OpenBinlog`."""
         return self.now.written_end
-
-    def is_recent(self, start: Position) -> bool:
-        """See `EngineReader`."""
-        return self.now.is_recent(start)
-
-    def read(self, start: Position) -> GroupBatch:
-        """See `EngineReader`."""
-        return self.now.read(start)
 
     @property
     def tables(self) -> Any:

@@ -127,6 +127,8 @@ def _read(
         while end < limit:
             if _window(end) == window:
                 end = behind_group = _plain_commits(pages, end, limit, groups, runs)
+                if end == limit:
+                    break
             # Behind the window, which held only what was never committed, one group is enough.
             if _window(end) == window or not groups:
                 record = RecordReader(pages, end, limit, data_of=RecordType.COMMIT).next()

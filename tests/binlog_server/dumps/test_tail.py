@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
 from binlog_protocol.gtid import Gtid
 from binlog_storage.testing.memory_engine import MemoryEngine
 
@@ -89,6 +90,69 @@ async def test_where_nobody_wants_to_hear_of_it_nothing_is_scheduled() -> None:
     fill(engine, [Gtid(0, 1, 4)])
     await within(moved.wait())
     assert heard == [2]
+    tail.close()
+
+
+async def test_what_moves_in_a_call_is_told_in_it() -> None:
+    engine, loop = MemoryEngine(), asyncio.get_running_loop()
+    tail, heard = Tail(engine, loop), list[int]()
+    tail.tell(lambda: heard.append(engine.durable_end.offset))
+    moved = tail.moved
+
+    def work() -> bool:
+        fill(engine, [Gtid(0, 1, 1)])
+        fill(engine, [Gtid(0, 1, 2)])
+        assert not heard, "not in the midst of what moves it"
+        return True
+
+    assert tail.while_moving(work)
+    assert heard == [2]
+    assert moved.is_set()
+    assert not tail._scheduled
+    assert not tail.while_moving(lambda: False)
+    await asyncio.sleep(0)
+    assert heard == [2]
+    fill(engine, [Gtid(0, 1, 3)])  # outside of it: in a turn of its own
+    assert heard == [2]
+    await until(lambda: heard == [2, 3])
+    tail.close()
+
+
+async def test_moves_by_threads_meanwhile_are_told_too() -> None:
+    engine, loop = MemoryEngine(), asyncio.get_running_loop()
+    tail, heard = Tail(engine, loop), list[int]()
+    tail.tell(lambda: heard.append(engine.durable_end.offset))
+
+    def work() -> bool:
+        thread = threading.Thread(target=fill, args=(engine, [Gtid(0, 1, 1)]))
+        thread.start()
+        thread.join()
+        return True
+
+    assert tail.while_moving(work)
+    await until(lambda: heard == [1])
+    tail.close()
+
+
+async def test_who_fails_when_told_does_not_fail_what_moved() -> None:
+    engine, loop = MemoryEngine(), asyncio.get_running_loop()
+    tail, said = Tail(engine, loop), list[object]()
+    loop.set_exception_handler(lambda _, context: said.append(context.get("exception")))
+    failure = RuntimeError("a defect")
+
+    def told() -> None:
+        raise failure
+
+    def work() -> bool:
+        fill(engine, [Gtid(0, 1, 1)])
+        return True
+
+    tail.tell(told)
+    assert tail.while_moving(work)
+    assert said == [failure]
+    tail.tell_no_more(told)
+    with pytest.raises(ZeroDivisionError):  # and what moves fails as it does
+        tail.while_moving(lambda: bool(1 // 0))
     tail.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from binlog_protocol.events.gtid_list import GtidList
 from binlog_protocol.groups.event_group import EventGroup
+from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid, parse_gtid_list
 from binlog_storage.testing.memory_engine import MemoryEngine
 
@@ -114,3 +115,24 @@ def test_of_several_masters_it_is_not_known() -> None:
     again.domains.ignore_duplicates = True
     again.tells_place("0-1-5")
     again.starts_file("0-1-9")
+
+
+def test_runs_go_on_where_those_before_ended() -> None:
+    stream = Stream("0-1-5,0-2-3")
+
+    def admits(*texts: str) -> bool:
+        gtids = [Gtid.parse(text) for text in texts]
+        return stream.gate.admits_run(GroupRun.of([b""] * len(gtids), gtids, timestamp=7))
+
+    with pytest.raises(GroupRefused, match="it sends 0-1-5"):
+        admits("0-1-5", "0-1-6")
+    assert admits("0-1-6", "0-1-7")
+    assert admits("0-1-8")
+    assert admits("0-2-4")
+    for texts in (("0-1-8",), ("0-1-7", "0-1-9"), ("0-2-4", "0-2-5")):
+        with pytest.raises(GroupRefused, match=f"it sends {texts[0]}"):
+            admits(*texts)
+    assert admits("0-1-9", "0-1-20")
+    assert stream.gate.last_timestamp == 7
+    stream.gate.begin()  # a new connection: what was let in is in the store, or comes again
+    assert admits("0-1-6")

@@ -296,7 +296,7 @@ def test_any_history_in_any_pieces(
 def test_any_bytes(data: bytes, algorithm: int, seq: int) -> None:
     assert take_in([data], algorithm, runs=True)[0] == take_in([data], algorithm, runs=False)[0]
     taken = group_runs.take_run(bytearray(data), 0, len(data), seq, algorithm, False)
-    assert taken is None or 0 < taken.at <= len(data)
+    assert taken is None or 0 < taken[0] <= len(data)
 
 
 @needs_c
@@ -320,7 +320,7 @@ def test_end_positions_are_those_of_the_last_events(algorithm: int) -> None:
     data = bytearray(stream(placed, algorithm))
     taken = group_runs.take_run(data, 0, len(data), 1, algorithm, False)
     assert taken is not None
-    assert taken.run.end_positions.tolist() == [300, 0xFFFFFFFF]
+    assert taken[2].end_positions.tolist() == [300, 0xFFFFFFFF]
 
 
 @needs_c
@@ -380,7 +380,7 @@ def test_any_bytes_with_semi_sync(data: bytes, algorithm: int, seq: int) -> None
     fast = take_in_place([data], algorithm, runs=True, semi_sync=True)
     assert fast[0] == take_in_place([data], algorithm, runs=False, semi_sync=True)[0]
     taken = group_runs.take_run(bytearray(data), 0, len(data), seq, algorithm, True)
-    assert taken is None or 0 < taken.at <= len(data)
+    assert taken is None or 0 < taken[0] <= len(data)
 
 
 def test_nothing_in_the_middle_of_a_large_payload() -> None:
@@ -418,6 +418,6 @@ def test_checksums_of_all_lengths() -> None:
         data = bytearray(stream(transaction(1, size), CRC32))
         found = group_runs.take_run(data, 0, len(data), 1, CRC32, False)
         assert found is not None, size
-        assert found.at == len(data)
+        assert found[0] == len(data)
         data[len(data) // 2] ^= 0x10
         assert group_runs.take_run(data, 0, len(data), 1, CRC32, False) is None, size
