@@ -66,7 +66,10 @@ class Recovered:
 
 @dataclass(slots=True)
 class _Walk:
-    """The findings of reading from one state record to the end."""
+    """The findings of reading from one state record to the end.
+
+    completed: an XA COMMIT whose commit record has not come.
+    """
 
     begin: Position
     state: BinlogState
@@ -74,7 +77,14 @@ class _Walk:
     end: Position
     commits: int = 0
     last_marker: bytes | None = None
-    cut: Position | None = None
+    torn: Position | None = None
+    completed: Position | None = None
+
+    @property
+    def cut(self) -> Position | None:
+        """Where the data are to end, if they do not end behind a whole step."""
+        # XA COMMIT and the commit record are one step: without the latter the transaction is still prepared.
+        return self.torn if self.completed is None else self.completed
 
 
 class Recovery:
@@ -234,7 +244,7 @@ def _require_all(numbers: list[int]) -> None:
 def _walk_to_end(pages: PlannedPages, current: int) -> _Walk:
     first = walk = None
     for start, state, since_page_one in _state_records(pages, current):
-        walk = _walk(pages, current, start, state, since_page_one)
+        walk = _walk(pages, current, start, state, since_page_one, walk)
         first = first or walk
         if walk.commits:
             break
@@ -281,19 +291,24 @@ def _walk(
     start: Position,
     state: BinlogState,
     since_page_one: BinlogState,
+    behind: _Walk | None = None,
 ) -> _Walk:
-    reader = RecordReader(pages, start, skip_partial=True)
+    """Read to the end, or to where the walk `behind` has begun, which has met no commit.
+
+    Nothing is read twice: the data of a large group without an end, as a rollback leaves it, have many state records.
+    """
+    limit = None if behind is None else behind.begin
+    reader = RecordReader(pages, start, limit, skip_partial=True)
     walk = _Walk(start, state, since_page_one, start)
-    completed: Position | None = None  # an XA COMMIT whose commit record has not come yet
     file_no = start.file_no
     try:
         for record in reader:
             if record.type == RecordType.XA_COMPLETE:
                 complete = parsed(xa.decode_complete, record.data, record.start)
-                completed = completed if complete.rolled_back else record.start
+                walk.completed = walk.completed if complete.rolled_back else record.start
             if record.type != RecordType.COMMIT:
                 continue
-            completed = None
+            walk.completed = None
             if record.start.file_no != file_no:
                 file_no = record.start.file_no
                 since_page_one = walk.since_page_one = BinlogState()
@@ -304,11 +319,12 @@ def _walk(
                 walk.state.update(head.gtid)
                 since_page_one.update(head.gtid)
     except TruncatedRecord as torn:
-        walk.cut = Position(torn.file_no, torn.offset)
-    if completed is not None:
-        # XA COMMIT and the commit record are one step: without the latter the transaction is still prepared.
-        walk.cut = completed
+        walk.torn = Position(torn.file_no, torn.offset)
     walk.end = reader.position
+    if behind is not None:
+        walk.end = behind.end
+        walk.torn = walk.torn or behind.torn
+        walk.completed = behind.completed or walk.completed
     if walk.end.file_no != file_no:  # the last commit began in an earlier file
         walk.since_page_one = BinlogState()
     return walk

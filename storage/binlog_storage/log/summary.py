@@ -67,14 +67,14 @@ def _first(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
 
 
 def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
-    """From the last page back, to the first page on which a group begins."""
+    """From the last page back, to the first page on which a group begins. No page is read for another one: behind the
+    last group the data of a large one without an end may lie, as a rollback leaves it.
+    """
     used = used_pages(binlog.pages, file_no, binlog.pages.size(file_no) // PAGE_SIZE)
     for page_no in range(used - 1, 0, -1):
         found = None
         try:
-            for record in _commits(binlog, file_no, page_no):
-                if record.start.file_no != file_no:
-                    break
+            for record in _commits(binlog, file_no, page_no, page_no + 1):
                 found = _group_end(binlog, record) or found
         except TruncatedRecord:
             pass  # a torn tail, or a record whose end lies in a file that is not there
@@ -83,8 +83,13 @@ def _last(binlog: OfflineBinlog, file_no: int) -> GroupEnd | None:
     return None
 
 
-def _commits(binlog: OfflineBinlog, file_no: int, page_no: int) -> Iterator[Record]:
+def _commits(
+    binlog: OfflineBinlog, file_no: int, page_no: int, behind: int | None = None
+) -> Iterator[Record]:
+    """The commit records that begin on pages of a file: from one up to `behind`, or to the end of the file."""
     begin, limit = Position(file_no, page_no * PAGE_SIZE), Position(file_no + 1, PAGE_SIZE)
+    if behind is not None:
+        limit = Position(file_no, behind * PAGE_SIZE)
     return RecordReader(binlog.pages, begin, limit, lenient=True).commits()
 
 

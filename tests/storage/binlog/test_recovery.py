@@ -7,16 +7,22 @@ pages are made anew (redo/test_replay.py), and damage to anything else is refuse
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 from binlog_protocol.gtid import Gtid, SlavePosition
+from binlog_storage.binlog.planned_pages import PlannedPages
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.errors import CorruptBinlog, CorruptRedo
 from binlog_storage.ibb.file_header import FileHeader
 from binlog_storage.ibb.page import PAGE_END, PAGE_SIZE, seal
+from binlog_storage.log.groups import OfflineBinlog
+from binlog_storage.log.pages import OfflinePages
 from binlog_storage.log.publication import PUBLICATION_NAME
+from binlog_storage.log.summary import summarize
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
 
@@ -502,3 +508,54 @@ def test_reopening_an_unfinished_spill_does_not_take_its_numbers() -> None:
     engine.sync()
     assert read_all(engine) == [whole]
     engine.close()
+
+
+@pytest.mark.parametrize("has_redo", [True, False])
+@pytest.mark.parametrize("before", [1, 60])
+def test_data_of_a_group_without_an_end_are_read_once(
+    monkeypatch: pytest.MonkeyPatch, has_redo: bool, before: int
+) -> None:
+    """As a rollback leaves them, over several files: no state record there has a commit behind it, and from each of
+    them all was read to the end. A start took minutes behind a rollback of some 100 MB, and `ls` never ended.
+    """
+    disk, groups = MemoryDisk(), simple(before)
+    options = small(64)
+    engine = IbbEngine(disk, options)
+    append_all(engine, groups)
+    writer = engine.begin()
+    for number in range(120):
+        writer.spill(bytes([number]) * PAGE_SIZE)
+    writer.rollback()
+    engine.close()
+    if not has_redo:
+        bare(disk)
+    asked: Counter[tuple[int, int]] = Counter()
+    page = PlannedPages.page
+
+    def counted(self: PlannedPages, file_no: int, page_no: int) -> bytes | None:
+        asked[file_no, page_no] += 1
+        return page(self, file_no, page_no)
+
+    monkeypatch.setattr(PlannedPages, "page", counted)
+    engine = IbbEngine(disk, options)
+    assert engine.binlog_state() == state_after(groups)
+    assert len(asked) > 120
+    assert max(asked.values()) < 10
+    append_all(engine, [group(Gtid(0, 1, 1000))])
+    engine.sync()
+    assert read_all(engine) == [*payloads(groups), group(Gtid(0, 1, 1000)).payload]
+    engine.close()
+    monkeypatch.undo()
+    reads: Counter[tuple[int, int]] = Counter()
+    page_of_file = OfflinePages.page
+
+    def read(self: OfflinePages, file_no: int, page_no: int) -> bytes | None:
+        reads[file_no, page_no] += 1
+        return page_of_file(self, file_no, page_no)
+
+    monkeypatch.setattr(OfflinePages, "page", read)
+    with contextlib.closing(OfflineBinlog(disk)) as offline:
+        last = summarize(offline, 0).last
+    assert last is not None
+    assert last.gtid == groups[-1].gtid
+    assert max(reads.values()) < 10
