@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 import pytest
 from binlog_pipeline.errors import PipelineError
@@ -192,6 +193,11 @@ def state_of(
         return REFUSED
     if not done.is_complete:
         return DOUBT if done.doubt else BEFORE
+    return compared(upstream, name, rows_of(sink, target), str(first))
+
+
+def compared(upstream: MariaDB, name: tuple[str, str], kept: pa.Table, told: str) -> str:
+    """Whether the server has the same rows; how they differ, with what is told of them, if not."""
     table = f"{name[0]}.{name[1]}"
     kind = upstream.value(
         "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
@@ -211,12 +217,12 @@ def state_of(
         chosen = ", ".join("`" + column.replace("`", "``") + "`" for column in columns)
         cursor.execute(f"SELECT {chosen} FROM {table}{of_all}")
         want = list(cursor.fetchall())
-    rows = rows_of(sink, target).to_pylist()
+    rows = kept.to_pylist()
     found = Counter(str([plain(row.get(c), t) for c, t in columns.items()]) for row in rows)
     there = Counter(str([plain(row[c], t) for c, t in columns.items()]) for row in want)
     if found == there:
         return SAME
-    return f"{table}, {first}: {found - there}, the server has {there - found}; {columns}"
+    return f"{table}, {told}: {found - there}, the server has {there - found}; {columns}"
 
 
 def plain(value: Any, type_: str) -> Any:
@@ -236,6 +242,10 @@ def plain(value: Any, type_: str) -> Any:
             return str(Decimal(value).normalize())
         case dt.datetime() | str() if type_ in ("datetime", "timestamp"):
             return str(value)[:19]
+        case str() if type_ == "time":
+            hours, minutes, seconds = map(float, value.lstrip("-").split(":"))
+            taken = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+            return str(-taken if value.startswith("-") else taken)
         case list():
             return ",".join(map(str, value)) if type_ == "set" else [float(one) for one in value]
         case _:
