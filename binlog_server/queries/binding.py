@@ -52,6 +52,7 @@ from binlog_protocol.events.collation_names import (
 )
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.tables.collation import folded, folded_like, is_by_several, is_comparable
+from binlog_protocol.tables.ddl_types import unquoted
 from binlog_protocol.wire.results import FLAG_BINARY
 from sqlglot import exp
 
@@ -67,7 +68,6 @@ from binlog_server.queries.parsing import (
     named_query,
     question_of,
     system_variable,
-    unquoted,
 )
 from binlog_server.queries.plain import Plain, called, watched_as
 from binlog_server.queries.printing import kept_tree
@@ -1213,7 +1213,7 @@ class _Binder:
                 )
             return _number((said.minus or "") + said.number)
         if said.text is not None and said.introducer is None:
-            text = unquoted(said.text)
+            text = unquoted(said.text, escapes=True)
             return constant(_kind_of_text(len(text)), text)
         return self._term(constant_node(said), Names(), "")
 

@@ -1862,9 +1862,7 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "JSON_QUERY": _of_document("json_query", _like_document, _json_query, 2, 2, is_json=True),
     "JSON_EXISTS": _of_document("json_exists", lambda kinds: types.BOOLEAN, _json_exists, 2, 2),
     "JSON_LENGTH": _of_document("json_length", _int(10), _json_length, 1, 2, one_place=True),
-    "JSON_KEYS": _of_document(
-        "json_keys", _like_document, _json_keys, 1, 2, is_json=True, one_place=True
-    ),
+    "JSON_KEYS": _of_document("json_keys", _like_document, _json_keys, 1, 2, one_place=True),
     "JSON_SET": _of_changes("json_set", _putting("ir"), has_values=True),
     "JSON_INSERT": _of_changes("json_insert", _putting("i"), has_values=True),
     "JSON_REPLACE": _of_changes("json_replace", _putting("r"), has_values=True),

@@ -9,13 +9,15 @@ To import this module takes a tenth of a second of processor time and 17 MB: the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, ServerError, SqlSyntaxError
+from binlog_protocol.tables.ddl_types import unquoted
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import ParseError, TokenError
@@ -38,7 +40,7 @@ CHARS_MAX: Final = 64 * 1024
 """Characters of a question without long lists of constants. As of any statement that is parsed."""
 NODES_MAX: Final = 6000
 """Nodes of its tree."""
-CHANGE_CHARS_MAX: Final = 1 << 20
+CHANGE_CHARS_MAX: Final = 4 << 20
 """Characters of an INSERT, UPDATE or DELETE of tables here."""
 CHANGE_NODES_MAX: Final = 200_000
 """Nodes of its tree: some 50,000 values, beside constants in VALUES, of which there may be any number."""
@@ -55,6 +57,10 @@ _NODE_BYTES: Final = 1024  # of memory, with what hangs on it
 _TOKEN_BYTES: Final = 640  # with its part of the tree
 _TOKEN: Final = compiled_later(
     r"""'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+"|`[^`]*+`|\w++|[^\s\w]""", re.DOTALL
+)
+_LONG_CHARS: Final = 1024
+_QUOTED: Final = compiled_later(
+    r"""'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+"|`[^`]*+`""", re.DOTALL
 )
 _NEAR_CHARS: Final = 80
 BARE_NAMES: Final = frozenset(
@@ -348,9 +354,23 @@ def change(text: str, hold: Callable[[int], None] = lambda size: None) -> Questi
         if words > CHANGE_TOKENS_MAX:
             raise _too_large("a statement so large")
         hold(_TOKEN_BYTES * words + lists.held)
-    tree = _tree(
-        left, CHANGE_NODES_MAX, lambda tokens: _without_modifiers(tokens, modifiers), lines, lists
-    )
+
+    def parsed(text: str) -> Any:
+        return _tree(
+            text,
+            CHANGE_NODES_MAX,
+            lambda tokens: _without_modifiers(tokens, modifiers),
+            lines,
+            lists,
+        )
+
+    short, texts = (left, {}) if lists.found else _without_long_texts(left)
+    try:
+        tree = parsed(short)
+    except SqlSyntaxError:
+        tree = parsed(left)  # which fails, too, with what stands near there
+    if texts:
+        _put_back(tree, texts)
     if rows is not None and not isinstance(tree.args.get("expression"), exp.Values):
         raise SqlSyntaxError(text[:_NEAR_CHARS])
     if not isinstance(tree, exp.Insert | exp.Update | exp.Delete):
@@ -640,7 +660,7 @@ def _read(tree: Any, text: str, lists: ConstantLists = NO_LISTS) -> Question:
 def constant_node(constant: Constant) -> Any:
     """The node that a constant of `Question.rows` would have in the tree; None for DEFAULT. Raises `SqlSyntaxError`."""
     if constant.text is not None:
-        text = exp.Literal.string(unquoted(constant.text))
+        text = exp.Literal.string(unquoted(constant.text, escapes=True))
         if constant.introducer is None:
             return text
         return exp.Introducer(this=constant.introducer.rstrip(), expression=text)
@@ -654,12 +674,24 @@ def constant_node(constant: Constant) -> Any:
     return exp.Null() if constant.word is not None and constant.word.upper() == "NULL" else None
 
 
-def unquoted(said: str) -> str:
-    """A text in its quotes as what it means."""
-    if "\\" not in said and said[0] not in said[1:-1]:
-        return said[1:-1]
-    (token,) = _Dialect().tokenize(said)
-    return str(token.text)
+def _without_long_texts(text: str) -> tuple[str, dict[str, str]]:
+    """The text with names in the places of long texts, which sqlglot goes through one character after the other."""
+    mark, found = secrets.token_hex(8), dict[str, str]()
+
+    def cut(said: re.Match[str]) -> str:
+        if said[0][0] == "`" or len(said[0]) <= _LONG_CHARS:
+            return said[0]
+        name = f"{mark}-{len(found)}"
+        found[name] = said[0]
+        return f"'{name}'"
+
+    return _QUOTED.sub(cut, text), found
+
+
+def _put_back(tree: Any, texts: Mapping[str, str]) -> None:
+    for node, _ in _nodes(tree):
+        if isinstance(node, exp.Literal) and node.is_string and node.this in texts:
+            node.set("this", unquoted(texts[node.this], escapes=True))
 
 
 def named_query(table: Any) -> Any:
@@ -739,7 +771,11 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:
     while waiting:
         node, depth = waiting.pop()
         yield node, depth
-        waiting += [(child, depth + 1) for child in node.iter_expressions()]
+        is_chain = isinstance(node, exp.And | exp.Or)  # one of them is as deep as the next
+        waiting += [
+            (child, depth + (not is_chain or type(child) is not type(node)))
+            for child in node.iter_expressions()
+        ]
 
 
 def system_variable(node: Any) -> tuple[str, str]:

@@ -165,11 +165,18 @@ class Type:
             flags |= FLAG_UNSIGNED if code == ColumnType.STRING and self.unsigned else 0
             flags |= FLAG_BINARY if self.is_by_bytes else 0
             length = self.length * _UTF8_BYTES
-            return Column(name, code, CHARSET_UTF8, length, flags, self.decimals)
+            found = Column(name, code, CHARSET_UTF8, length, flags, self.decimals)
+            return self.told(found) if self.is_json or self.code in NATIVE else found
         flags = null | FLAG_BINARY | (FLAG_UNSIGNED if self.unsigned else 0)
         code = self.code if self.code > 0 else self._code()
         decimals = self.decimals if self.form is not ValueForm.INT else 0
         return Column(name, code, CHARSET_BINARY, self.length, flags, decimals)
+
+    def told(self, column: Column) -> Column:
+        """A column with what clients that ask for it are told of its text."""
+        return replace(
+            column, format="json" if self.is_json else "", native=NATIVE.get(self.code, "")
+        )
 
     @property
     def is_by_bytes(self) -> bool:
@@ -498,6 +505,7 @@ def common(
             text(0),
             length=max(kind.characters for kind in given),
             is_exact=any(kind.is_exact for kind in given),
+            is_json=all(kind.is_json for kind in given),
         )
         found = collated_as(found, given)
         natives = {kind.code for kind in given if kind.code in NATIVE}

@@ -71,6 +71,7 @@ from binlog_server.commits.publisher import Domain, Publisher
 from binlog_server.commits.room import AppendRoom
 from binlog_server.loop.defects import internal_error
 from binlog_server.loop.turn import Turn
+from binlog_server.queries.terms import MADE_BYTES_MAX
 from binlog_server.semi_sync.commits import Commits
 from binlog_server.sql.assignments import SetStatement
 from binlog_server.sql.inquiries import asker_of, keep_of_question, tables_of
@@ -854,7 +855,7 @@ class SessionTransaction:
         self, statement: Classified, target: Target, readings: Iterable[LoggedReading] | None
     ) -> Steps:
         """DML of a table here. `readings`: as of `execute`."""
-        settings, rows = self._settings, None
+        settings, returned = self._settings, _Returned()
         if readings is None:
             readings = (logged_text(statement.text, settings, may_return_rows=True),)
         table = self._sql.find_table(*target.table)
@@ -866,7 +867,8 @@ class SessionTransaction:
         try:
             for reading in readings:
                 text, names = yield from self._in_turns(reading)
-                rows = yield from self._change_rows(statement, target, text, names, total)
+                found = yield from self._change_rows(statement, target, text, names, total)
+                returned.add(found)
         except ServerError as error:
             yield from self._undo_rows(before, error)
             raise
@@ -876,7 +878,7 @@ class SessionTransaction:
         if total.generated:
             self.note_generated(total.generated)
         info = total.info(target.verb, self._sql.warning_count)
-        answer = Answer(total.told(target.verb), False, total.insert_id, info, rows)
+        answer = Answer(total.told(target.verb), False, total.insert_id, info, returned.rows)
         if self._begun or not self._autocommit:
             self.answer(answer)
         else:
@@ -898,7 +900,7 @@ class SessionTransaction:
 
         What it has done stays when it fails, and is logged then, too.
         """
-        total, rows = self._new_total(), None
+        total, returned = self._new_total(), _Returned()
         failure: ServerError | None = None
         around, begun = self._open, self._begun
         self._around = around
@@ -907,7 +909,8 @@ class SessionTransaction:
             try:
                 for reading in readings:
                     text, names = yield from self._in_turns(reading)
-                    rows = yield from self._change_rows(statement, target, text, names, total)
+                    found = yield from self._change_rows(statement, target, text, names, total)
+                    returned.add(found)
             except ServerError as error:
                 failure = error
                 if error.kind is LockDeadlock:  # it is undone already
@@ -940,7 +943,7 @@ class SessionTransaction:
             self._sql.variables.update(dict.fromkeys(_INSERT_IDS, str(total.generated)))
             self.refresh()
         info = total.info(target.verb, self._sql.warning_count)
-        answer = Answer(total.told(target.verb), False, total.insert_id, info, rows)
+        answer = Answer(total.told(target.verb), False, total.insert_id, info, returned.rows)
         if direct.changes:
             self._answer_when_committed(answer)
         else:
@@ -2137,6 +2140,31 @@ class SessionTransaction:
             self._client.committed_quickly(is_update=True, now=now)
         else:
             self.answer(self._due)
+
+
+class _Returned:
+    """The rows of RETURNING: of a bulk those of all its statements, as MariaDB sends them."""
+
+    def __init__(self) -> None:
+        self.rows: ResultSet | None = None
+        self._bytes = 0
+
+    def add(self, found: ResultSet | None) -> None:
+        """Raises 1105 beyond what a question may make."""
+        if found is None:
+            return
+        if self.rows is None:
+            self.rows = found
+            return
+        for row in found.rows:
+            texts = sum(len(value) for value in row if isinstance(value, str | bytes))
+            self._bytes += _RETURNED_BYTES * (1 + len(row)) + texts
+        if self._bytes > MADE_BYTES_MAX:
+            raise UnknownServerError(f"The rows of RETURNING take more than {MADE_BYTES_MAX} bytes")
+        self.rows.rows.extend(found.rows)
+
+
+_RETURNED_BYTES: Final = 64  # of memory, for a value and for a row, beside its texts
 
 
 def _uses_tables(statement: Classified) -> bool:

@@ -269,7 +269,7 @@ class SaidOptions:
 
     charset: str | None = None
     collation: int | str | None = None
-    """The name of one of any character set, such as uca1400_ai_ci."""
+    """The name of one of any character set, such as uca1400_ai_ci, or bin."""
     comment: str = ""
     first_number: int = 1
     engine: str = ENGINE
@@ -587,6 +587,8 @@ class DefinitionReader(TokenReader):
         if shown == "JSON":
             column.collation = _JSON_COLLATION
             parts.checks.append(json_check(name))
+        if made.is_character and self.accept("BINARY"):
+            column.collation = "bin"  # of whatever character set it has
         signs: set[str] = set()
         while self.word() in ("UNSIGNED", "SIGNED", "ZEROFILL", *_OF_TEXT):
             if self.word() in _OF_TEXT:

@@ -108,7 +108,10 @@ class HeldDefinition(TableDefinition):
             code = types.LABEL if column.type.labels is not None else kind.code
             code = _NATIVE.get(column.type.name, code)
             is_json = self.table.definition.is_json(column)
-            found.append(replace(kind, collation=collation, code=code, is_json=is_json))
+            kind = replace(kind, collation=collation, code=code, is_json=is_json)
+            if kind.column is not None and (is_json or code in types.NATIVE):
+                kind = replace(kind, column=kind.told(kind.column))
+            found.append(kind)
         return found
 
 

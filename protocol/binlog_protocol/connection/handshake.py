@@ -275,10 +275,10 @@ class LoginRequest:
         database = plugin = None
         if capabilities & Capability.CONNECT_WITH_DB:
             database = _decoded(cursor.nul_terminated())
-        if capabilities & Capability.PLUGIN_AUTH:
+        # Some clients set the bit and send nothing, of this and of the attributes.
+        if capabilities & Capability.PLUGIN_AUTH and cursor.remaining:
             plugin = _decoded(cursor.nul_terminated())
         attributes = {}
-        # Some clients set the bit and send nothing.
         if capabilities & Capability.CONNECT_ATTRS and cursor.remaining:
             attributes = _parse_attributes(cursor.lenenc_bytes())
         return cls(

@@ -28,7 +28,7 @@ they are those that it was sent before (then the EOF behind them still comes), 1
 Column definition ::
 
     "def" | schema | table | original table | name | original name      (lenenc strings)
-    extended type, lenenc: empty, or its kind u8 (1 format) and lenenc text     (only with EXTENDED_METADATA)
+    extended type, lenenc: pairs of its kind u8 (0 type, 1 format) and lenenc text   (only with EXTENDED_METADATA)
     0C | charset u16 | length u32 | type u8 | flags u16 | decimals u8 | 0000
 
 Session state: for each change a kind u8, and its content, lenenc: of a variable name and value (lenenc strings each),
@@ -81,7 +81,7 @@ FLAG_BINARY: Final = 0x0080
 FLAG_NO_DEFAULT: Final = 0x1000
 
 DECIMALS_OF_TEXT: Final = 39
-_FORMAT: Final = 1  # the kind of an extended type that is a format
+_TYPE, _FORMAT = 0, 1  # kinds of extended types
 _U32_MAX: Final = 2**32 - 1
 _UTF8_BYTES: Final = 3  # of a character, as the length of a column counts them
 
@@ -170,6 +170,7 @@ class Column:
     original_table: str = ""
     original_name: str = ""
     format: str = ""  # of a text, as json
+    native: str = ""  # the type of what is sent as a text, as uuid
 
     @classmethod
     def text(
@@ -242,7 +243,11 @@ class Column:
     def build(self, charset: ResultCharset = UTF8, *, extended: bool = False) -> bytes:
         """The definition, with its names in a character set; `extended` with the field of EXTENDED_METADATA."""
         names = ("def", self.schema, self.table, self.original_table, self.name, self.original_name)
-        more = bytes((_FORMAT,)) + lenenc_bytes(self.format.encode()) if self.format else b""
+        more = b"".join(
+            bytes((kind,)) + lenenc_bytes(text.encode())
+            for kind, text in ((_TYPE, self.native), (_FORMAT, self.format))
+            if text
+        )
         return b"".join(
             [lenenc_bytes(charset.name(name)) for name in names]
             + [lenenc_bytes(more)] * extended

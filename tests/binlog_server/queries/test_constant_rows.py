@@ -13,7 +13,6 @@ from binlog_protocol.errors import ServerError, SqlSyntaxError
 from binlog_server.queries import parsing
 from binlog_server.queries.constant_rows import LIST_CHARS_MIN, NO_LISTS, cut_lists, cut_out
 from binlog_server.queries.parsing import (
-    CHANGE_CHARS_MAX,
     CHANGE_TOKENS_MAX,
     change,
     constant_node,
@@ -169,9 +168,36 @@ def test_an_error_behind_them_has_its_line() -> None:
         change("INSERT INTO t VALUES (1),\n(2),\n(3) )")
 
 
+def test_long_texts_do_not_go_through_the_tokenizer() -> None:
+    """They took a second for each MB, more with escapes."""
+    said = "it''s \\'\\n\\%é" * 1000
+    text = f"INSERT INTO t SELECT '{said}', _binary'{said}', \"{said}\", 'x' 'y', `{'n' * 2000}`"
+    meant = "it's '\n\\%é" * 1000
+    plain_tokenize = parsing._Dialect.tokenize
+    with mock.patch.object(
+        parsing._Dialect, "tokenize", autospec=True, side_effect=plain_tokenize
+    ) as tokenize:
+        found = change(text)
+    assert all(len(call.args[1]) < 3000 for call in tokenize.call_args_list)
+    texts = [node.this for node, _ in parsing._nodes(found.tree) if node.key == "literal"]
+    assert sorted(texts) == sorted([meant, meant, meant.replace("it's", "it''s"), "x", "y"])
+    assert found.held > len(text)
+    with pytest.raises(SqlSyntaxError, match=r"near '.*xxxxx"):
+        change(f"INSERT INTO t SELECT 1 ) '{'x' * 2000}'")
+
+
+@pytest.mark.parametrize("word", ["OR", "AND"])
+def test_a_chain_of_conditions_is_not_deep(word: str) -> None:
+    """Batches of keys: as programs write them where a key has two columns."""
+    text = f" {word} ".join(f"(a = {n} AND b = 'x{n}')" for n in range(3000))
+    assert change(f"DELETE FROM t WHERE {text}").tables == {(None, "t")}
+    with pytest.raises(ServerError, match="nesting so deep"):
+        change(f"DELETE FROM t WHERE {' + '.join(map(str, range(3000)))}")
+
+
 @pytest.mark.long
 def test_a_long_list_takes_no_tree() -> None:
-    text = "INSERT INTO t VALUES " + "(1,'a')," * (CHANGE_CHARS_MAX // 32 - 4) + "(1,'a')"
+    text = "INSERT INTO t VALUES " + "(1,'a')," * (32_768 - 4) + "(1,'a')"
     change("INSERT INTO t VALUES (1)")
     tracemalloc.start()
     try:

@@ -440,6 +440,65 @@ async def test_bulk_tells_what_each_row_did() -> None:
         assert await units("DELETE FROM d.t WHERE id = ?", [1], [1]) == [(0, 1), (0, 0)]
 
 
+async def test_bulk_returns_the_rows_of_all() -> None:
+    """One result, as 11.8 sends it; it was that of the last row."""
+    accounts = {USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    async with Lab(users=accounts, local_tables=True) as lab:
+        client = await Prepared.of(lab, NEW, MARIADB_CAPABILITIES)
+        for engine in ("InnoDB", "MyISAM"):
+            for sql in (
+                "DROP DATABASE IF EXISTS d",
+                "CREATE DATABASE d",
+                f"CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT) ENGINE={engine}",
+            ):
+                assert (await client.ask(Query(sql).build()))[:1] == b"\0"
+            number, _, _ = await client.prepare("INSERT INTO d.t (n) VALUES (?) RETURNING id, n")
+            body = bytes((ColumnType.LONG, 0))
+            body += b"".join(b"\0" + struct.pack("<i", value) for value in (5, 6, 7))
+            for flags in (128, 192):
+                bulk = StmtBulkExecute(number, flags, body).build()
+                told = await client.rest(await client.ask(bulk))
+                rows = [struct.unpack("<ii", p[2:10]) for p in told if p[:2] == b"\0\0"]
+                assert [n for _, n in rows] == [5, 6, 7]
+                assert [number for number, _ in rows] == list(range(rows[0][0], rows[0][0] + 3))
+
+
+async def test_clients_are_told_of_json_and_native_types() -> None:
+    """EXTENDED_METADATA, by which Node's drivers give objects for JSON; recorded from 11.8."""
+    accounts = {USER: Account(PASSWORD, frozenset({ALL_PRIVILEGES}))}
+    json, none = b"\x06\x01\x04json", b"\0"
+    expected = {
+        "j": json,
+        "l": none,
+        "u": b"\x06\x00\x04uuid",
+        "i4": b"\x07\x00\x05inet4",
+        "i6": b"\x07\x00\x05inet6",
+        "JSON_ARRAY(1)": json,
+        "JSON_EXTRACT(j, '$.a')": json,
+        "JSON_KEYS(j)": none,
+        "JSON_UNQUOTE(j)": none,
+        "IFNULL(j, j)": json,
+        "IFNULL(j, 'x')": none,
+        "CASE WHEN 1 THEN j END": json,
+        "COALESCE(u, u)": b"\x06\x00\x04uuid",
+        "CONCAT(j, '')": none,
+    }
+    async with Lab(users=accounts, local_tables=True) as lab:
+        client = await Prepared.of(lab, NEW, MARIADB_CAPABILITIES)
+        for sql in (
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY, j JSON, l LONGTEXT, u UUID, i4 INET4, i6 INET6)",
+        ):
+            assert (await client.ask(Query(sql).build()))[:1] == b"\0"
+        for text, told in expected.items():
+            for sql in (
+                f"SELECT {text} AS x FROM d.t",
+                f"SELECT x FROM (SELECT {text} AS x FROM d.t) y",
+            ):
+                answer = await client.rest(await client.ask(Query(sql).build()))
+                assert told + b"\x0c" in answer[1], (sql, answer[1])
+
+
 async def test_sql(lab: Lab) -> None:
     client = (await Prepared.of(lab)).client
     await client.query("PREPARE s FROM 'SELECT ?, ?'")

@@ -50,6 +50,9 @@ COLUMNS = {
     "a DOUBLE PRECISION": "`a` double DEFAULT NULL",
     "a VARCHAR(20) DEFAULT ''": "`a` varchar(20) DEFAULT ''",
     "a VARCHAR(9) COLLATE utf8mb4_bin": "`a` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT NULL",
+    "a CHAR(36) BINARY": "`a` char(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT NULL",  # Sequelize's UUID
+    "a TEXT BINARY CHARACTER SET utf8mb3": "`a` text CHARACTER SET utf8mb3 COLLATE utf8mb3_bin DEFAULT NULL",
+    "a ENUM('a','b') BINARY NOT NULL": "`a` enum('a','b') CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
     "a CHAR CHARACTER SET utf8 NOT NULL": "`a` char(1) CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci NOT NULL",
     "a VARCHAR(9) CHARACTER SET binary": "`a` varbinary(9) DEFAULT NULL",
     "a TEXT": "`a` text DEFAULT NULL",
@@ -139,6 +142,7 @@ REFUSED = {
     f"CREATE TABLE t ({KEY}, b FLOAT(5,6))": 1427,
     f"CREATE TABLE t ({KEY}, b FLOAT(40,31))": 1425,
     f"CREATE TABLE t ({KEY}, b DATE UNSIGNED)": 1064,
+    f"CREATE TABLE t ({KEY}, b CHAR(9) NOT NULL BINARY)": 1235,
     f"CREATE TABLE t ({KEY}, b INT ON UPDATE NOW())": 1294,
     f"CREATE TABLE t ({KEY}, b CHAR(256))": 1074,
     f"CREATE TABLE t ({KEY}, b TEXT COLLATE nonsense)": 1273,

@@ -93,6 +93,16 @@ def test_recorded_logins_round_trip(name: str) -> None:
         assert login.user in ("repl", "norepl")
 
 
+def test_a_login_without_the_plugin_that_it_announces() -> None:
+    """Of @powersync/mysql-zongji, which MariaDB takes."""
+    announced = Capability.CONNECT_WITH_DB | Capability.SECURE_CONNECTION | Capability.PLUGIN_AUTH
+    login = LoginRequest(
+        "root", b"x" * 20, "d", None, capabilities=Capability.PROTOCOL_41 | announced
+    ).build()
+    found = LoginRequest.parse(login.removesuffix(b"\0"))
+    assert (found.user, found.database, found.plugin) == ("root", "d", None)
+
+
 def test_replica_login_as_recorded() -> None:
     payload = next(packets(conversations("118-01-fresh")[0].from_client)).payload
     login = LoginRequest.parse(payload)
