@@ -1214,6 +1214,8 @@ class _Binder:
             return _number((said.minus or "") + said.number)
         if said.text is not None and said.introducer is None:
             text = unquoted(said.text, escapes=True)
+            if self._session.said_in:
+                return self._said(text)
             return constant(_kind_of_text(len(text)), text)
         return self._term(constant_node(said), Names(), "")
 

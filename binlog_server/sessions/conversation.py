@@ -129,6 +129,7 @@ _COUNTED: Final[Mapping[type[Command | NextStatement], tuple[str, ...]]] = {
 }
 _SLOW: Final = VARIABLES["long_query_time"].default
 _MAY_BE_SLOW: Final = (Query, NextStatement, StmtExecute, StmtBulkExecute)
+_DECODED_BYTES: Final = 4096  # of a statement in a character set, on the loop
 _SAID_END: Final = STATEMENT_AT + SHOWN_CHARS + 1
 _EXECUTE: Final = bytes((CommandCode.STMT_EXECUTE,))
 _AT_ONCE_S: Final = 60e-6
@@ -589,7 +590,7 @@ class Conversation:
             near = b"" if found.grammar is ACCOUNTS else text[:NEAR_CHARS]  # it may be a password
             raise too_long(near.decode("utf-8", "replace"))
         else:
-            self._query(self.transaction.said(text), found)
+            self._query(text, found)
 
     def commit(self, statement: Classified, readings: Iterable[Reading] | None) -> None:
         """Run a statement that is committed, or about the transaction; under its SET STATEMENT, if it has one."""
@@ -611,15 +612,21 @@ class Conversation:
         else:
             self._in_thread(lambda: parse(text), go_on)
 
-    def _query(self, sql: str, found: Classified) -> None:
+    def _query(self, text: bytes, found: Classified) -> None:
         """Parse a statement, at once or in a thread, and answer it."""
+        transaction = self.transaction
+        is_long = len(text) > _DECODED_BYTES and not transaction.settings_now().is_plain
+        is_long |= len(text) > STATEMENT_CHARS_MAX
+        sql = text.decode("utf-8", "surrogateescape") if is_long else transaction.said(text)
         self._connection.now("Query", "starting", shown_text(sql))
         try:
-            if len(sql) > STATEMENT_CHARS_MAX:
-                for_grammars = self.transaction.for_grammars
-                self._in_thread(lambda: parse(for_grammars(sql), found.grammar), self.answer_query)
+            if is_long:
+                self._in_thread(
+                    lambda: parse(transaction.for_grammars(transaction.said(text)), found.grammar),
+                    self.answer_query,
+                )
                 return
-            self.read(found, self.transaction.for_grammars(sql), None, self.answer_query)
+            self.read(found, transaction.for_grammars(sql), None, self.answer_query)
         finally:
             self._rest_afterwards()
 

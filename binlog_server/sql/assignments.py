@@ -298,7 +298,8 @@ def held_value(session: SqlSession, expression: Expression) -> HeldValue:
     found = session.value_of(expression)
     if isinstance(expression, SystemVariable) and isinstance(found, Decimal):
         found = exact_number(f"{found:f}".rstrip("0").rstrip("."))
-    if isinstance(found, str) and not isinstance(expression, Literal):
+    is_made = isinstance(expression, Function) and bool(expression.arguments)  # CONCAT of these
+    if isinstance(found, str) and not (isinstance(expression, Literal) or is_made):
         return HeldValue(found, _SYSTEM_COLLATION)
     is_blob = isinstance(expression, Given) and expression.type in BLOBS
     if isinstance(found, str) and not is_blob:

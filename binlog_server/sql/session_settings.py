@@ -14,6 +14,7 @@ from binlog_protocol.events.charsets import (
     character_bytes_max,
     charset_of,
     decode_text,
+    is_storable,
     result_encoder,
 )
 from binlog_protocol.events.collation_names import (
@@ -284,7 +285,9 @@ def kept_text(text: str, variables: Mapping[str, str]) -> str:
     """A text of a statement as a user variable keeps it: the bytes of the client's character set."""
     charset = client_charset(variables)
     encode = None if is_utf8(charset) or text.isascii() else result_encoder(charset)
-    return text if encode is None else encode(text).decode("utf-8", "surrogateescape")
+    if encode is None or not is_storable(text):  # which are these bytes already
+        return text
+    return encode(text).decode("utf-8", "surrogateescape")
 
 
 def sql_mode_bits(value: str | int) -> int:

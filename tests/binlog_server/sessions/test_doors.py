@@ -239,6 +239,10 @@ def dump_gtid(length: int) -> Made:
     return command(CommandCode.BINLOG_DUMP_GTID, filled(body, b"1-1,-1", len(body) + length))
 
 
+LONG_IN_SJIS: Final = b"".join(
+    frame_packet(b"\3" + sql, 0)[0]
+    for sql in (b"SET NAMES sjis", b"SELECT LENGTH('" + b"\x95\x5c" * 30_000 + b"')")
+)
 SHOWN_OFTEN: Final = b"".join(
     frame_packet(b"\3" + sql, 0)[0]
     for sql in (
@@ -281,7 +285,10 @@ COMMANDS: Final[Mapping[CommandCode, list[tuple[str, str, Made]]]] = {
         for name, sql in STATEMENTS.items()
         for user in (NOBODY, WRITER, *([ADMIN] if name in FOR_ADMINS else []))
     ]
-    + [(NOBODY, "a text in another character set, shown often", lambda: SHOWN_OFTEN)],
+    + [
+        (NOBODY, "a text in another character set, shown often", lambda: SHOWN_OFTEN),
+        (NOBODY, "a long statement in another character set", lambda: LONG_IN_SJIS),
+    ],
     CommandCode.REFRESH: [(NOBODY, "flags", long_command(CommandCode.REFRESH))],
     CommandCode.SHUTDOWN: [
         (NOBODY, "a long one", long_command(CommandCode.SHUTDOWN)),

@@ -72,6 +72,8 @@ async def test_user_variables_and_prepared_texts(charset: str, raw: bytes, utf8:
         client = await lab.root()
         await client.query(f"SET NAMES {charset}")
         await said(client, b"SET @a = '%b', @b = LOWER('%b'), @c = X'C3A9'" % (raw, raw))
+        await said(client, b"SET @both = CONCAT(@a, '%b')" % raw)
+        assert await client.query("SELECT HEX(@both)") == [[own * 2]]
         await said(client, b"INSERT INTO shop.t VALUES (1, '%b', '', '')" % raw)
         question = b"SELECT id FROM shop.t WHERE a = ?"
         await said(client, b"PREPARE p FROM '%b'" % question)
