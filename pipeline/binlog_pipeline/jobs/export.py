@@ -34,6 +34,7 @@ from binlog_pipeline.jobs.outlook import Outlook, outlook
 from binlog_pipeline.jobs.typed_files import Layout, TypedFiles, WrittenFile
 from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
+from binlog_pipeline.schemas.row_effects import OF_SEQUENCE
 from binlog_pipeline.schemas.seed import Seed
 from binlog_pipeline.schemas.subscription import Subscription
 from binlog_pipeline.sources.opening import open_source
@@ -221,7 +222,7 @@ def _publish(
         sync_folder(folder)
     manifest.write(target)
     rows, size = sum(file.rows for file in all_files), sum(file.bytes for file in all_files)
-    unknown = tuple(statement for statement in statements if statement.op == "x")
+    unknown = tuple(one for one in statements if one.op == "x" and one.why != OF_SEQUENCE)
     return Exported(end, len(all_files), rows, size, unknown)
 
 

@@ -54,6 +54,7 @@ _PLAIN: Final = frozenset((
 _ELSEWHERE: Final = frozenset(
     ("ENGINE", "EXCHANGE", "IMPORT", "DISCARD", "UNION", "SEQUENCE", "CONNECTION", "DIRECTORY")
 )
+OF_SEQUENCE: Final = "the row of a sequence, which is no table"
 _OF_CHARSET: Final = frozenset(("CHARACTER", "CHAR", "CHARSET", "COLLATE"))
 _COMPUTING: Final = frozenset(("AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"))
 _OF_NUMBER: Final = (
@@ -303,7 +304,7 @@ class _Reader(ColumnReader):
         if self.accept("TABLE"):
             return self._create_table()
         if self.word() == "SEQUENCE":
-            raise NotUnderstood("a sequence of that name")
+            raise NotUnderstood("a sequence in its place" if replaces else OF_SEQUENCE)
         if self.accept("UNIQUE"):
             self._changes_columns = True  # it may bring a hidden one
             return self._altered()
@@ -366,6 +367,8 @@ class _Reader(ColumnReader):
     def alter(self) -> RowEffect | None:
         """ALTER TABLE, the only ALTER that affects tables besides ALTER SEQUENCE."""
         self.accept("ONLINE")
+        if self.word() == "SEQUENCE":
+            raise NotUnderstood(OF_SEQUENCE)
         if not self.accept("TABLE"):
             raise NotUnderstood(f"ALTER {self.shown()}")
         self.accept("IF", "EXISTS")

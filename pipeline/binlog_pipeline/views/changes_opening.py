@@ -76,11 +76,15 @@ def table_of(options: SourceOptions, source: LogSource) -> FoundTable:
         found = _shown(source, TableName(database, table))
     if found is None:
         end = "" if options.end_gtid is None else f" up to {options.end_gtid}"
+        is_server = isinstance(source, ServerSource)
+        asked = (
+            "; nor does it show the table: the account needs SELECT for that" if is_server else ""
+        )
         raise BadOption(
             f"{source.name} has no row of {options.table}{end}, so its columns are not known; names of tables are "
             "taken exactly as they were logged, and the server must log rows (binlog_format=ROW; with STATEMENT, and "
             "most often with MIXED, its default, changes are logged as text, and those of a table that is versioned by "
-            "transaction ids always)"
+            f"transaction ids always){asked}"
         )
     return found
 

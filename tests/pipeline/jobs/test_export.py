@@ -344,6 +344,27 @@ def test_what_changes_rows_without_rows_is_told(
     assert export_to(tmp_path / "other", "--option", "nonRow=skip") == (0, "")
 
 
+def test_sequences_are_no_tables(
+    make_upstream: MakeMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is done to one is in the manifest, and no table is in doubt by it, but one that it takes the place of."""
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE d", "CREATE SEQUENCE d.s", "CREATE TABLE d.t (id INT PRIMARY KEY DEFAULT NEXTVAL(d.s))",
+        "INSERT INTO d.t () VALUES ()", "ALTER SEQUENCE d.s RESTART 50", "DROP SEQUENCE d.s",
+    )  # fmt: skip
+    target = tmp_path / "out"
+    assert main(["export", str(store_of_upstream(tmp_path / "one", upstream)), str(target)]) == 0
+    manifest = ExportManifest.read(target)
+    assert manifest is not None
+    told = [(one.op, one.table) for one in manifest.statements]
+    assert told == [("x", "s"), ("t", "t"), ("x", "s"), ("t", "s")]
+    upstream.q("CREATE OR REPLACE SEQUENCE d.t")
+    capsys.readouterr()
+    assert main(["export", str(store_of_upstream(tmp_path / "two", upstream)), str(target)]) == 1
+    assert "d.t: 0-" in capsys.readouterr().err
+
+
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
         "import os, sys, time\n"
