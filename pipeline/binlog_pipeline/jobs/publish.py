@@ -55,6 +55,11 @@ _LOG_LEVEL: Final = 2
 _FILE_BYTES_MAX: Final = 1 << 20
 _LOOKED_BACK: Final = 100
 """Records of the position topic that are looked at first: markers of transactions have numbers of their own."""
+_ADVICE: Final = {
+    "MSG_SIZE_TOO_LARGE": "; raise message.max.bytes in --kafka-config and at the brokers, or max.message.bytes of "
+    "the topic there",
+}
+"""By names of Kafka's errors."""
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "enable.idempotence": True,
     "acks": "all",
@@ -455,7 +460,10 @@ class KafkaSink:
             yield
         except self._failure as failure:
             error = failure.args[0]
-            raise SourceError(f"{self._brokers} {what}: {error.str()} ({error.name()})") from None
+            advice = _ADVICE.get(error.name(), "")
+            raise SourceError(
+                f"{self._brokers} {what}: {error.str()} ({error.name()}){advice}"
+            ) from None
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -454,6 +454,21 @@ def test_brokers_that_go_away(
     assert all(line.startswith(f"publish: waits for {address}: ") for line in lines), lines
 
 
+def test_a_message_that_is_too_large(brokers: str) -> None:
+    """What to do about it is said: librdkafka's own limit is the first, and its text blames the broker."""
+    large = Message("large.t", None, {"a": "x" * 2_000_000}, {})
+    sink = KafkaSink(brokers, "large", {})
+    sink.begin()
+    said = r"a message of 2000008 bytes for large.t: .*too large.*; raise message\.max\.bytes in --kafka-config"
+    with pytest.raises(SourceError, match=said):
+        sink.send(large)
+    sink = KafkaSink(brokers, "large", {"message.max.bytes": "3000000"})
+    sink.begin()
+    sink.send(large)
+    place = SlavePosition.parse("0-1-1")
+    sink.commit(place, place)
+
+
 MOCK = """
 import sys
 from confluent_kafka import Producer
