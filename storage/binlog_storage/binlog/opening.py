@@ -205,13 +205,14 @@ def _open_existing(
             tables.load(disk, redo.uuid, redo.checkpoint.tables)
             replay = plan_replay(disk, redo, tables)
         end = replay.end
-        _require_published(told, redo, end)
-        recovery = Recovery(disk, pages, replay)
-        recovery.plan(prepared)
-        # From here on the store is changed.
-        redo.write_again()
-        _claim(facts)
-        recovery.carry_out()
+        with contextlib.closing(replay):
+            _require_published(told, redo, end)
+            recovery = Recovery(disk, pages, replay)
+            recovery.plan(prepared)
+            # From here on the store is changed.
+            redo.write_again()
+            _claim(facts)
+            recovery.carry_out()
         redo = go_on_with(disk, redo, tables, facts, options, lock, end)
     except BaseException:
         redo.close()

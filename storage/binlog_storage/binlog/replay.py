@@ -28,7 +28,7 @@ from binlog_protocol.dataclass import dataclass
 from binlog_storage.binlog.broken import keep_aside, put_aside
 from binlog_storage.binlog.file_table import lengthen
 from binlog_storage.binlog.page_store import write_pages
-from binlog_storage.disk.disk import Disk, is_unwritten
+from binlog_storage.disk.disk import Disk, File, is_unwritten
 from binlog_storage.errors import CorruptBinlog, CorruptRedo
 from binlog_storage.ibb.chunk import CHUNK_DATA_MAX, Position
 from binlog_storage.ibb.file_header import FIELDS_BYTES, FileHeader, header_page
@@ -95,7 +95,8 @@ def plan_replay(disk: Disk, redo: RedoLog, tables: Rebuild | None = None) -> Rep
     tables.done(redo.lsn)
     files = {file.number: file for file in follower.files}
     replay = Replay(disk, redo, begin, files, follower.end, count)
-    replay.check()
+    with contextlib.closing(replay):
+        replay.check()
     return replay
 
 
@@ -308,6 +309,9 @@ class Replay:
     _files: dict[int, _PlannedFile]
     end: Position | None
     _count: int
+    _reading: tuple[int, File] | None = (
+        None  # the file of which pages were read last, and its number
+    )
 
     def check(self) -> None:
         """Check the page of the checkpoint, unless the redo begins it anew. Raises `CorruptBinlog`."""
@@ -395,14 +399,24 @@ class Replay:
         return seal(page)
 
     def _there(self, file_no: int, page_no: int) -> bytes:
-        if file_name(file_no) not in self._disk.names():
-            return b""
-        return _read_page(self._disk, file_no, page_no)
+        if self._reading is None or self._reading[0] != file_no:
+            self.close()
+            if file_name(file_no) not in self._disk.names():
+                return b""
+            self._reading = file_no, self._disk.open(file_name(file_no))
+        return self._reading[1].pread(PAGE_SIZE, page_no * PAGE_SIZE)
+
+    def close(self) -> None:
+        """Close the file of which pages were read last; the next one to be read opens it anew."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading[1].close()
 
     # --- made ---
 
     def apply(self) -> None:
         """Carry out the plan. Each step can be repeated. Raises `DiskError`."""
+        self.close()
         if self._begin is None:
             _remove_all(self._disk)
         for file in self._files.values():
