@@ -304,7 +304,7 @@ class DeltaState(CommittedTable):
     def _merge_here(self, found: Effects, position: SlavePosition) -> None:
         """By the library."""
         assert self._table is not None
-        version = self._table.version()
+        version, there = self._table.version(), self._columns().names
         names = found.rows.column_names
         source = found.rows.append_column(_REMOVES, pa.array(found.removes))
         inserted = {_quoted(name): f"s.{_quoted(name)}" for name in names}
@@ -313,7 +313,7 @@ class DeltaState(CommittedTable):
             for number, name in enumerate(names):
                 flag = f"{_PRESENT}{number}"
                 source = source.append_column(flag, pa.array(found.present[:, number]))
-                if name not in self.keys:
+                if name not in self.keys and name in there:  # else there is nothing to keep
                     column = _quoted(name)
                     updated[column] = f"CASE WHEN s.{flag} THEN s.{column} ELSE t.{column} END"
         match = " AND ".join(  # the brackets are needed: AND binds more there

@@ -114,6 +114,27 @@ def test_columns_come_and_go(sink: str, tmp_path: Path, rng: random.Random) -> N
     }
 
 
+@pytest.mark.parametrize("sink", TABLE_SINKS)
+def test_a_new_column_in_rows_that_are_not_whole(sink: str, tmp_path: Path) -> None:
+    """With binlog_row_image=MINIMAL: what was not logged is kept, where the table had it."""
+    add(sink, tmp_path / "t", _one(1, pa.string(), "kept"), _at(1))
+    change = {
+        "_op": "u",
+        "_gtid": {"domain": 0, "server": 1, "seq": 2},
+        "_order_key": (2).to_bytes(24, "big"),
+        "_key": {"id": 1},
+        "_present": b"\5",
+        "before": {"id": 1},
+        "after": {"id": 1, "city": "Wien"},
+    }
+    image = pa.struct(
+        [("id", pa.int64()), ("v", pa.string()), ("city", pa.string()), ("x", pa.string())]
+    )
+    schema = SCHEMA.set(5, pa.field("before", image)).set(6, pa.field("after", image))
+    add(sink, tmp_path / "t", pa.Table.from_pylist([change], schema), _at(2))
+    assert read(sink, tmp_path / "t") == [{"id": 1, "v": "kept", "city": "Wien", "x": None}]
+
+
 def _one(number: int, type_: pa.DataType, value: Any, op: str = "c") -> pa.Table:
     """A group with one row of which column v has that type; `op` t is a TRUNCATE."""
     image = pa.struct([("id", pa.int64()), ("v", type_)])
