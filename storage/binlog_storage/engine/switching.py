@@ -41,7 +41,7 @@ from binlog_storage.ibb.xa import Xid
 
 _PAUSED: Final = "the binlog is about to go on in another store"
 _ON_THE_LOOP: Final = ("append", "append_run", "append_change")
-_OF_ALL: Final = ("sync", "write_log", "is_recent", "read")
+_OF_ALL: Final = ("is_recent", "read")
 _BLOCKED: Final = "commits wait for the session that has said BACKUP STAGE BLOCK_COMMIT"
 _LOOK_S: Final = 0.1
 _ELSEWHERE: Final = frozenset(
@@ -68,8 +68,6 @@ class SwitchingEngine:
     append_run: Any
     append_change: Any
     # The same of now, in a pause, too.
-    sync: Callable[[], None]
-    write_log: Callable[[], None]
     is_recent: Callable[[Position], bool]
     read: Callable[[Position], GroupBatch]
 
@@ -214,6 +212,14 @@ class SwitchingEngine:
         raise WaitGivenUp(_PAUSED)  # it was asked for what the old engine would have done
 
     # --- of the engine; each commit and each group at the tail asks for these: `__getattr__` costs a microsecond ---
+
+    def sync(self) -> None:
+        """See `EngineWriter`."""
+        self.now.sync()
+
+    def write_log(self) -> None:
+        """See `EngineWriter`."""
+        self.now.write_log()
 
     @property
     def durable_end(self) -> Position:
