@@ -44,7 +44,7 @@ from binlog_protocol.errors import (
     WrongValue,
     WrongValueCount,
 )
-from binlog_protocol.events.charsets import charset_of, decode_text
+from binlog_protocol.events.charsets import UTF8_CHARSETS, charset_of, decode_text
 from binlog_protocol.events.collation_names import (
     charset_named,
     collation_numbered,
@@ -1648,18 +1648,18 @@ class _Binder:
 
         Raises `NotSupportedYet` (1235) where they are no text there.
         """
-        charset = str(node.this).lstrip("_").lower()
+        charset = charset_named(str(node.this).lstrip("_")) or ""
         is_hex = isinstance(node.expression, exp.HexString | exp.BitString)
-        client = "" if self._session.client in _UTF8 else self._session.client
+        client = "" if self._session.client in UTF8_CHARSETS else self._session.client
         if is_hex:
             term = self._term(node.expression, scope, place)
         else:
             text = node.expression.this
             term = constant(replace(types.text(len(text)), said_in=client), text)
-        if charset == "binary" or (charset in _UTF8 and not is_hex and not client):
+        if charset == "binary" or (charset in UTF8_CHARSETS and not is_hex and not client):
             return term
         raw = values.as_bytes(term.value(), term.kind)
-        said_in = "" if charset in _UTF8 else charset
+        said_in = "" if charset in UTF8_CHARSETS else charset
         with contextlib.suppress(KeyError):
             text = decode_text(raw, default_collation(charset))
             if isinstance(text, str):
@@ -1930,12 +1930,9 @@ def _to_charset(charset: str) -> Callable[[Type, list[int]], _Cast]:
                 value = text if isinstance(text, str) else values.as_text(value, given)
             return values.as_said_in(values.as_text(value, given), found)[:size]
 
-        return replace(kind, said_in="" if found in _UTF8 else found), convert
+        return replace(kind, said_in="" if found in UTF8_CHARSETS else found), convert
 
     return made
-
-
-_UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 
 
 def _to_octets(source: Type, sizes: list[int]) -> _Cast:

@@ -11,6 +11,7 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import NotSupportedYet, WrongVariableValue
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
+    UTF8_CHARSETS,
     character_bytes_max,
     charset_of,
     decode_text,
@@ -39,7 +40,6 @@ from binlog_server.sql.recorded_variables import RECORDED
 
 DEFAULT_COLLATION: Final = 45  # utf8mb4_general_ci
 BINARY: Final = "binary"
-_UTF8: Final = ("utf8mb4", "utf8mb3")
 _U64_MASK: Final = 2**64 - 1
 
 # The modes of sql_mode, in the order of their bits.
@@ -205,7 +205,7 @@ def settings_of(
         int(variables.get("gtid_seq_no", 0)),
         seconds or None,
         charset,
-        charset in _UTF8 and charset_of(connection) in _UTF8,
+        charset in UTF8_CHARSETS and charset_of(connection) in UTF8_CHARSETS,
         not sql_mode & _MODE_BITS["NO_BACKSLASH_ESCAPES"],
         bool(sql_mode & _MODE_BITS["ANSI_QUOTES"]),
         tuple(name for name in _OTHER_READING if sql_mode & _MODE_BITS[name]),
@@ -236,7 +236,7 @@ def result_charset(variables: Mapping[str, str]) -> ResultCharset:
     charset = variables.get("character_set_results", "utf8mb4")
     if charset == BINARY:
         return ResultCharset(BINARY_COLLATION, 1)
-    encode = utf8 if charset in _UTF8 else result_encoder(charset)
+    encode = utf8 if charset in UTF8_CHARSETS else result_encoder(charset)
     if encode is None:
         return UTF8
     number = collation_numbered(variables.get("collation_connection", ""))
@@ -265,7 +265,7 @@ def literal_collation(text: str, variables: Mapping[str, str]) -> int:
 
 def is_utf8(charset: str) -> bool:
     """Whether its bytes are those of UTF-8, as far as this server is concerned."""
-    return charset in _UTF8 or charset == BINARY
+    return charset in UTF8_CHARSETS or charset == BINARY
 
 
 def client_charset(variables: Mapping[str, str]) -> str:

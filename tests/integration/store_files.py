@@ -16,13 +16,13 @@ from binlog_storage.disk.disk import OsDisk
 
 from binlog_server.testing import rundir
 from binlog_server.testing.waiting import until
+from tests.storage.disks import copy_of_running
 
 
 @contextlib.contextmanager
 def opened(directory: Path) -> Iterator[IbbEngine]:
     """A copy of the store: opening one recovers it, and the test's own is to stay as it is."""
-    copy = rundir.new_dir("store") / "copy"
-    shutil.copytree(directory, copy)
+    copy = copy_of_running(directory, rundir.new_dir("store") / "copy")
     engine = IbbEngine(OsDisk(copy))
     try:
         yield engine

@@ -1,12 +1,22 @@
-"""Disks that tests put under a store, and faults of them: one breaks when told to, one has a process that dies."""
+"""Disks that tests put under a store, their faults, a process that dies; and copies of directories that are in use."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_storage.disk.disk import Disk, File, OsDisk, OsFile, one_by_one
 from binlog_storage.errors import DiskError
+
+
+def copy_of_running(store: Path, copy: Path) -> Path:
+    """As a kill would leave it. A file that is renamed in the background has gone: then all is copied again."""
+    while True:
+        try:
+            return Path(shutil.copytree(store, copy))
+        except shutil.Error:
+            shutil.rmtree(copy)
 
 
 class MortalDisk(OsDisk):

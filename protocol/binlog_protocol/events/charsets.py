@@ -27,6 +27,8 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import BadValue
 
 BINARY_COLLATION: Final = 63
+UTF8_CHARSETS: Final = frozenset(("utf8mb3", "utf8mb4"))
+"""Those of which the bytes of a text are UTF-8."""
 
 
 def _from(first: int, characters: str) -> dict[int, str | None]:

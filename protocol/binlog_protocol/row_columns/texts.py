@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from binlog_protocol.events.charsets import (
+    UTF8_CHARSETS,
     UndecodedText,
     charset_of,
     decode_text,
@@ -25,7 +26,6 @@ from binlog_protocol.row_columns.loops import ColumnReading, Reader
 from binlog_protocol.row_columns.numbers import label_numbers
 from binlog_protocol.row_columns.row_bytes import Field, Integers
 
-_UTF8: Final = ("utf8mb3", "utf8mb4")
 _ASCII: Final = bytes(range(128))
 _SRID_SIZE: Final = 4
 _SIZE_MAX: Final = (1 << 31) - 1
@@ -59,7 +59,7 @@ def text(values: pa.Array, collation: int, on_bad: Callable[[bytes], str]) -> pa
         return pa.Array.from_buffers(
             pa.string(), len(values), values.buffers(), offset=values.offset
         )
-    if charset_of(collation) in _UTF8:
+    if charset_of(collation) in UTF8_CHARSETS:
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid:

@@ -29,6 +29,7 @@ from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import BadValue
 from binlog_protocol.events.charsets import (
     BINARY_COLLATION,
+    UTF8_CHARSETS,
     UndecodedText,
     character_bytes_max,
     charset_of,
@@ -42,7 +43,6 @@ _NO_PAD_FIRST: Final = 1024
 _UNICODE: Final = frozenset(
     ("utf8mb3", "utf8mb4", "utf16", "utf16le", "utf32")
 )  # ucs2 may have halves of pairs
-_UTF8: Final = frozenset(("utf8mb3", "utf8mb4"))
 # Classes of characters that sort as the first of them.
 _SWEDISH: Final = (
     "AaÀÁÂÃàáâã CcÇç DdÐð EeÈÉÊËèéêë IiÌÍÎÏìíîï NnÑñ OoÒÓÔÕòóôõ UuÙÚÛùúû YyÜÝüý [Åå \\ÄÆäæ ]Öö Øø Þþ Bb Ff Gg Hh Jj Kk "
@@ -73,7 +73,7 @@ _GENERAL: Final = (
     "Ｑｑ Ｒｒ Ｓｓ Ｔｔ Ｕｕ Ｖｖ Ｗｗ Ｘｘ Ｙｙ Ｚｚ "
 )
 
-_UCA1400: Final = frozenset(NUMBERS[f"{charset}_uca1400_ai_ci"] for charset in _UTF8)
+_UCA1400: Final = frozenset(NUMBERS[f"{charset}_uca1400_ai_ci"] for charset in UTF8_CHARSETS)
 _UCA1400_FIRST: Final = (
     2048  # numbers from here on are of these collations: none adds 1024 for NOPAD
 )
@@ -154,7 +154,7 @@ def _weights(collation: int) -> _Weights | None:
     if charset is None:
         return None
     if base == NUMBERS.get(f"{charset}_bin"):
-        if charset in _UTF8 or character_bytes_max(charset) == 1:
+        if charset in UTF8_CHARSETS or character_bytes_max(charset) == 1:
             return bytes
         return (lambda raw: _text(raw, base).encode()) if charset in _UNICODE else None
     if base == NUMBERS.get(f"{charset}_general_ci") and charset in _UNICODE:
@@ -165,7 +165,7 @@ def _weights(collation: int) -> _Weights | None:
 
 
 def _general(raw: bytes, collation: int) -> bytes:
-    if raw.isascii() and charset_of(collation) in _UTF8:
+    if raw.isascii() and charset_of(collation) in UTF8_CHARSETS:
         return raw.upper()
     return _general_text(_text(raw, collation)).encode()
 

@@ -25,6 +25,7 @@ from binlog_server.app.in_process import running_server
 from binlog_server.settings.config import Config, ConfigError
 from binlog_server.store.store_directory import StoreDirectory
 from tests.binlog_server.lab import Client, Replica, fill
+from tests.storage.disks import copy_of_running
 
 ROOT = {"root": Account("pw", frozenset({"ALL PRIVILEGES", "BINLOG REPLAY"}))}
 SAMPLES = Path(__file__).parent.parent.parent / "storage" / "data" / "classic"
@@ -48,7 +49,7 @@ def made(path: Path, kind: str) -> Path:
         engine.flush()
         fill(engine, HISTORY[4:])
         if how == "killed":
-            return Path(shutil.copytree(path, path.with_name("killed")))
+            return copy_of_running(path, path.with_name("killed"))
     return path
 
 

@@ -29,6 +29,7 @@ from binlog_server.settings.config import Config
 from binlog_server.store.leases import Seen, slot_name
 from binlog_server.store.store_directory import CONVERTING_NAME, MOVED_NAME, StoreDirectory
 from binlog_server.testing.waiting import until
+from tests.storage.disks import copy_of_running
 
 FORMATS = ["innodb", ""]
 SMALL: dict[str, Any] = {"innodb_log_file_size": 4 << 20, "max_binlog_size": 1 << 20}
@@ -161,7 +162,7 @@ def test_killed_at_each_step(tmp_path: Path, engine: str, monkeypatch: pytest.Mo
     def kill(step: str) -> None:
         """The directories as they are: what was written lives on, locks do not."""
         copy = tmp_path / step
-        shutil.copytree(place.folder, copy, dirs_exist_ok=False)
+        copy_of_running(place.folder, copy)
         note = copy / "a" / MOVED_NAME
         if note.exists():
             note.write_text(f"{copy / 'b'}\n")

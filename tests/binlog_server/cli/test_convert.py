@@ -31,6 +31,7 @@ from binlog_server.tables.held import FIRST_TABLE
 from binlog_server.upstreams.password import KEY_NAME
 from tests.binlog_server.cli.command import Ran, run
 from tests.storage.classic import binlog_files
+from tests.storage.disks import copy_of_running
 from tests.storage.groups import settle
 
 KEY_FILE = "file_key_management_filename"
@@ -253,10 +254,7 @@ def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -
     store = opened(config, ours)
     store.engine.append(*binlog_files.group(Gtid(0, 1, 18)))
     store.engine.sync()
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in ours.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
+    copy = copy_of_running(ours, tmp_path / "copy")
     store.close()
     ran = convert(config, copy, tmp_path / "t")
     assert (ran.code, "was not closed in an orderly way: the last" in ran.err) == (1, True)
@@ -268,21 +266,11 @@ def test_a_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -
     for group in PARTS[0]:
         engine.append(*group)
     engine.sync()
-    shutil.copytree(tmp_path / "running", killed)
+    copy_of_running(tmp_path / "running", killed)
     engine.close()
     ran = convert(config, killed, tmp_path / "u")
     assert (ran.code, "was not closed" in ran.err) == (0, True)
     assert ran.lines[-1] == "the store ends at '0-1-8'"
-
-
-def copy_of_running(store: Path, copy: Path) -> None:
-    """As a kill would leave it. A file that is renamed in the background has gone: then all is copied again."""
-    while True:
-        try:
-            shutil.copytree(store, copy)
-            return
-        except shutil.Error:
-            shutil.rmtree(copy)
 
 
 def test_a_traditional_source_that_was_killed(config: Path, mariadb: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from binlog_server.testing.waiting import until
 from binlog_server.upstreams.master_info import MasterInfo
 from tests.binlog_server.cli.command import Ran, run
 from tests.binlog_server.lab import ROOT
+from tests.storage.disks import copy_of_running
 
 T = "shop.t"
 READER = {"reader": {"password": "pw", "grants": ["REPLICATION SLAVE"]}}
@@ -91,7 +91,7 @@ def test_a_server_and_its_directory(server: Server) -> None:
 def test_what_is_behind_the_end(server: Server, tmp_path: Path) -> None:
     """The last block is read again, from the server too."""
     earlier = tmp_path / "earlier"
-    shutil.copytree(directory(server), earlier)
+    copy_of_running(directory(server), earlier)
     insert(server, 3000, "behind")
     ran = compared(url(server), earlier)
     (domain,) = json.loads(ran.out)["domains"]
