@@ -34,6 +34,7 @@ from binlog_pipeline.schemas.lineage import (
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.table_names import parsed_table, table_text
+from binlog_pipeline.tables.facts import kept_by_others
 from binlog_pipeline.tables.rewriting import Rewriting
 from binlog_pipeline.tables.sinks import KeptTable, TableSink
 from binlog_pipeline.telling import doubted
@@ -81,7 +82,9 @@ class Chapter:
         """
         if self.is_alone:
             if self.keys and [*kept.keys] != [*self.keys]:
-                raise _other_keys(options, kept, self.keys)
+                raise kept_by_others(
+                    "the target", options.table, kept.keys, options.table, self.keys
+                )
             return {}
         turn = self.stretch.turn
         if self.stretch.is_begun and not kept.is_new:
@@ -101,12 +104,6 @@ class Chapter:
         if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):
             return columns
         return behind
-
-
-def _other_keys(options: SourceOptions, kept: KeptTable, keys: Sequence[str]) -> BadOption:
-    return BadOption(
-        f"the target holds {options.table} by {', '.join(kept.keys)}, not by {', '.join(keys)}"
-    )
 
 
 def _bare(batch: pa.RecordBatch, kept: KeptTable) -> pa.RecordBatch:
@@ -245,7 +242,7 @@ def _followed(
     names = _names_back(keys, stretches)
     is_by_others = bool(kept.keys) and names[0] != [*kept.keys]
     if keys and not kept.is_new and not first.is_begun and is_by_others:
-        raise _other_keys(options, kept, names[0])
+        raise kept_by_others("the target", options.table, kept.keys, options.table, names[0])
     for number, (one, found) in enumerate(zip(stretches, founds, strict=True)):
         has_rows = found is not None and _is_behind(found.gtid, one.start)
         others = (one for one in (*founds[number:], *founds[::-1]) if one is not None)

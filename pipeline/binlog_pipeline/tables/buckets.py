@@ -31,7 +31,7 @@ from binlog_pipeline.errors import BadOption, PipelineError, SourceError
 from binlog_pipeline.groups import Integers
 from binlog_pipeline.schemas.conversion import require_convertible, with_columns
 from binlog_pipeline.tables.effects import Effects, effects
-from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
+from binlog_pipeline.tables.facts import Facts, TableOfFacts, kept_by_others, refusal
 from binlog_pipeline.tables.fold import fold
 from binlog_pipeline.tables.lock import sole_writer
 from binlog_pipeline.tables.manifest import (
@@ -391,9 +391,7 @@ def state_position(target: Path, table: str) -> SlavePosition | None:
 
 def _require_same(target: Path, manifest: StateManifest, table: str, keys: Sequence[str]) -> None:
     if manifest.table != table or (keys and manifest.keys != list(keys)):
-        raise BadOption(
-            f"{target} holds {manifest.table} by {', '.join(manifest.keys)}, not {table} by {', '.join(keys)}"
-        )
+        raise kept_by_others(target, manifest.table, manifest.keys, table, keys)
 
 
 def read_state(target: Path, at: SlavePosition | None = None) -> tuple[pa.Table, StateManifest]:

@@ -17,7 +17,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_pipeline.errors import BadOption, TargetChanged
 from binlog_pipeline.tables.effects import Effects, effects
-from binlog_pipeline.tables.facts import Facts, TableOfFacts, refusal
+from binlog_pipeline.tables.facts import Facts, TableOfFacts, kept_by_others, refusal
 from binlog_pipeline.tables.fold import fold, last_effects
 from binlog_pipeline.tables.folded_parts import FoldedParts
 from binlog_pipeline.tables.merging import Uncommitted
@@ -288,9 +288,7 @@ class CommittedTable(TableOfFacts, ABC):
         """Go on where a commit of ours stands. Raises `BadOption` if it is of another table."""
         name, keys = json.loads(commit.get(_TABLE, "[null, []]"))
         if name != self._shown_name or (self.keys and self.keys != keys):
-            raise BadOption(
-                f"{self.where} holds {name} by {', '.join(keys)}, not {self._shown_name} by {', '.join(self.keys)}"
-            )
+            raise kept_by_others(self.where, name, keys, self._shown_name, self.keys)
         self.keys = keys
         self.logged_as = commit.get(_LOGGED_AS, name)
         facts = Facts.of(json.loads(commit[_FACTS])) if _FACTS in commit else Facts()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from typing import Any, Final, Self
 
 from binlog_protocol.dataclass import dataclass
 
-from binlog_pipeline.errors import NonRowChange
+from binlog_pipeline.errors import BadOption, NonRowChange
 from binlog_pipeline.schemas.default_charsets import TableCharset
 from binlog_pipeline.schemas.row_effects import SAME, TOLD
 from binlog_pipeline.telling import doubted
@@ -176,6 +176,16 @@ class TableOfFacts:
     def doubt(self) -> str:
         """The reason for which rows may be wrong or missing; empty for none."""
         return self._facts.whole_doubt
+
+
+def kept_by_others(
+    where: object, table: str, keys: Iterable[str], wanted: str, by: Iterable[str]
+) -> BadOption:
+    """The error for a target that holds a table, or the rows of it by keys, that is not the one wanted."""
+    return BadOption(
+        f"{where} holds {table} by {', '.join(keys)}, not {wanted} by {', '.join(by)}: name another target or those "
+        "keys (--keys); or, where the primary key has changed, make it anew (binlog-spark load --again)"
+    )
 
 
 def refusal(table: str, unknown: str, position: object, facts: Facts) -> NonRowChange:
