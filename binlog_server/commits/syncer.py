@@ -179,7 +179,7 @@ class Syncer:
 
     def appended(self) -> None:
         """Note an append that nobody waits for: it becomes durable as the settings say."""
-        if self.sync_binlog != 1 or self.flush_log_at_trx_commit in _NOT_DURABLE:
+        if self._setting in _NOT_DURABLE:
             self._sync_in_time()
         elif (rest_s := self.readers_rest_s()) > 0:
             self._sync_within(rest_s)

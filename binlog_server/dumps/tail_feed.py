@@ -198,7 +198,7 @@ class TailFeed:
 
     def _moved(self) -> None:
         if self._next_pass is None and self._groups:
-            rest_s = self._rest_until - self._clock()
+            rest_s = self._rest_s()
             if rest_s > 0:
                 self._next_pass = self._loop.call_later(rest_s, self._pass)
             else:

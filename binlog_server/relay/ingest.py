@@ -143,8 +143,8 @@ class Ingest:
                     return
                 case GroupRun():
                     self._appended += await self._store_run(item)
-                    self._stored.follow(self._read)
                     if not self._link.machine.has_unread:  # at the tail, where each comes alone
+                        self._stored.follow(self._read)
                         return
                 case EventGroup():
                     self._appended += await self._store(item)

@@ -30,8 +30,7 @@ from binlog_protocol.errors import (
     UnknownServerError,
     WrongArguments,
 )
-from binlog_protocol.events.charsets import charset_of, decode_text
-from binlog_protocol.events.collation_names import default_collation
+from binlog_protocol.events.charsets import charset_of
 from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.sql.tokens import first_words
 from binlog_protocol.wire.binary_rows import (
@@ -57,7 +56,7 @@ from binlog_server.sql.prepared_sql import (
     PreparedCount,
     PreparedSql,
 )
-from binlog_server.sql.session_settings import client_charset, is_utf8, kept_text
+from binlog_server.sql.session_settings import client_charset, decoded_statement, is_utf8, kept_text
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.statement import Statement
 from binlog_server.sql.statement_kind import (
@@ -574,8 +573,8 @@ def _said_in(given: Given, charset: str) -> Given:
     value = given.value
     if not isinstance(value, str) or value.isascii() or is_utf8(charset) or given.type in BLOBS:
         return given
-    text = decode_text(value.encode("utf-8", "surrogateescape"), default_collation(charset))
-    return replace(given, value=text) if isinstance(text, str) else given
+    text = decoded_statement(value.encode("utf-8", "surrogateescape"), charset)
+    return given if text is None else replace(given, value=text)
 
 
 def _told(parameters: Iterable[Parameter], who: str) -> Iterator[Parameter]:

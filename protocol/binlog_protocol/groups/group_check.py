@@ -77,7 +77,8 @@ def check_groups(payloads: bytes | bytearray | memoryview, ends: Sequence[int]) 
         stop = max(ends[number], min(begin + _PIECE_BYTES, len(data)))
         taken = take_bare_run(data, begin, stop, ChecksumAlgorithm.NONE)
         if taken is not None:
-            found = [begin + end for end in taken[2].ends]
+            _, _, run = taken
+            found = [begin + end for end in run.ends]
             if found == list(ends[number : number + len(found)]):
                 begin, number = found[-1], number + len(found)
                 continue

@@ -275,22 +275,22 @@ class PageStore(PageSource):
         return FullPages(-1, self._tail_key, (file_no, page_no + 1), seal(bytearray(self._tail)))
 
     def add(self, file_no: int, page_no: int, data: bytes, lsn: int) -> None:
-        """Put full, sealed, consecutive pages into the FIFO. Their mini-transaction begins at `lsn`."""
+        """Put full, sealed, consecutive pages into the FIFO, together. Their mini-transaction begins at `lsn`."""
         key, count = (file_no, page_no), len(data) // PAGE_SIZE
+        if count == 1:
+            self.add_some(file_no, page_no, (data,), lsn)
+            return
         pages = FullPages(lsn, key, (file_no, page_no + count), data)
         with self._lock:
             if key <= self._cached_end:
                 for number in range(page_no, page_no + count):
                     self._cache.pop((file_no, number), None)
-            if count == 1:
-                self._unflushed[key] = data
-            else:
-                self._unflushed_runs.append(pages)
+            self._unflushed_runs.append(pages)
             self.fifo.append(pages)
             self.waiting += count
 
     def add_some(self, file_no: int, page_no: int, full: Sequence[bytes], lsn: int) -> None:
-        """As `add`, of pages that readers will want soon, as they have what is committed."""
+        """As `add`, each by itself: readers will want them soon, as they have what is committed."""
         with self._lock:
             for number, data in enumerate(full, page_no):
                 key = (file_no, number)

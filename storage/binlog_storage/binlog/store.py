@@ -871,10 +871,9 @@ class IbbEngine:
         raise PositionPurged("a part of a group behind the position is gone")
 
     def read(self, start: Position) -> GroupBatch:
-        limit = self._durability.mark.end
+        limit = self.durable_end
         batch = read_batch(self._pages, start, limit, self.large_group_bytes)
-        if batch.end == start:
-            _require_all_read(start, start, limit)
+        _require_all_read(start, batch.end, limit)
         return batch
 
     def read_placed(self, start: Position) -> PlacedBatch:
