@@ -25,6 +25,7 @@ from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.waiting import until
 from tests.integration.load import assert_equal, insert
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB, MakeRelay
+from tests.kit.programs import ended
 from tests.kit.server import BinlogServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.any_version]
@@ -69,15 +70,6 @@ _PID = re.compile(r"process (\d+) is to take the place")
 def new_ones(server: BinlogServer) -> list[int]:
     """The processes that were to take the place of it, the last one behind."""
     return [int(pid) for pid in _PID.findall(server.log())]
-
-
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or a zombie: in a container nobody may fetch what an orphan has left."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Programs of others that tests run: of the path, or where `setup.sh` has put them."""
+"""Programs of others that tests run: of the path, or where `setup.sh` has put them. And whether a process has ended."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def program(*names: str) -> str:
     if os.environ.get("CI") == "true":
         pytest.fail(said, pytrace=False)
     pytest.skip(said)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie: in a container nobody may fetch what an orphan has left."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # none of that number, or it ended before it was read
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"

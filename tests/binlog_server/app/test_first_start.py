@@ -30,13 +30,18 @@ from binlog_server.cli import main
 
 listen = Server._listen
 
+def named(thread):
+    try:
+        return open(f"/proc/self/task/{thread}/comm").read()
+    except OSError:
+        return "one that has ended since it was listed"
+
 async def listens(self, given):
     await listen(self, given)
     from binlog_server.sql import account_statements, parser, replication_sql
     grammars = parser.MAIN, replication_sql.REPLICATION, account_statements.ACCOUNTS
     built = ["a grammar" for grammar in grammars if "lark" in vars(grammar)]
-    threads = [open(f"/proc/self/task/{one}/comm").read() for one in os.listdir("/proc/self/task")]
-    pool = ["a thread of libuv" for name in threads if "libuv" in name]
+    pool = ["a thread of libuv" for name in map(named, os.listdir("/proc/self/task")) if "libuv" in name]
     print(*sorted({name for name in sys.argv[2:] if name in sys.modules}), *built, *pool, flush=True)
     os._exit(0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.waiting import until
 from tests.kit.backends import Backend
 from tests.kit.fixtures import MakeMariaDB
+from tests.kit.programs import ended
 from tests.pipeline.exports import folded, gtid, manifest_of, rows_of
 from tests.pipeline.stores import FULL, MakeLoggedStore, store_of_binlog, store_of_upstream
 
@@ -384,19 +384,11 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     child.kill()
     child.wait()
     pids = [int(file.read_text()) for file in files]
-    until(lambda: not any(map(is_alive, pids)), "their ends", 60)
+    until(lambda: all(map(ended, pids)), "their ends", 60)
 
 
 def begun_or_ended(target: Path, child: subprocess.Popen[bytes]) -> bool:
     return (target / "_staging").exists() or child.poll() is not None
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIG_DFL)
-    except ProcessLookupError:
-        return False
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 def test_few_open_files_and_small_row_groups(
