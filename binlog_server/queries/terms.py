@@ -262,6 +262,7 @@ class Asker:
         notes: those of them that are notes.
         errors: numbers of those that are errors in this statement.
         rand_state: of RAND() without a number, where replicas are to get the same; two seeds.
+        has_too_long: a text would have been too long, and is NULL.
     """
 
     now: float
@@ -289,6 +290,7 @@ class Asker:
     lock_calls: LockCalls = field(default_factory=LockCalls)
     modes: frozenset[str] = DEFAULT_MODES
     rand_state: list[int] | None = None
+    has_too_long: bool = False
 
     def again(self) -> Asker:
         """The same for another run of the statement: what the one before has set is forgotten."""
@@ -310,6 +312,7 @@ class Asker:
             try:
                 return compute()
             except TextTooLong:
+                self.has_too_long = True
                 self.warn(AllowedPacketOverflowed(function, TEXT_CHARS_MAX))
                 return None
 

@@ -607,6 +607,8 @@ class ChangeJob:
             return
         for _ in changes:
             pass
+        if self.asker.has_too_long:  # NULL here, where a replica may have more room
+            raise NotReplayed
         failure = self.failure
         if failure is not None:
             if first is None:

@@ -17,7 +17,8 @@ assigns @variables,    text                           rows
 reads INFORMATION_
 SCHEMA
 is not replayed        rows                           rows
-(`NotReplayed`), or
+(`NotReplayed`: a text
+is too long here), or
 reads a @variable that
 is a DECIMAL
 in an XA transaction   rows                           rows: locks of tables would not be there behind a restart

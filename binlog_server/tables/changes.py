@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
+    AllowedPacketOverflowed,
     AutoIncrementUsedUp,
     CheckFailed,
     ColumnNotNull,
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
 _ROW_BYTES: Final = 128
 _INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _NUMBERS_MAX: Final = 65535  # of AUTO_INCREMENT that are taken at once for rows of a SELECT
-STRICT: Final = frozenset((TruncatedValue.errno, DivisionByZero.errno))
+STRICT: Final = frozenset(
+    (TruncatedValue.errno, DivisionByZero.errno, AllowedPacketOverflowed.errno)
+)
 """What is a warning in a question, and an error where rows are changed; but with IGNORE."""
 _Found = tuple[bytes, bytes]
 

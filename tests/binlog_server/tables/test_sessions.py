@@ -155,6 +155,8 @@ async def test_warnings_of_questions_are_errors_of_changes(lab: Lab) -> None:
     for text, number in (
         ("INSERT INTO t (n) VALUES (1 / 0)", 1365),
         ("UPDATE t SET n = n / 0", 1365),
+        ("INSERT INTO t (n) VALUES (LENGTH(REPEAT('x', 2000000)))", 1301),
+        ("UPDATE t SET n = LENGTH(SPACE(id * 2000000))", 1301),
         ("UPDATE t SET n = a + 1", 1292),
         ("INSERT INTO t (n) VALUES (SLEEP(1))", 1235),
         ("UPDATE t SET n = GET_LOCK('x', 1)", 1235),

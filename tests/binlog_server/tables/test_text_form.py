@@ -77,6 +77,10 @@ def waiting(lab: Lab) -> int:
         ("INSERT INTO t (id) VALUES (NULL), (50), (NULL)", "GATWX", "GATWX"),
         ("INSERT INTO m VALUES (1, 1), (2, 1)", "GQQ", "GQQ"),
         ("INSERT INTO m SELECT id, 7 FROM u", "GATWQ", "GATWQ"),  # fails half-way
+        # a text that is too long for this server is NULL here, but not on a replica
+        ("INSERT IGNORE INTO u VALUES (5, LENGTH(REPEAT('x', 2000000)))", "GATWX", "GATWX"),
+        ("UPDATE IGNORE u SET n = 7 WHERE SPACE(n * 1000000) IS NULL", "GATUX", "GATUX"),
+        ("UPDATE u SET n = LENGTH(REPEAT('x', 2000000))", "", ""),
         ("SELECT * FROM u FOR UPDATE", "", ""),
         ("INSERT INTO u VALUES (1, 1)", "", ""),
     ],
