@@ -6,6 +6,7 @@ something was published last.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,11 +20,13 @@ from binlog_storage.disk.local_path import local_path
 from binlog_pipeline.errors import BadOption, PipelineError
 from binlog_pipeline.groups import after
 from binlog_pipeline.jobs.outlook import Outlook, outlook
-from binlog_pipeline.jobs.story import Chapter, story_of
+from binlog_pipeline.jobs.story import Chapter, is_begun, story_of
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import open_source
 from binlog_pipeline.sources.source import LogSource, Slice
+from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.tables.chunks import chunks
+from binlog_pipeline.tables.facts import Facts
 from binlog_pipeline.tables.sinks import KeptTable, open_sink, published
 from binlog_pipeline.targets import Target, target_path
 
@@ -78,6 +81,10 @@ def keep_state(
             source.has_passed(start)
         _require_ahead(start, end, target)
         story = story_of(options, source, kept, start, end, list(keys))
+        if story[0].is_of_another and is_begun(options, source, begin, end):
+            assert isinstance(kept, KeptTable)
+            if done_anew := _gathered_anew(options, kept, keys, merged(start, end)):
+                return done_anew
         if isinstance(kept, KeptTable) and kept.is_new:
             kept.find_by(story[0].keys)
             if copy is not None:
@@ -112,6 +119,28 @@ def keep_state(
                     count += len(table)
         kept.flush(merged(start, end))
         return Kept(kept.position, count, kept.is_complete, kept.doubt)
+
+
+def _gathered_anew(
+    options: SourceOptions, kept: KeptTable, keys: Sequence[str], end: SlavePosition
+) -> Kept | None:
+    """Go over to the table that got the name meanwhile: its rows, as the log has them from its CREATE TABLE on.
+
+    So it is where pt-online-schema-change or gh-ost had begun before a run that ended before their RENAME TABLE: the
+    target has no row of the new table. All of it is in memory. None if the log does not say what its rows are.
+    """
+    with tempfile.TemporaryDirectory(prefix="binlog-state-") as folder:
+        beside = Path(folder) / "table"
+        try:
+            done = keep_state(options, beside, keys=keys, until=end)
+        except PipelineError:  # the caller says that the rows are not known behind RENAME TABLE
+            return None
+        rows, manifest = read_state(beside)
+    if not rows.column_names:
+        return None
+    kept.name(manifest.logged_as or options.table)
+    kept.take_over(rows, manifest.keys, end, Facts.of(manifest.facts))
+    return Kept(kept.position, done.changes, kept.is_complete, kept.doubt)
 
 
 def would_keep(

@@ -24,6 +24,7 @@ from binlog_pipeline.schemas.asked import described, encoded
 from binlog_pipeline.schemas.columns import is_named
 from binlog_pipeline.schemas.ddl_columns import lower
 from binlog_pipeline.schemas.lineage import (
+    PlacedDdl,
     TableStretch,
     TableTurn,
     charsets_before,
@@ -53,6 +54,7 @@ class Chapter:
     has_rows: whether there are rows of the table in the stretch.
     keys: the columns that tell rows apart in it; none if that is not known.
     is_alone: whether it is the only one as statements may not be followed.
+    is_of_another: whether that is so as the name has gone to a table that was there before.
     """
 
     stretch: TableStretch
@@ -61,6 +63,7 @@ class Chapter:
     has_rows: bool
     keys: Sequence[str]
     is_alone: bool
+    is_of_another: bool = False
 
     def batches(self, groups: Iterable[Groups], kept: TableSink) -> Iterator[pa.RecordBatch]:
         """The changes; statements alone if there are no rows."""
@@ -196,15 +199,43 @@ def story_of(
     Args:
         keys: the names that columns have at the end which tell rows apart; the primary key without any.
     """
+    stretches: list[TableStretch] = []
     if isinstance(kept, KeptTable) and not options.columns and not options.schema_seed:
-        found = _followed(options, source, kept, start, end, keys)
+        ddl = _ddl_of(options, source, start, end)
+        stretches = lineage(parsed_table(options.table), start, end, ddl) or []
+        found = _followed(options, source, kept, start, stretches, ddl, keys)
         if found:
             return found
     newest = _described(options, source, kept, start) or table_of(options, source)
     view = view_of_table(options, newest)
     whole = TableStretch(parsed_table(options.table), start, end)
     chosen = keys or primary_key(view.schema)
-    return [Chapter(whole, view, newest, True, chosen, is_alone=True)]
+    is_other = isinstance(kept, KeptTable) and not kept.is_new and _is_other(stretches, kept)
+    return [Chapter(whole, view, newest, True, chosen, is_alone=True, is_of_another=is_other)]
+
+
+def is_begun(
+    options: SourceOptions, source: LogSource, begin: SlavePosition, end: SlavePosition
+) -> bool:
+    """Whether the log has all of the table that has the name at the end, from its CREATE TABLE on."""
+    ddl = _ddl_of(options, source, begin, end)
+    stretches = lineage(parsed_table(options.table), begin, end, ddl)
+    return stretches is not None and stretches[0].is_begun
+
+
+def _ddl_of(
+    options: SourceOptions, source: LogSource, start: SlavePosition, end: SlavePosition
+) -> list[PlacedDdl]:
+    slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
+    stream = (groups for part in slices for groups in part.read())
+    return [*placed_ddl(stream, start)]
+
+
+def _is_other(stretches: Sequence[TableStretch], kept: KeptTable) -> bool:
+    """Whether the table was there before what is read, under another name than the one that is kept."""
+    if not stretches or stretches[0].is_begun:
+        return False
+    return stretches[0].name != parsed_table(kept.logged_as)
 
 
 def _followed(
@@ -212,20 +243,15 @@ def _followed(
     source: LogSource,
     kept: KeptTable,
     start: SlavePosition,
-    end: SlavePosition,
+    stretches: Sequence[TableStretch],
+    ddl: Sequence[PlacedDdl],
     keys: list[str],
 ) -> list[Chapter] | None:
     """The chapters, if the table can be followed."""
-    name = parsed_table(options.table)
-    slices = source.slices(options.wanted.between(start, end), options.partition_bytes)
-    stream = (groups for part in slices for groups in part.read())
-    ddl = [*placed_ddl(stream, start)]
-    stretches = lineage(name, start, end, ddl)
-    if stretches is None:
+    if not stretches:
         return None
     first = stretches[0]
-    is_other = first.name != parsed_table(kept.logged_as)
-    if is_other and not first.is_begun and (not kept.is_new or options.start_gtid is not None):
+    if _is_other(stretches, kept) and (not kept.is_new or options.start_gtid is not None):
         return None
     if none_since := _described(options, source, kept, start):
         founds: list[FoundTable | None] = [none_since] * len(stretches)
@@ -253,7 +279,8 @@ def _followed(
         view = replace(view, numbered=numbered, charsets=charsets)
         chosen = names[number] or (primary_key(view.schema) if has_rows else [])
         chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
-    of_any = next((one.keys for one in chapters if one.keys), ())
+    # Of a table that is made anew, and has no row yet, those of the one before stand for what it will have.
+    of_any = next((one.keys for one in chapters if one.keys), primary_key(chapters[0].view.schema))
     return [replace(chapters[0], keys=chapters[0].keys or of_any), *chapters[1:]]
 
 

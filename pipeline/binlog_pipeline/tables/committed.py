@@ -214,7 +214,7 @@ class CommittedTable(TableOfFacts, ABC):
     def _add_whole(self, changes: pa.Table, position: SlavePosition) -> None:
         there = self.columns.names
         found = self._found(changes, there)
-        is_anew = self.is_new or found.empties or not self._has_columns
+        is_anew = self.is_new or found.empties or self._lacks_keys()
         if not is_anew:
             self._take_schema(found.rows.schema)
         self._facts = found.facts  # only now: the commit above stands at the position of before
@@ -225,7 +225,7 @@ class CommittedTable(TableOfFacts, ABC):
         """Fold a part of a group, if it can be; there is no commit but one for what the table had to be before."""
         found = self._found(changes, self.columns.names)
         if self._group is None:
-            if not self.is_new and self._has_columns:
+            if not self.is_new and not self._lacks_keys():
                 self._take_schema(found.rows.schema)
             elif self.has_rows:  # of another table, until the commit of this group
                 return False
@@ -249,6 +249,12 @@ class CommittedTable(TableOfFacts, ABC):
             self._apply(group.parts.whole(), position)
             return
         self._commit_part(group.change, position)
+
+    def _lacks_keys(self) -> bool:
+        """Whether the columns that tell rows apart are still to come: the table was made anew, and has no row yet."""
+        if not self._has_columns:
+            return True
+        return not {*self.keys} <= {*self.columns.names} and not self.has_rows
 
     def _apply(self, found: Effects, position: SlavePosition) -> None:
         """One commit: effects, of any number a key, on a table that has taken the columns."""

@@ -15,6 +15,7 @@ from binlog_pipeline.schemas.row_effects import SAME, TOLD
 from binlog_pipeline.telling import doubted
 
 _COMPUTING: Final = re.compile(r"\b(AS|GENERATED)\b", re.IGNORECASE)
+_NUMBERING: Final = re.compile(r"\b(AUTO_INCREMENT|SERIAL)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Facts:
         empty for one that has none.
     is_whole: all rows of the table are in what is kept, but for what is prepared.
     is_plain: as far as its CREATE TABLE is read, and all since, no column is computed of others.
+    is_unnumbered: as far as that, no column is an AUTO_INCREMENT.
     charset: what columns get that name none; empty if it is not known. taken: columns that have it.
     described: the table as a table map would have it, if a server was asked (`schemas/asked.py`): the log may have no
         row of it. Empty if none was.
@@ -41,6 +43,7 @@ class Facts:
     prepared: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = False
     is_plain: bool = False
+    is_unnumbered: bool = False
     described: str = ""
     charset: str = ""
     taken: tuple[str, ...] = ()
@@ -130,18 +133,27 @@ class Facts:
         if said["definition"] == SAME:
             defaulted = dict.fromkeys((*self.defaulted, *said["defaulted"]))
             is_plain = self.is_plain and not _COMPUTING.search(said["sql"])
+            is_unnumbered = self.is_unnumbered and not _NUMBERING.search(said["sql"])
             facts = replace(self, defaulted=tuple(defaulted), is_plain=is_plain)
+            facts = replace(facts, is_unnumbered=is_unnumbered)
             return replace(facts, doubt=self.doubt or doubt)
         if said["definition"] == TOLD:
             names = (tuple(said["computed"]), tuple(said["defaulted"]))
             is_plain = not _COMPUTING.search(said["sql"])
             facts = Facts(True, *names, doubt, prepared=self.prepared, is_plain=is_plain)
+            facts = replace(facts, is_unnumbered=not _NUMBERING.search(said["sql"]))
             return replace(facts, sources=tuple(map(tuple, said["sources"] or ())))
         if op == "x":  # nothing is published behind it, until the table is empty
             why = "columns computed of an AUTO_INCREMENT are logged before the row gets its number"
-            doubt = doubted(gtid, said["sql"], why) if said["computed"] else ""
+            is_meant = said["computed"] and self._may_compute_of_numbers(said["sql"])
+            doubt = doubted(gtid, said["sql"], why) if is_meant else ""
             return Facts(doubt=self.doubt or doubt, prepared=self.prepared)
         return Facts(doubt=doubt if op == "t" else self.doubt or doubt, prepared=self.prepared)
+
+    def _may_compute_of_numbers(self, sql: str) -> bool:
+        """Whether a column may be computed of an AUTO_INCREMENT behind an ALTER TABLE that is not followed."""
+        is_plain = self.is_plain and not _COMPUTING.search(sql)
+        return not is_plain and not (self.is_unnumbered and not _NUMBERING.search(sql))
 
     def _behind_end(self, said: Mapping[str, Any], gtid: str) -> Facts:
         """The facts behind the end of an XA transaction."""

@@ -872,6 +872,22 @@ number_came_later: doubt
     ALTER TABLE t MODIFY id INT AUTO_INCREMENT
     INSERT INTO t (a) VALUES (1),(2)
 
+virtual_added_without_a_number: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD g INT AS (a + 1), ADD h INT AS (a * 2) STORED
+    INSERT INTO t (id, a) VALUES (1,1),(2,2)
+
+number_added_where_nothing_is_computed: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t ADD n INT AUTO_INCREMENT UNIQUE
+    INSERT INTO t (id, a) VALUES (1,1),(2,2)
+
+number_and_virtual_come_one_by_one: doubt
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    ALTER TABLE t MODIFY id INT AUTO_INCREMENT
+    ALTER TABLE t ADD g INT AS (id + 1)
+    INSERT INTO t (a) VALUES (1),(2)
+
 like_virtual_of_number: doubt
     CREATE TABLE o (id INT AUTO_INCREMENT PRIMARY KEY, a INT, g INT AS (id + 1) VIRTUAL)
     CREATE INDEX i ON o (a)

@@ -29,6 +29,7 @@ from binlog_pipeline.jobs.workers import Engine
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.tables.buckets import read_state
 from binlog_pipeline.targets import TABLE_SINKS
+from binlog_protocol.gtid import SlavePosition
 from pymysql.constants import FIELD_TYPE
 
 from binlog_server.testing.mariadb import MariaDB
@@ -244,6 +245,74 @@ def test_what_was_published_before_stays(make_upstream: MakeMariaDB, tmp_path: P
     upstream.script("TRUNCATE c_x.t", "INSERT INTO c_x.t (id, a) VALUES (4,4)")
     assert isinstance(kept(store_of_upstream(tmp_path / "healed", upstream), target, "c_x.t"), Kept)
     assert comparable(read_state(target)[0].to_pylist()) == asked(upstream, "c_x.t")
+
+
+def test_a_table_that_was_there_before_under_another_name(
+    make_upstream: MakeMariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends while gh-ost or pt-online-schema-change copies, and the next one is behind the swap."""
+    configure(monkeypatch, tmp_path)
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)",
+        "INSERT INTO t VALUES (1,1),(2,2),(3,3)",
+        "CREATE TABLE _t_gho LIKE t",
+        "ALTER TABLE _t_gho ADD b INT DEFAULT 7, DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)",
+        "INSERT INTO _t_gho (id, a) SELECT id, a FROM t WHERE id < 3",
+    )
+    middle = SlavePosition.parse(upstream.gtid_binlog_pos)
+    upstream.script(
+        "USE d",
+        "UPDATE t SET a=8 WHERE id=1",
+        "UPDATE _t_gho SET a=8 WHERE id=1",
+        "INSERT INTO _t_gho (id, a) SELECT id, a FROM t WHERE id = 3",
+        "RENAME TABLE t TO _t_del, _t_gho TO t",
+        "DELETE FROM t WHERE id=2",
+        "INSERT INTO t VALUES (1,4,4)",
+    )
+    store = store_of_upstream(tmp_path / "store", upstream)
+    for sink in TABLE_SINKS:
+        target = tmp_path / sink
+        keep_state(options_of(store, "d.t"), place(sink, target), sink=sink, until=middle)
+        found = kept(store, target, "d.t", sink)
+        assert isinstance(found, Kept)
+        assert (found.is_complete, str(found.position)) == (True, upstream.gtid_binlog_pos)
+        assert comparable(rows_of(sink, target).to_pylist()) == asked(upstream, "d.t")
+    # Of the one that comes next, what is read for a new target does not have the CREATE TABLE.
+    upstream.script("USE d", "RENAME TABLE t TO _t, _t_del TO t", "INSERT INTO t VALUES (9,9)")
+    again = store_of_upstream(tmp_path / "again", upstream)
+    with pytest.raises(BadOption, match=r"not d\.t by id: "):
+        kept(again, target, "d.t", sink, startGtid=str(middle))
+
+
+def test_a_table_that_is_made_anew_and_has_no_row_yet(
+    make_upstream: MakeMariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is empty, whatever its key will be; then it is what comes."""
+    configure(monkeypatch, tmp_path)
+    upstream = make_upstream(FULL)
+    stops: list[SlavePosition] = []
+    for said in (
+        "CREATE TABLE d.t (id INT PRIMARY KEY, a INT); INSERT INTO d.t VALUES (1,1),(2,2)",
+        "CREATE OR REPLACE TABLE d.t (id INT PRIMARY KEY, a INT)",
+        "DROP TABLE d.t; CREATE TABLE d.t (k VARCHAR(9) PRIMARY KEY, a INT); ALTER TABLE d.t ADD b INT",
+        "INSERT INTO d.t VALUES ('x',1,1)",
+    ):
+        upstream.script("CREATE DATABASE IF NOT EXISTS d", *said.split("; "))
+        stops.append(SlavePosition.parse(upstream.gtid_binlog_pos))
+    want = asked(upstream, "d.t")
+    store = store_of_upstream(tmp_path / "store", upstream)
+    for sink in TABLE_SINKS:
+        target = tmp_path / sink
+        found = []
+        for stop in stops:
+            done = keep_state(options_of(store, "d.t"), place(sink, target), sink=sink, until=stop)
+            assert done.is_complete
+            found.append(rows_of(sink, target).to_pylist())
+        assert [*map(len, found)] == [2, 0, 0, 1]
+        assert comparable(found[-1]) == want
 
 
 @pytest.mark.parametrize("image", ["FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"])
