@@ -138,6 +138,7 @@ class _Joined(Aggregate):
             piece = text if number == 1 else self.mark + text
             found += piece.encode("utf-8", "surrogateescape")
             if len(found) > most:
+                self._session.has_too_long = True
                 self._session.warn(CutValue(number, "group_concat()"))
                 break
         if self.term.kind.form is ValueForm.BYTES:

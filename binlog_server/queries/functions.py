@@ -12,6 +12,7 @@ import itertools
 import math
 import random
 import re
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
+from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.errors import (
     JsonCharacter,
     JsonEnds,
@@ -1431,6 +1433,17 @@ def _now(
     return make
 
 
+def _sysdate(terms: Sequence[Term], session: Asker) -> Term:
+    """SYSDATE: the time of each call, whatever `timestamp` says."""
+    kind = _NOW[2](terms, session).kind
+    decimals = kind.decimals
+
+    def value() -> str:
+        return values.datetime_text(session.local(time.time()), decimals)
+
+    return Term(kind, value)
+
+
 def _clock(value: datetime, decimals: int) -> str:
     return values.datetime_text(value, decimals)[11:]
 
@@ -1446,7 +1459,9 @@ def _unix_timestamp(terms: Sequence[Term], session: Asker) -> Term:
         return constant(whole, int(session.now))
     source = terms[0]
     decimals = source.kind.decimals if source.kind.is_time else 0
-    decimals = 6 if source.kind.form is ValueForm.TEXT else decimals
+    if source.kind.form is ValueForm.TEXT:
+        said = source.constant
+        decimals = _decimals_said(said) if isinstance(said, str) else 6
     kind = types.decimal(17 + decimals, decimals) if decimals else whole
     if decimals:
         kind = replace(kind, length=18 + decimals)
@@ -1464,6 +1479,13 @@ def _unix_timestamp(terms: Sequence[Term], session: Asker) -> Term:
     return called(Plain("m", lambda kinds: kind, run, gives_null=True), terms, session)
 
 
+def _decimals_said(moment: str) -> int:
+    """The digits of the seconds behind the point, in the text of a date and time."""
+    found = _FRACTION.search(moment)
+    return 0 if found is None else min(6, len(found[1]))
+
+
+_FRACTION: Final = compiled_later(r"(?::[0-9]{1,2}|^\s*[0-9]+)\.([0-9]+)")
 _UNIX_END: Final = 1 << 32
 """Seconds since 1970 that a TIMESTAMP does not have any longer."""
 _SHOWN_CHARS: Final = 128
@@ -1549,6 +1571,43 @@ def _of_moment(kind: Type, part: Callable[[datetime], Any]) -> Plain:
 
 def _of_clock(kind: Type, part: Callable[[timedelta], Any]) -> Plain:
     return Plain("c", lambda kinds: kind, lambda span: part(abs(span)), gives_null=True)
+
+
+def _week(terms: Sequence[Term], session: Asker) -> Term:
+    run = Plain(
+        "mi?",
+        lambda kinds: types.small(2),
+        lambda at, mode=session.week_mode: moments.week(at, mode & 7)[1],
+        gives_null=True,
+    )
+    return called(run, terms, session)
+
+
+def _named(part: str) -> Make:
+    """The name of a day or month, by its mark in a format. Raises `NotSupportedYet` for those of another language."""
+
+    def make(terms: Sequence[Term], session: Asker) -> Term:
+        _require_english(session)
+        kind = types.text(9)
+        return called(_of_moment(kind, lambda at: at.strftime(part)), terms, session)
+
+    return make
+
+
+def _date_format(terms: Sequence[Term], session: Asker) -> Term:
+    pattern = terms[1].constant
+    if not isinstance(pattern, str) or _NAMES.search(pattern):
+        _require_english(session)
+    run = Plain("mt", _formatted, moments.formatted, gives_null=True)
+    return called(run, terms, session)
+
+
+def _require_english(session: Asker) -> None:
+    if not session.names_in.startswith("en_"):
+        raise NotSupportedYet(f"names of days and months with lc_time_names={session.names_in}")
+
+
+_NAMES: Final = compiled_later("%[abMW]")
 
 
 def _timediff(terms: Sequence[Term], session: Asker) -> Term:
@@ -1777,8 +1836,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
     "DAYOFWEEK": _of_moment(types.small(2), lambda at: at.isoweekday() % 7 + 1),
     "WEEKDAY": _of_moment(types.small(2), date.weekday),
     "TO_DAYS": _of_moment(types.integer(7), _days),
-    "DAYNAME": _of_moment(types.text(9), lambda at: at.strftime("%A")),
-    "MONTHNAME": _of_moment(types.text(9), lambda at: at.strftime("%B")),
     "HOUR": _of_clock(types.small(3), lambda span: int(span.total_seconds()) // 3600),
     "MINUTE": _of_clock(types.small(3), lambda span: int(span.total_seconds()) // 60 % 60),
     "SECOND": _of_clock(types.small(3), lambda span: int(span.total_seconds()) % 60),
@@ -1788,12 +1845,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
         "mm",
         lambda kinds: types.integer(7),
         lambda end, begin: end.toordinal() - begin.toordinal(),
-        gives_null=True,
-    ),
-    "WEEK": Plain(
-        "mi?",
-        lambda kinds: types.small(2),
-        lambda at, mode=0: moments.week(at, mode & 7)[1],
         gives_null=True,
     ),
     "YEARWEEK": Plain(
@@ -1806,7 +1857,6 @@ _PLAIN: Final[Mapping[str, Plain]] = {
     "TO_SECONDS": _of_moment(
         types.BIGINT, lambda at: _days(at) * 86400 + at.hour * 3600 + at.minute * 60 + at.second
     ),
-    "DATE_FORMAT": Plain("mt", _formatted, moments.formatted, gives_null=True),
 }
 _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "CONCAT": (1, 1000, _concat),
@@ -1886,7 +1936,8 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "JSON_LOOSE": _of_document("json_loose", _like_document, _json_loose, 1, 1, is_json=True),
     "JSON_TYPE": _of_document("json_type", _chars(12), _json_type, 1, 1),
     "JSON_DEPTH": _of_document("json_depth", _int(10), _json_depth, 1, 1),
-    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "SYSDATE"), _NOW),
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP"), _NOW),
+    "SYSDATE": (0, 1, _sysdate),
     "LOCALTIMESTAMP": (0, 1, _now(ValueForm.DATETIME, values.datetime_text)),
     **dict.fromkeys(("CURDATE", "CURRENT_DATE"), _TODAY),
     **dict.fromkeys(("CURTIME", "CURRENT_TIME", "LOCALTIME"), _CURTIME),  # as an 11.8.9
@@ -1894,6 +1945,10 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "UTC_DATE": (0, 0, _now(ValueForm.DATE, lambda value, _: values.date_text(value), utc=True)),
     "UTC_TIME": (0, 1, _now(ValueForm.TIME, _clock, utc=True)),
     "UNIX_TIMESTAMP": (0, 1, _unix_timestamp),
+    "WEEK": (1, 2, _week),
+    "DAYNAME": (1, 1, _named("%A")),
+    "MONTHNAME": (1, 1, _named("%B")),
+    "DATE_FORMAT": (2, 2, _date_format),
     "FROM_UNIXTIME": (1, 2, _from_unixtime),
     "SEC_TO_TIME": (1, 1, _sec_to_time),
     "TIME": (1, 1, _time),

@@ -262,7 +262,9 @@ class Asker:
         notes: those of them that are notes.
         errors: numbers of those that are errors in this statement.
         rand_state: of RAND() without a number, where replicas are to get the same; two seeds.
-        has_too_long: a text would have been too long, and is NULL.
+        has_too_long: a text would have been too long, and is NULL or was cut.
+        names_in: lc_time_names.
+        week_mode: of WEEK() without one (default_week_format).
     """
 
     now: float
@@ -291,6 +293,8 @@ class Asker:
     modes: frozenset[str] = DEFAULT_MODES
     rand_state: list[int] | None = None
     has_too_long: bool = False
+    names_in: str = "en_US"
+    week_mode: int = 0
 
     def again(self) -> Asker:
         """The same for another run of the statement: what the one before has set is forgotten."""

@@ -20,7 +20,10 @@ is not replayed        rows                           rows
 (`NotReplayed`: a text
 is too long here), or
 reads a @variable that
-is a DECIMAL
+is a DECIMAL, or with
+settings by which this
+server does not compute
+(`_is_computed_alike`)
 in an XA transaction   rows                           rows: locks of tables would not be there behind a restart
 READ COMMITTED         1665                           rows: others may change what it has not locked
 =====================  =============================  ========================================================
@@ -212,6 +215,19 @@ class TextForm:
         yield origin.statement(text, timestamp, error_code)
 
 
+def _is_computed_alike(of_session: Mapping[str, str]) -> bool:
+    """Whether this server computes as replicas do: these know some settings, which it does not heed, and not others,
+    which it does.
+    """
+    collation = of_session.get("collation_connection", "")
+    return (
+        not collation.endswith("_bin")  # texts of the statement are compared without case here
+        and collation != "binary"
+        and "TIME_ROUND_FRACTIONAL" not in of_session.get("sql_mode", "").upper().split(",")
+        and int(of_session.get("default_week_format", 0)) == 0
+    )
+
+
 def text_form(
     question: Question,
     table: HeldTable,
@@ -242,7 +258,7 @@ def text_form(
         if said == STATEMENT:
             raise RowsOnlyTable()
         return None
-    if question.tree.key == "select":
+    if question.tree.key == "select" or not _is_computed_alike(of_session):
         return None
     alike = [one for one in others if one.is_transactional is table.is_transactional]
     mixes = in_transaction and len(alike) < len(others)

@@ -23,6 +23,7 @@ from binlog_protocol.errors import (
     CheckFailed,
     ColumnNotNull,
     ColumnTwice,
+    CutValue,
     DivisionByZero,
     DuplicateEntry,
     GeneratedValueIgnored,
@@ -61,7 +62,7 @@ _ROW_BYTES: Final = 128
 _INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _NUMBERS_MAX: Final = 65535  # of AUTO_INCREMENT that are taken at once for rows of a SELECT
 STRICT: Final = frozenset(
-    (TruncatedValue.errno, DivisionByZero.errno, AllowedPacketOverflowed.errno)
+    kind.errno for kind in (TruncatedValue, DivisionByZero, AllowedPacketOverflowed, CutValue)
 )
 """What is a warning in a question, and an error where rows are changed; but with IGNORE."""
 _Found = tuple[bytes, bytes]

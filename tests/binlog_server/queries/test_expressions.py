@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -235,7 +235,10 @@ def test_as_of_a_real_server(expression: str) -> None:
         ("EXTRACT(MICROSECOND FROM '10:00:00.5')", "500000"),
         ("EXTRACT(HOUR FROM '2024-02-29 10:00:00')", "10"),
         ("FROM_UNIXTIME(0)", "1970-01-01 00:00:00"),
-        ("UNIX_TIMESTAMP('1970-01-02')", "86400.000000"),
+        ("UNIX_TIMESTAMP('1970-01-02')", "86400"),  # digits as the text has them
+        ("UNIX_TIMESTAMP('1970-01-02 00:00:00.50')", "86400.50"),
+        ("UNIX_TIMESTAMP(19700102)", "86400"),
+        ("UNIX_TIMESTAMP(CONCAT('1970-01-02'))", "86400.000000"),
         ("LEFT(NOW() - INTERVAL 612 SECOND, 16)", "2026-11-22 09:26"),
         ("(SELECT 1 UNION SELECT 2 ORDER BY 1 DESC LIMIT 1)", "2"),
         ("EXISTS (SELECT 1 FROM DUAL WHERE 1=0)", "0"),
@@ -501,6 +504,23 @@ def test_warnings(expression: str, number: int, text: str) -> None:
     asking = asker()
     answer(expression, asking)
     assert [(told.errno, told.message) for told in asking.warnings] == [(number, text)]
+
+
+def test_what_a_session_says_of_names_and_weeks() -> None:
+    asking = asker(names_in="de_DE", week_mode=3)
+    assert answer("WEEK('2024-01-01')", asking)[1] == "1"
+    assert answer("WEEK('2024-01-01', 0)", asking)[1] == "0"
+    assert answer("DATE_FORMAT('2024-01-01', '%d.%m.%Y')", asking)[1] == "01.01.2024"
+    of_names = ("DAYNAME(NOW())", "MONTHNAME(NOW())", "DATE_FORMAT(NOW(), '%W')")
+    for expression in (*of_names, "DATE_FORMAT(NOW(), CONCAT('%a'))"):
+        with pytest.raises(ServerError, match="lc_time_names=de_DE"):
+            answer(expression, asking)
+        assert answer(expression, asker(names_in="en_GB"))[1]
+
+
+def test_sysdate_is_the_time_of_the_call() -> None:
+    found = datetime.fromisoformat(str(answer("SYSDATE(6)")[1])).replace(tzinfo=UTC)
+    assert abs(found - datetime.now(UTC)) < timedelta(hours=1)
 
 
 def test_no_warnings_of_what_is_right() -> None:

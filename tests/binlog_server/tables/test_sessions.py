@@ -152,11 +152,13 @@ async def test_what_ok_says(lab: Lab) -> None:
 async def test_warnings_of_questions_are_errors_of_changes(lab: Lab) -> None:
     client = await session(lab)
     await client.query("INSERT INTO t VALUES (1, 'a', 1)")
+    await client.query("SET group_concat_max_len = 4")
     for text, number in (
         ("INSERT INTO t (n) VALUES (1 / 0)", 1365),
         ("UPDATE t SET n = n / 0", 1365),
         ("INSERT INTO t (n) VALUES (LENGTH(REPEAT('x', 2000000)))", 1301),
         ("UPDATE t SET n = LENGTH(SPACE(id * 2000000))", 1301),
+        ("INSERT INTO t (a) SELECT GROUP_CONCAT(a, '2345') FROM t", 1260),
         ("UPDATE t SET n = a + 1", 1292),
         ("INSERT INTO t (n) VALUES (SLEEP(1))", 1235),
         ("UPDATE t SET n = GET_LOCK('x', 1)", 1235),

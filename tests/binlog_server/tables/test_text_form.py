@@ -98,6 +98,34 @@ async def test_text_or_rows(lab: Lab, statement: str, of_statement: str, of_mixe
         await client.query("UPDATE u SET n = id")
 
 
+@pytest.mark.parametrize(
+    ("setting", "statement", "expected"),
+    [
+        ("NAMES utf8mb4 COLLATE utf8mb4_bin", "UPDATE u SET n = 'a' = 'A'", "GATUX"),
+        ("collation_connection = binary", "UPDATE u SET n = 'a' = 'A'", "GATUX"),
+        ("sql_mode = TIME_ROUND_FRACTIONAL", "UPDATE u SET n = 5", "GATUX"),
+        ("default_week_format = 3", "UPDATE u SET n = WEEK('2024-01-01') + 8", "GATUX"),
+        ("group_concat_max_len = 4", "UPDATE u SET n = 5", "GQX"),
+        (
+            "group_concat_max_len = 4, sql_mode = ''",
+            "INSERT INTO u SELECT 9, GROUP_CONCAT(n + 10000) FROM u",
+            "GATWX",
+        ),
+    ],
+)
+async def test_rows_where_replicas_would_compute_otherwise(
+    lab: Lab, setting: str, statement: str, expected: str
+) -> None:
+    for logged in ("STATEMENT", "MIXED"):
+        client = await session(lab, logged)
+        await client.query(f"SET {setting}")
+        await client.query("DELETE FROM u WHERE id > 2")
+        await client.query("UPDATE u SET n = id + 20")
+        before = len(groups(lab))
+        await client.query(statement)
+        assert groups(lab)[before:] == [expected]
+
+
 async def test_a_failure_half_way_goes_along(lab: Lab) -> None:
     client = await session(lab)
     assert await errno(client, "INSERT INTO m VALUES (1, 1), (2, 2), (3, 2), (4, 4)") == 1062
