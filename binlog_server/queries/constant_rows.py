@@ -24,18 +24,19 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from binlog_protocol.compiled_later import compiled_later
+from binlog_protocol.compiled_later import compiled_later, repeated
 from binlog_protocol.dataclass import dataclass
 
 _BLANK: Final = r"[ \t\n\v\f\r]"
 _NAME: Final = r"(?:[\w$]++|`[^`]++`)"
+_MORE_NAMES: Final = repeated(rf", {_BLANK}*+ {_NAME} {_BLANK}*+ ")
 _HEAD: Final = compiled_later(
     rf"""
     {_BLANK}*+ (?:INSERT|REPLACE) {_BLANK}+
     (?: (?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE) {_BLANK}+ )*
     (?: INTO {_BLANK}+ )?
     {_NAME} {_BLANK}*+ (?: \. {_BLANK}*+ {_NAME} {_BLANK}*+ )?
-    (?: \( {_BLANK}*+ {_NAME} {_BLANK}*+ (?: , {_BLANK}*+ {_NAME} {_BLANK}*+ )*+ \) {_BLANK}*+ )?
+    (?: \( {_BLANK}*+ {_NAME} {_BLANK}*+ {_MORE_NAMES} \) {_BLANK}*+ )?
     \b VALUES? {_BLANK}*+ (?=\()
     """,
     re.VERBOSE | re.IGNORECASE,

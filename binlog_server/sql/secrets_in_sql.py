@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from binlog_protocol.compiled_later import compiled_later
+from binlog_protocol.compiled_later import compiled_later, repeated
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from binlog_protocol.sql.tokens import GAP, STRING_OR_REST
 
@@ -19,7 +19,7 @@ SHOWN_CHARS: Final = 1024
 _LEFT_OUT: Final = "..."
 
 # As the tokenizer sees it; and what only looks like a comment, because a statement may be mistyped.
-_GAP: Final = rf"(?:\s|--[^\n]*\n|{GAP})*+"
+_GAP: Final = repeated(rf"\s|--[^\n]*\n|{GAP}")
 # PASSWORD and IDENTIFIED with any one letter missing, and their kin; statements of which any part may be a password.
 _WORDS: Final = (
     r"pas|word|pwd|iden|tified|auth|secre|cred"

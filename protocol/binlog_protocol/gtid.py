@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Self
 
-from binlog_protocol.compiled_later import compiled_later
+from binlog_protocol.compiled_later import compiled_later, repeated
 from binlog_protocol.errors import BadGtidList, DuplicateGtidDomain, GtidListTooLong
 from binlog_protocol.limits import GTID_LIST_BYTES_MAX
 
@@ -25,7 +25,7 @@ U32_MAX: Final = 0xFFFFFFFF
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 _GTID: Final = r"\s*+[0-9]{1,10}-[0-9]{1,10}-[0-9]{1,20}\s*+"
-_GTID_LIST: Final = compiled_later(rf"{_GTID}(?:,{_GTID})*+")
+_GTID_LIST: Final = compiled_later(_GTID + repeated(f",{_GTID}"))
 _GTID_TEXT: Final = compiled_later(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
 
 

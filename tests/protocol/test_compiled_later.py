@@ -8,7 +8,7 @@ import pickle
 import re
 
 import pytest
-from binlog_protocol.compiled_later import _Later, compiled_later
+from binlog_protocol.compiled_later import _Later, compiled_later, repeated
 
 from tests.house import product
 
@@ -29,6 +29,27 @@ def test_it_is_a_pattern() -> None:
         assert bool(later.match(text)) == bool(plain.match(text))
         assert bool(later.fullmatch(text)) == bool(plain.fullmatch(text))
     assert compiled_later(rb"\d").search(b"a1")
+
+
+def test_what_is_repeated_is_not_given_back() -> None:
+    assert re.match(repeated("ab"), "ababa")[0] == "abab"  # type: ignore[index]
+    assert re.match(repeated("ab|a") + "b", "aab") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "end"),
+    [
+        (r"/\*" + repeated(r"[^*]|\*(?!/)") + r"\*/", "/* a * b */ c", 11),
+        (r"\d+" + repeated(r",\d+"), "1,22,333, 4", 8),
+        (r"\d+" + repeated(r",\d+-\d+") + ",", "1,2-2,3-", 6),
+    ],
+    ids=["look-ahead", "list", "list and more"],
+)
+def test_a_repetition_that_fails_takes_nothing(pattern: str, text: str, end: int) -> None:
+    for one in (re.compile(pattern), re.compile(pattern, re.VERBOSE)):
+        match = one.match(text)
+        assert match is not None
+        assert match.end() == end
 
 
 def test_it_can_be_copied() -> None:

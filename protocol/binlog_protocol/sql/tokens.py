@@ -23,7 +23,7 @@ from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
-from binlog_protocol.compiled_later import compiled_later
+from binlog_protocol.compiled_later import compiled_later, repeated
 
 _FOR_MYSQL: Final = r"(?:50[7-9][0-9]{2}|5[1-9][0-9]{3}|[6-9][0-9]{4})"
 _NEWER: Final = r"(?:1108[1-9][0-9]|11(?:09|[1-9][0-9])[0-9]{2}|1[2-9][0-9]{4}|[2-9][0-9]{5})"
@@ -31,7 +31,8 @@ NOT_EXECUTED: Final = rf"/\*(?:!(?:0{_FOR_MYSQL}|{_FOR_MYSQL}(?![0-9]))|M?!{_NEW
 _LINE: Final = r"--(?=[\s\x00-\x1f]|\Z)[^\n]*|\#[^\n]*"
 
 # Sources for patterns with DOTALL, with or without VERBOSE, of text or of bytes; to be tried in this order.
-SKIPPED: Final = rf"{NOT_EXECUTED}(?:[^*/]|\*(?!/)|/(?!\*)|/\*(?:[^*]|\*(?!/))*+\*/)*+\*/"
+_INNER: Final = repeated(r"[^*]|\*(?!/)")
+SKIPPED: Final = NOT_EXECUTED + repeated(rf"[^*/]|\*(?!/)|/(?!\*)|/\*{_INNER}\*/") + r"\*/"
 COMMENT: Final = rf"/\*(?!M?!).*?\*/|{_LINE}"
 UNENDED_COMMENT: Final = rf"(?:{NOT_EXECUTED}|/\*(?!M?!)).*"
 BEGIN: Final = r"/\*M?!(?:[0-9]{5,6})?+"

@@ -50,6 +50,7 @@ LEFT = [
     "INSERT INTO t VALUES (+1),(1)",
     "INSERT INTO t SELECT * FROM (VALUES (1),(2)) x",
     "INSERT INTO t SET a = 1",
+    "INSERT INTO t (a, ) VALUES (1),(2)",
     "UPDATE t SET a = 1",
 ]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+from binlog_protocol.compiled_later import repeated
 from binlog_protocol.errors import ServerError, SqlSyntaxError
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -323,6 +324,9 @@ _PLAIN = re.compile(
 )
 
 
+_NOTHING = repeated(r"[\s;]|/\*.*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*").encode()
+
+
 def scanned_at_once(text: bytes) -> Scan | None:
     """The plain twin: all of it by one expression. None: a comment has no end, or no beginning."""
     names: dict[bytes, None] = {}
@@ -332,9 +336,7 @@ def scanned_at_once(text: bytes) -> Scan | None:
         elif match["wrong"]:
             return None
         elif match["end"]:
-            ended = re.fullmatch(
-                rb"(?:[\s;]|/\*.*?\*/|--(?=\s|\Z)[^\n]*|#[^\n]*)*+", text[match.end() :], re.DOTALL
-            )
+            ended = re.fullmatch(_NOTHING, text[match.end() :], re.DOTALL)
             return Scan(tuple(names), None if ended else match.end())
     return Scan(tuple(names), None)
 
