@@ -151,6 +151,15 @@ class _Session:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Answer(affected_rows, leaves, insert_id, info, rows))
 
+    has_answer = False
+    """See `CommitClient`: never in front of `committed_quickly`."""
+
+    def answer_insert(self) -> None:
+        """See `CommitClient`."""
+
+    def answer_update(self) -> None:
+        """See `CommitClient`."""
+
     def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
         """See `CommitClient`."""
         self.committed(1)

@@ -131,11 +131,13 @@ class Syncer:
         else:
             self.on_durable(committed)
 
-    def commit(self, committed: Committed) -> bool:
+    def commit(self, committed: Committed, durable: Callable[[], object] | None = None) -> bool:
         """Commit everything appended so far in this call, without a thread and a turn of the loop: True.
 
         Only where nobody is kept waiting by it, and it would be done on the loop anyway. False: it is called back, as
         `on_commit` does, also with what this has failed with.
+
+        `durable`: see `EngineWriter.sync`; if it is called, then in this call, and in front of what else is told.
         """
         if self._failure is None:
             if self.flush_log_at_trx_commit in _NOT_DURABLE:
@@ -143,7 +145,7 @@ class Syncer:
                     self._sync_in_time()
                     return True
             elif self.sync_binlog == 1:
-                if not self._scheduled and self._is_synced():
+                if not self._scheduled and self._is_synced(durable):
                     return True
                 self._next.append(committed)  # as `on_commit`: most commits of many sessions
                 if not self._scheduled:
@@ -152,13 +154,13 @@ class Syncer:
         self.on_commit(committed)
         return False
 
-    def _is_synced(self) -> bool:
+    def _is_synced(self, durable: Callable[[], object] | None = None) -> bool:
         """Sync in this call, if nobody is kept waiting by it, and it would be done on the loop anyway. False: it was
         not, or has failed, which all are told by `_done`.
         """
         if self._syncing or self._sync_s >= _SHORT_SYNC_S or not self._alone():
             return False
-        error = self._sync()
+        error = self._sync(durable)
         if error is None:
             return True
         self._sync_s = 1.0  # not on the loop
@@ -321,10 +323,10 @@ class Syncer:
             except RuntimeError:
                 return  # the loop is closed; nobody waits
 
-    def _sync(self) -> Exception | None:
+    def _sync(self, durable: Callable[[], object] | None = None) -> Exception | None:
         began = self._clock()
         try:
-            self._engine.sync()
+            self._engine.sync(durable)
         except Exception as failure:  # noqa: BLE001 - told by the loop
             return failure
         self._sync_s += (self._clock() - began - self._sync_s) / _SYNCS_OF_LATE

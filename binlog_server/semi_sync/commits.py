@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from binlog_storage.engine import OpenBinlog
 from binlog_storage.errors import StorageError
 
@@ -40,14 +42,14 @@ class Commits:
 
         self._syncer.on_commit(done)
 
-    def commit(self, committed: Committed) -> bool:
+    def commit(self, committed: Committed, durable: Callable[[], object] | None) -> bool:
         """Commit everything appended so far in this call, if nobody else is kept waiting by that. False: it is called
-        back, as `on_commit` does.
+        back, as `on_commit` does. `durable`: see `Syncer.commit`.
         """
         if self._semi_sync.options().rpl_semi_sync_master_enabled:
             self.on_commit(committed)
             return False
-        return self._syncer.commit(committed)
+        return self._syncer.commit(committed, durable)
 
     def on_record(self, written: Committed) -> None:
         """As `on_commit`, of what no replica sees: a prepared transaction, or the end of one that is rolled back."""

@@ -145,6 +145,8 @@ class Conversation:
 
     _changed_by_units: int | None = None  # the rows that a bulk has changed which tells of each
 
+    has_answer = False
+    """See `sql_commit.client.CommitClient`."""
     has_next_soon = False
     """Whether the client, who is the only one, has its next statement ready when the last is answered."""
     _silent_s = 0.0  # it was, between its last answer and the statement that runs
@@ -363,12 +365,26 @@ class Conversation:
 
     # --- Client of a transaction, and of `Runner.answer` ---
 
-    def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
+    def answer_insert(self) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
+            self.has_answer = True
+            self._channel.write_now(_QUICK_OK)
+
+    def answer_update(self) -> None:
+        """See `sql_commit.client.CommitClient`."""
+        if not self._channel.mute:
+            self.has_answer = True
+            self._channel.write_now(_QUICK_UPDATED)
+
+    def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
+        """See `sql_commit.client.CommitClient`."""
+        answered, self.has_answer = self.has_answer, False
+        if not self._channel.mute:
             frame = _QUICK_UPDATED if is_update else _QUICK_OK
-            if now:
-                self._channel.write_now(frame)
+            if answered or now:
+                if not answered:
+                    self._channel.write_now(frame)
                 # Replicas, too, would wait for who is served without a turn of the loop.
                 is_alone = len(self._server.connections.by_id) == 1
                 self.has_next_soon = is_alone and self._silent_s < _AT_ONCE_S

@@ -1988,7 +1988,12 @@ class SessionTransaction:
         """See `QuickSession`."""
         self._sql.last_gtid = domain.last
         self._due = answer
-        if self._commits.commit(self._done):
+        client, durable = self._client, None
+        if answer is None or answer is INSERTED:
+            durable = client.answer_insert
+        elif answer is ROW_UPDATED:
+            durable = client.answer_update
+        if self._commits.commit(self._done, durable):
             self._done(None, now=True)
 
     def _commit_in_front(self) -> Generator[asyncio.Future[Any] | None, None, None]:
@@ -2130,7 +2135,9 @@ class SessionTransaction:
     def _done(self, error: StorageError | None, *, now: bool = False) -> None:
         """The commit is done, or has failed with `error`: answer the client. Called on the loop. `now`: see there."""
         go_on, self._go_on = self._go_on, None
-        if error is not None:
+        if (
+            error is not None and not self._client.has_answer
+        ):  # what failed behind that is the store's
             self._client.refused(not_written(error))
         elif go_on is not None:
             go_on()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from binlog_storage.engine import GroupBatch, Position
 from binlog_storage.errors import StorageError
@@ -37,12 +38,12 @@ class SlowEngine(MemoryEngine):
             raise self.read_error
         return super().read(start)
 
-    def sync(self) -> None:
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
         self.syncs += 1
         self.sync_gate.wait(HOLD_S)
         if self.sync_error is not None:
             raise self.sync_error
-        super().sync()
+        super().sync(durable)
 
 
 class FullEngine(SlowEngine):

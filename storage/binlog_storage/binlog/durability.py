@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from binlog_storage.binlog.log_writer import LogWriter
 from binlog_storage.engine.soundness import Soundness, final
@@ -73,16 +74,19 @@ class Durability(Soundness):
         self.mark = DurableMark(redo.lsn, Position(0, PAGE_SIZE))
         self._writer = writer
 
-    def sync_log(self) -> None:
-        """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`."""
+    def sync_log(self, durable: Callable[[], object] | None = None) -> None:
+        """Make everything appended so far durable and visible to readers. Raises `DiskError`, `StoreFailed`.
+
+        `durable`: see `EngineWriter.sync`.
+        """
         if self.failure is not None:
             self.require_sound()
         try:
-            durable = self.redo.flush(self.note)
+            lsn = self.redo.flush(self.note, durable)
         except DiskError as error:
             self.fail(error)
             raise final(error) from error.__cause__
-        if self.mark.advance(durable):
+        if self.mark.advance(lsn):
             self.wake()
 
     def note(self, lsn: int) -> None:

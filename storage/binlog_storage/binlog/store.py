@@ -469,8 +469,8 @@ class IbbEngine:
     def write_log(self) -> None:
         self._durability.write_log()
 
-    def sync(self) -> None:
-        self._durability.sync_log()
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
+        self._durability.sync_log(durable)
         self._flusher.synced()
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:

@@ -191,15 +191,15 @@ class Rotation:
         except WaitGivenUp:  # the next sync tries again
             pass
 
-    def sync(self) -> None:
-        """All that was appended is durable; waits for room."""
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
+        """All that was appended is durable; waits for room. `durable`: see `EngineWriter.sync`."""
         log, patience = self._log, self._patience
         if patience.full.error is not None or patience.is_late:
             moved = patience.until_done(self._synced)
         else:  # nearly always: two calls less
             try:
                 with log.syncing:
-                    moved = log.sync_once()
+                    moved = log.sync_once(durable)
             except DiskFull:
                 moved = patience.until_done(self._synced)
         if moved:

@@ -342,8 +342,8 @@ class ClassicEngine:
         else:
             self._log.write_at_once()
 
-    def sync(self) -> None:
-        self._rotation.sync()
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
+        self._rotation.sync(durable)
 
     # --- XA ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Final
 
@@ -277,9 +277,12 @@ class WrittenLog:
         """Write the last event of the file, behind all that was written. While nothing is appended."""
         self.current.file.pwrite(last, self.current.end)
 
-    def sync_once(self, *, ended: bool = False) -> bool:
+    def sync_once(
+        self, durable: Callable[[], object] | None = None, *, ended: bool = False
+    ) -> bool:
         """Write and sync what was appended, and move the mark. Returns whether it moved. Under the lock of syncs.
 
+        durable: see `EngineWriter.sync`.
         ended: the file has its last event, which is made durable, too.
         """
         committed: list[PreparedFile] = []
@@ -296,7 +299,10 @@ class WrittenLog:
             except DiskError as error:  # groups may be lost
                 self.soundness.end(error)
                 raise
-            self.fsyncs.add(perf_counter() - began)
+            took = perf_counter() - began
+            if durable is not None:
+                durable()
+            self.fsyncs.add(took)
             with self.extending:
                 self.extent = tuple.__new__(Extent, (self.extent.numbers, end))  # as `position_of`
             self.group_commits += 1

@@ -205,8 +205,12 @@ class OpenBinlog(Protocol):
     def durable_end(self) -> Position:
         """The end of the last durable record: readers see the groups in front of it."""
 
-    def sync(self) -> None:
-        """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work."""
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
+        """Make everything appended so far durable, move the mark, wake. Calls at the same time share the work.
+
+        `durable` may be called as soon as it is so, in front of all else, by this thread and once: for whoever waits
+        for that alone. It must not raise, nor ask anything of the store. Not where another call has done the work.
+        """
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each move of the durable mark, from the thread that synced. Returns the way to stop it."""

@@ -213,9 +213,9 @@ class SwitchingEngine:
 
     # --- of the engine; each commit and each group at the tail asks for these: `__getattr__` costs a microsecond ---
 
-    def sync(self) -> None:
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
         """See `EngineWriter`."""
-        self.now.sync()
+        self.now.sync(durable)
 
     def write_log(self) -> None:
         """See `EngineWriter`."""

@@ -307,8 +307,15 @@ class RedoLog:
             self.bytes_written += end - start
         return end
 
-    def flush(self, taken: Callable[[int], None] = lambda lsn: None) -> int:
-        """Make everything appended so far durable. Returns the LSN up to which it is. `taken` and errors as `write`."""
+    def flush(
+        self,
+        taken: Callable[[int], None] = lambda lsn: None,
+        durable: Callable[[], object] | None = None,
+    ) -> int:
+        """Make everything appended so far durable. Returns the LSN up to which it is. `taken` and errors as `write`.
+
+        `durable`: see `EngineWriter.sync`.
+        """
         with self._syncing:
             end = self.write(taken)
             if end > self.durable_lsn:
@@ -321,7 +328,10 @@ class RedoLog:
                 except DiskError as error:
                     deadly.failure = error
                     raise
-                self.fsyncs.add(perf_counter() - began)
+                took = perf_counter() - began
+                if durable is not None:
+                    durable()
+                self.fsyncs.add(took)
                 self.groups += 1
                 self.durable_lsn = end
             return self.durable_lsn

@@ -131,12 +131,14 @@ class MemoryEngine:
     def begin(self, *, bulk: bool = False) -> MemoryGroup:
         return MemoryGroup(self)
 
-    def sync(self) -> None:
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
         with self._lock:
             self.refuse_after_failure()
             if self._durable == len(self._groups) and not self._history.fails:
                 return
             self._save()
+            if durable is not None:
+                durable()
         self._wake()
 
     def _wake(self) -> None:

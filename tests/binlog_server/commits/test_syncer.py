@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -289,10 +290,10 @@ class NotingThreads(MemoryEngine):
     def clock(self) -> float:
         return self.now
 
-    def sync(self) -> None:
+    def sync(self, durable: Callable[[], object] | None = None) -> None:
         self.threads.append(threading.get_ident())
         self.now += self.seconds
-        super().sync()
+        super().sync(durable)
 
 
 async def commit_many(engine: NotingThreads, syncer: Syncer, count: int) -> list[bool]:
@@ -350,13 +351,18 @@ class Alone:
         self.syncer._sync_s = 0.0
         self.waiting = 0
         self.answers: list[StorageError | None] = []
+        self.at_once = 0
         append(self.engine, 1)
 
     def commit(self) -> bool:
         """Whether it was done in the call."""
-        done = self.syncer.commit(self.answers.append)
+        done = self.syncer.commit(self.answers.append, self._durable)
         self.waiting += not done
         return done
+
+    def _durable(self) -> None:
+        assert self.answers == [], "in front of all else"
+        self.at_once += 1
 
     @property
     def is_durable(self) -> bool:
@@ -374,7 +380,9 @@ async def test_who_is_alone_commits_in_the_call() -> None:
     lab = Alone()
     assert lab.commit()
     assert lab.is_durable, "without a turn of the loop"
+    assert lab.at_once == 1
     assert lab.commit(), "with nothing to do"
+    assert lab.at_once == 1, "no sync has made it so"
     await within(lab.syncer.close())
 
 
@@ -468,10 +476,10 @@ async def test_what_has_to_wait_is_done_by_the_thread(monkeypatch: pytest.Monkey
     lab = Alone()
     here, original = threading.get_ident(), lab.engine.sync
 
-    def sync() -> None:
+    def sync(durable: Callable[[], object] | None = None) -> None:
         if threading.get_ident() == here:
             raise WaitGivenUp("a full disk")
-        original()
+        original(durable)
 
     monkeypatch.setattr(lab.engine, "sync", sync)
     assert not lab.commit()
@@ -487,6 +495,7 @@ async def test_a_sync_in_the_call_that_fails_is_told_once() -> None:
     lab.engine.sync_error = DiskError("cannot sync: Input/output error")
     assert not lab.commit()
     assert await lab.told() is lab.engine.sync_error, "the first error, not that of a second try"
+    assert not lab.at_once
     assert failures == [lab.engine.sync_error]
     assert not lab.commit()
     assert await lab.told() is lab.engine.sync_error
@@ -498,10 +507,10 @@ async def test_a_defect_in_the_call_is_tried_again(monkeypatch: pytest.MonkeyPat
     lab = Alone()
     original, fails = lab.engine.sync, [KeyError("a defect")]
 
-    def sync() -> None:
+    def sync(durable: Callable[[], object] | None = None) -> None:
         if fails:
             raise fails.pop()
-        original()
+        original(durable)
 
     monkeypatch.setattr(lab.engine, "sync", sync)
     assert not lab.commit()
@@ -525,10 +534,10 @@ async def test_a_defect_keeps_nobody_waiting_for_ever(
     name = "sync" if setting == 1 else "write_log"
     original, fails = getattr(engine, name), [KeyError("a defect"), MemoryError()]
 
-    def fail() -> None:
+    def fail(*given: Any) -> None:
         if fails:
             raise fails.pop()
-        original()
+        original(*given)
 
     monkeypatch.setattr(engine, name, fail)
     append(engine, 1)

@@ -9,7 +9,9 @@ import pytest
 from binlog_protocol.connection.commands import Query
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.wire.results import parse_error
+from binlog_storage.errors import DiskError, StorageError
 
+from binlog_server.commits import syncer
 from binlog_server.commits.publisher import Publisher
 from binlog_server.dumps.dump import Dump
 from binlog_server.semi_sync.master import SemiSyncMaster
@@ -22,7 +24,7 @@ from binlog_server.sql.shows import ShowVariables
 from binlog_server.sql.sql_session import SqlSession
 from binlog_server.sql.view import Deed, RowStream
 from binlog_server.sql_commit.session_transaction import SessionTransaction
-from tests.binlog_server.lab import WITH_ROOT, Lab, transaction
+from tests.binlog_server.lab import WITH_ROOT, Lab, transaction, until
 
 THERE = Gtid.parse("0-1-99")
 LONG = " " * (LOOP_CHARS_MAX + 1)  # is parsed in a thread
@@ -68,6 +70,34 @@ PLANTED: dict[str, Planted] = {
         broken_steps,
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("planted"), DiskError("planted")], ids=["a defect", "the disk"]
+)
+async def test_a_commit_that_has_its_answer_gets_no_second_one(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is durable then: what fails behind that is the store's, and the next statement's."""
+    monkeypatch.setattr(syncer, "RETRY_S", 0.01)
+    async with Lab(users=WITH_ROOT) as lab:
+        client, failing, done = await lab.root(), [error], lab.engine.sync
+        await client.query("INSERT INTO t VALUES (0)")  # the next one can go the quick way
+        lab.server.syncer._sync_s = 0.0
+
+        def sync(durable: Callable[[], object] | None = None) -> None:
+            done(durable)
+            if failing:
+                raise failing.pop()
+
+        monkeypatch.setattr(lab.engine, "sync", sync)
+        client.command(Query("INSERT INTO t VALUES (1)").build())
+        assert (await client.answer())[:1] == b"\0"
+        await until(lambda: not failing)
+        assert await client.query("SELECT 7") == [["7"]]
+        client.command(Query("INSERT INTO t VALUES (2)").build())
+        first = (await client.answer())[:1]
+        assert first == (b"\xff" if isinstance(error, StorageError) else b"\0")
 
 
 @pytest.mark.parametrize("kind", PLANTED)

@@ -13,6 +13,7 @@ to files in `file_contract.py`, places in `place_contract.py`; `EngineContract` 
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 
@@ -20,7 +21,7 @@ import pytest
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_storage.engine import BinlogEngine, Position
-from binlog_storage.errors import DiskError, StoreFailed
+from binlog_storage.errors import DiskError, StorageError, StoreFailed
 
 from tests.storage.contract.bench import (
     FILE_BYTES,
@@ -200,6 +201,26 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         engine.sync()
         assert got[0] == payloads(simple(2))
         engine.close()
+
+    def test_who_waits_for_the_disk_alone_is_told_first(self, bench: Bench) -> None:
+        engine = filled(bench, simple(2))
+        told: list[str] = []
+        engine.subscribe(lambda: told.append("the mark has moved"))
+        engine.sync(lambda: told.append("nothing was to be done"))
+        assert told == []
+        engine.append(*simple(1, first=3)[0])
+
+        def durable() -> None:
+            told.append("durable")
+            bench.crash()
+
+        with contextlib.suppress(StorageError):  # what is behind it finds no disk any more
+            engine.sync(durable)
+        assert told[0] == "durable"
+        assert told.count("durable") == 1
+        again = bench.open()
+        assert read_all(again) == payloads(simple(3))
+        again.close()
 
     def test_sync_from_many_threads(self, bench: Bench) -> None:
         engine = bench.open()
@@ -407,8 +428,9 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         writer.spill(b"before")
         bench.break_disk()
         engine.append(*simple(1, first=11)[0])
+        told: list[str] = []
         with pytest.raises(DiskError):
-            engine.sync()
+            engine.sync(lambda: told.append("durable"))
         with pytest.raises(StoreFailed):
             engine.append(*simple(1, first=12)[0])
         with pytest.raises(StoreFailed):
@@ -418,7 +440,8 @@ class EngineContract(GroupContract, FileContract, LargeContract, PlaceContract, 
         with pytest.raises(StoreFailed):
             writer.commit(gtid_event(Gtid(0, 1, 12)), Gtid(0, 1, 12))
         with pytest.raises(StoreFailed):
-            engine.sync()
+            engine.sync(lambda: told.append("durable"))
+        assert not told
         assert engine.durable_end == durable
         assert read_all(engine) == payloads(simple(10)), "what is durable is still served"
         engine.close()

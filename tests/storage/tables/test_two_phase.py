@@ -100,11 +100,11 @@ def test_a_crash_anywhere(where: str, told: bool) -> None:
     one, two = Other("one", before), Other("two", before)
     sync = engine._durability.sync_log
 
-    def sync_log() -> None:
+    def sync_log(durable: Callable[[], object] | None = None) -> None:
         if told:
             sync()
         before("sync")
-        sync()
+        sync(durable)
 
     engine._durability.sync_log = sync_log  # type: ignore[method-assign]
     with contextlib.suppress(Crash):
