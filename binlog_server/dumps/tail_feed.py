@@ -81,6 +81,8 @@ class _Group:
                 return True
             if not self._send(turn):
                 return False
+            if self.cursor >= end:
+                return True
         self._batch = None
         return True
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
@@ -27,6 +27,7 @@ BUFFER_BYTES_MAX = 1 << 22
 HEADROOM_BYTES = 1 << 20
 # Of what comes behind a large payload, at first: there may be another one, whose bytes are received where they stay.
 BEHIND_BYTES: Final = 1 << 14
+AT_ONCE_BYTES_MAX: Final = 1 << 14  # for `taker`: where more comes, a turn of the loop is nothing
 _DROPPED_BYTES: Final = 1 << 14  # of what comes behind a close, at a time
 SHUTDOWN_S: Final = 3.0  # for a peer to answer that TLS ends
 CLOSED: Final = "the server has closed the connection"
@@ -53,6 +54,9 @@ class ByteStream(asyncio.BufferedProtocol):
         self._due = 0.0  # the end of the wait
         self._timeout_s = 0.0
         self._transport: asyncio.Transport | None = None  # while the connection is there
+        self.taker: Callable[[], bool] | None = None
+        """Asked first when few bytes come for who waits in `ready`. True: it has taken them, and the wait goes on.
+        False: the wait is over, whether or not it has taken them."""
 
     @classmethod
     async def connect(cls, host: str, port: int) -> Self:
@@ -93,10 +97,18 @@ class ByteStream(asyncio.BufferedProtocol):
         Args:
             before: at most `HEADROOM_BYTES`; may lie in what the call before has returned.
         """
+        await self.ready(timeout_s)
+        return self.take(before)
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait until bytes are there for `take`, or no more come, or `taker` says so. Raises as `read`."""
         if not self._filled:
             await self._wait(timeout_s)
         if not self._filled and self._error is not None:
             raise self._error
+
+    def take(self, before: bytes | memoryview = b"") -> memoryview:
+        """What `read` returns, of what is there."""
         if self._closed:
             return memoryview(bytes(before))
         size, self._filled = self._filled, 0
@@ -204,7 +216,17 @@ class ByteStream(asyncio.BufferedProtocol):
         if self._filled == self._room and not self._paused:
             self._paused = True
             self._open.pause_reading()
-        self._wake()
+        waiter = self._waiter
+        if (
+            self.taker is not None
+            and waiter is not None
+            and not waiter.done()
+            and self._filled <= AT_ONCE_BYTES_MAX
+            and self.taker()
+        ):
+            self._due = waiter.get_loop().time() + self._timeout_s
+        else:
+            self._wake()
 
     def _came(self, payload: GatheredPayload, size: int) -> None:
         payload.came(size)

@@ -91,7 +91,12 @@ class Ingest:
         )
         # The group that is coming, if its pieces are in the store already.
         self._large: IncomingGroup | None = None
+        self._rest: tuple[GroupRun, int] | None = (
+            None  # of a run that had no room for all its groups at once
+        )
+        self._failure: Exception | None = None  # what `_take_at_once` has met
         self._appended = 0  # bytes, of what was received together
+        self._unsynced = 0  # bytes, since a sync was waited for
         self.new_bytes = 0
         """Bytes of new groups."""
 
@@ -102,37 +107,83 @@ class Ingest:
 
     async def run(self) -> NoReturn:
         """Take what comes, for as long as it comes. Raises what ends it; what came whole is stored by then."""
+        if self._acks is None:
+            self._link.ask_first(self._take_at_once)
         try:
             await self._run()
         finally:
+            self._link.ask_first(None)
             await self._drop_large()
 
     async def _run(self) -> NoReturn:
-        unsynced = 0
         while True:
             self._status.storing = False
             await self._link.receive()
             self._status.storing, self._status.storing_since = True, time.monotonic()
-            self._appended = 0
             try:
                 await self._take()
             finally:
-                self._status.heard(self._appended, self._gate.last_timestamp)
-                # Also for what came together with the end: no later group may ever come.
-                if self._appended:
-                    self.new_bytes += self._appended
-                    self._syncer.appended()
+                self._have_taken()
                 if self._acks is not None and self._stream.unfinished is None:
                     self._acks.stored(self._stored)
-            unsynced += self._appended
-            if unsynced > UNSYNCED_BYTES_MAX:
+            if self._unsynced > UNSYNCED_BYTES_MAX:
                 await self._syncer.synced()
-                unsynced = 0
+                self._unsynced = 0
+
+    def _have_taken(self) -> None:
+        """What was received together is taken; or as much as could be, as no later group may ever come."""
+        appended, self._appended = self._appended, 0
+        self._status.heard(appended, self._gate.last_timestamp)
+        if appended:
+            self.new_bytes += appended
+            self._unsynced += appended
+            self._syncer.appended()
+
+    def _take_at_once(self) -> bool:
+        """Take what has come, while `_run` waits for it, where that is nothing but whole groups and needs no waiting.
+
+        False: `_run` goes on from there. At the tail, where each group comes alone, that is a turn of the loop less for
+        each, and the way down and up again through the coroutines.
+        """
+        try:
+            if not self._gate.takes_runs or not self._link.receive_now():
+                return False
+            run = self._stream.next_run()
+            if run is None or not self._is_stored(run):
+                return False
+            if self._link.machine.has_unread:
+                return False
+            self._stored.follow(self._read)
+            self._have_taken()
+            return self._unsynced <= UNSYNCED_BYTES_MAX
+        except Exception as error:  # noqa: BLE001 - raised by `_take`: this is the loop's call
+            self._failure = error
+            return False
+
+    def _is_stored(self, run: GroupRun) -> bool:
+        """Store a run, if it is wanted. False: not all of it in this call; what is left is `_rest`."""
+        if not self._gate.admits_run(run):
+            return True
+        self._went_on()
+        self._status.coming_timestamp = run.timestamp
+        try:
+            done = self._engine.append_run(run, 0, self._gate.age)
+        except BaseException:
+            self._syncer.appended()  # a part of it may be stored
+            raise
+        if done < len(run.ends):
+            self._rest = run, done
+            return False
+        self._appended += len(run.payloads)
+        return True
 
     async def _take(self) -> None:
         """Store what was received. Other connections get their turns between steps."""
         stream = self._stream
         turn: Turn | None = None
+        if self._failure is not None:
+            raise self._failure
+        await self._store_rest()
         while True:
             item = await self._link.next_item(stream, runs=self._gate.takes_runs)
             if stream.ack_wanted and self._acks is not None:
@@ -142,7 +193,8 @@ class Ingest:
                 case None:
                     return
                 case GroupRun():
-                    self._appended += await self._store_run(item)
+                    if not self._is_stored(item):
+                        await self._store_rest()
                     if not self._link.machine.has_unread:  # at the tail, where each comes alone
                         self._stored.follow(self._read)
                         return
@@ -190,13 +242,12 @@ class Ingest:
         else:
             await asyncio.to_thread(lambda: history.compare(GtidList.parse(event)))
 
-    async def _store_run(self, run: GroupRun) -> int:
-        """Bytes appended."""
-        if not self._gate.admits_run(run):
-            return 0
-        self._went_on()
-        self._status.coming_timestamp = run.timestamp
-        index, turn = 0, None
+    async def _store_rest(self) -> None:
+        """Store what `_is_stored` has left."""
+        if self._rest is None:
+            return
+        run, index = self._rest
+        turn: Turn | None = None
         try:
             while (done := self._engine.append_run(run, index, self._gate.age)) < len(run.ends):
                 if not self._room.available:
@@ -216,7 +267,8 @@ class Ingest:
             # A part of it is stored: `run` knows of whole ones only.
             self._syncer.appended()
             raise
-        return len(run.payloads)
+        self._rest = None
+        self._appended += len(run.payloads)
 
     async def _spill(self, part: GroupPart) -> None:
         """Store the part of a group that has come so far."""

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.groups.vocabulary import C_TABLE
-from binlog_protocol.gtid import Gtid
+from binlog_protocol.gtid import Gtid, gtid_of
 from binlog_protocol.wire.semi_sync import STILL, PositionStep
 
 try:
@@ -38,6 +39,8 @@ assert array(_POSITION_CODE).itemsize == 4
 
 
 Buffer = bytearray | memoryview
+# Of a `NamedTuple` itself it would be a call of Python; each group at the tail has one.
+_step_of: Final = partial(tuple.__new__, PositionStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class GroupRun:
 
     def gtid(self, index: int) -> Gtid:
         """The GTID of one group."""
-        return Gtid(self.domain_id, self.server_id, self.seq_nos[index])
+        return gtid_of((self.domain_id, self.server_id, self.seq_nos[index]))
 
     @classmethod
     def of(cls, payloads: list[bytes], gtids: list[Gtid], timestamp: int = 0) -> GroupRun:
@@ -159,7 +162,7 @@ def _taken(found: Any) -> TakenRun | None:
         array(_CODE, ends),
         array(_CODE, seq_nos),
         timestamp,
-        PositionStep(advance, floor),
+        _step_of((advance, floor)),
         bool(ack_wanted),
         array(_POSITION_CODE, end_positions),
     )

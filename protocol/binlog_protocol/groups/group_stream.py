@@ -173,9 +173,7 @@ class GroupStream:
         if assembler.has_ended:
             return assembler.take_ended()
         if assembler.unfinished is None:
-            if runs and (run := self._source.take_run(assembler.checksum_algorithm)) is not None:
-                self.received = True
-                self._count(run.step, ack_wanted=run.ack_wanted)
+            if runs and (run := self.next_run()) is not None:
                 return run
         elif assembler.takes_parts:
             part = self._source.take_part(assembler.checksum_algorithm)
@@ -187,6 +185,17 @@ class GroupStream:
                     return self._part()
         found = self._source.take_event()
         return self._event(*found) if isinstance(found, EventReceived) else found
+
+    def next_run(self) -> GroupRun | None:
+        """The groups that lie whole at the front, where `next` would give them as a run. None: `next` knows more."""
+        assembler = self._assembler
+        if assembler.unfinished is not None or assembler.has_ended:
+            return None
+        run = self._source.take_run(assembler.checksum_algorithm)
+        if run is not None:
+            self.received = True
+            self._count(run.step, ack_wanted=run.ack_wanted)
+        return run
 
     def _event(self, sent: bytes, ack_wanted: bool) -> Item:
         assembler = self._assembler

@@ -121,7 +121,8 @@ class PacketReader:
 
         Raises as `feed`.
         """
-        self._require_taken()
+        if self._offset < len(self._buffer):  # nearly never
+            self._require_taken()
         self._buffer, self._offset = data, 0
         if self._gathered is not None:
             self._offset = self._gathered.take(data)
