@@ -20,7 +20,6 @@ from binlog_pipeline.schemas.ddl_tables import TableLayout
 from binlog_pipeline.schemas.default_charsets import note_database
 from binlog_pipeline.schemas.logged_statements import LoggedStatement
 
-_OTHER_TYPES: Final = {512: "ORACLE", 4096: "MAXDB"}  # of sql_mode: names of types mean others
 _NO_CHARACTER: Final = "\ufffd"
 _INDEXES: Final = frozenset(("INDEX", "FULLTEXT", "SPATIAL", "VECTOR"))
 _KINDS: Final = frozenset(("create", "alter", "drop", "rename"))
@@ -115,7 +114,7 @@ class _Statement:
             if not reader.is_at_end():
                 raise NotUnderstood(f"{reader.shown()} behind LIKE")
         elif in_brackets:
-            self._refuse_other_types()
+            self._said.require_own_types()
             elements, options = Elements(), Options()
             reader.elements(elements)
             reader.options(options)
@@ -158,7 +157,7 @@ class _Statement:
         name = reader.name()
         layout = catalog.layout(name)
         self._refuse_temporary()
-        self._refuse_other_types()
+        self._said.require_own_types()
         wanted = reader.alteration()
         behind = wanted.applied(layout, catalog.charsets.get(name.database))
         catalog.is_gone(name)
@@ -200,8 +199,3 @@ class _Statement:
     def _refuse_temporary(self) -> None:
         if self._said.may_be_temporary:
             raise NotUnderstood("a session that has temporary tables")
-
-    def _refuse_other_types(self) -> None:
-        for bit, name in _OTHER_TYPES.items():
-            if self._said.sql_mode & bit:
-                raise NotUnderstood(f"sql_mode {name}")

@@ -18,6 +18,7 @@ from binlog_protocol.events.query import QueryEvent
 from binlog_protocol.events.status_variables import StatusVariables
 from binlog_protocol.row_columns import event_runs
 from binlog_protocol.sql.statements import StatementMeaning, parse_statement
+from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_protocol.sql.tokens import Token, tokens
 
 from binlog_pipeline.errors import SourceError
@@ -29,8 +30,13 @@ STATEMENT_TYPES: Final = (
     EventType.EXECUTE_LOAD_QUERY,
 )
 _UTF8: Final = 45
-NO_BACKSLASH_ESCAPES: Final = 1 << 20  # of sql_mode
+# Of sql_mode.
+NO_BACKSLASH_ESCAPES: Final = 1 << 20
+PAD_CHAR_TO_FULL_LENGTH: Final = 1 << 31
+EMPTY_STRING_IS_NULL: Final = 1 << 32
 _ANSI_QUOTES: Final = 4
+_REAL_AS_FLOAT: Final = 1
+_OTHER_TYPES: Final = {512: "ORACLE", 4096: "MAXDB"}
 _EVENT_LENGTH: Final = slice(LENGTH_OFFSET, LENGTH_OFFSET + 4)
 _UNFINISHED_ALTER: Final = GtidExtraFlags.START_ALTER | GtidExtraFlags.ROLLBACK_ALTER
 _ALONE: Final = GtidFlags.DDL | GtidFlags.STANDALONE
@@ -60,6 +66,14 @@ class LoggedStatement:
     literal_charset: str | None = None
     time_zone: str = ""
     microseconds: int = 0
+
+    def require_own_types(self) -> None:
+        """Raises `NotUnderstood` where names of types mean others by the sql_mode."""
+        for bit, name in _OTHER_TYPES.items():
+            if self.sql_mode & bit:
+                raise NotUnderstood(f"sql_mode {name}")
+        if self.sql_mode & _REAL_AS_FLOAT and "REAL" in {one.text.upper() for one in self.tokens()}:
+            raise NotUnderstood("sql_mode REAL_AS_FLOAT")
 
     def tokens(self) -> list[Token]:
         """The tokens of the text, by its session's sql_mode, without semicolons at the end."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 from binlog_protocol.dataclass import dataclass
+from binlog_protocol.events.column_type import ColumnType
 from binlog_protocol.events.table_map import TableColumn
 from binlog_protocol.row_columns import ColumnOptions
 from binlog_protocol.sql.token_reader import NotUnderstood
@@ -14,7 +15,15 @@ from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_pipeline.schemas.ddl_columns import lower
 from binlog_pipeline.schemas.ddl_tables import Alteration, Change
 from binlog_pipeline.schemas.lineage import PlacedDdl
-from binlog_pipeline.tables.values import NO_CHARSET, NewColumn, converted, first_value, has_charset
+from binlog_pipeline.schemas.logged_statements import PAD_CHAR_TO_FULL_LENGTH
+from binlog_pipeline.tables.values import (
+    NO_CHARSET,
+    NewColumn,
+    converted,
+    family,
+    first_value,
+    has_charset,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class Rewriting:
             charset: of columns behind it that name none; None if it is not known.
             is_empty: there are no rows, so no value matters.
         """
+        if alteration.changes:
+            placed.said.require_own_types()
         by_name = {lower(name): name for name in there}
         names = _names(alteration, by_name)
         changed: dict[str, NewColumn] = {}
@@ -84,6 +95,7 @@ class Rewriting:
             changed |= {
                 was: NewColumn.recharset(was, before[was], options, charset) for was in texts
             }
+        _require_no_padding(placed, changed, before)
         columns = {
             now: changed[was].logged if was in changed else before[was]
             for was, now in names.items()
@@ -195,6 +207,19 @@ def _names(alteration: Alteration, by_name: Mapping[str, str]) -> dict[str, str]
     if len({*new_names}) < len(new_names):
         raise NotUnderstood("two columns of one name")
     return names
+
+
+def _require_no_padding(
+    placed: PlacedDdl, changed: Mapping[str, NewColumn], before: Mapping[str, TableColumn]
+) -> None:
+    """Raises `NotUnderstood` for a CHAR whose values get the spaces behind them that the sql_mode shows."""
+    if not placed.said.sql_mode & PAD_CHAR_TO_FULL_LENGTH:
+        return
+    for was, new in changed.items():
+        old = before.get(was)
+        is_char = old is not None and old.type == ColumnType.STRING and family(old) == "text"
+        if is_char and new.family in ("text", "bytes") and new.sql_name != "char":
+            raise new.refuse("sql_mode PAD_CHAR_TO_FULL_LENGTH")
 
 
 def _there(name: str, by_name: Mapping[str, str], *, is_checked: bool) -> str | None:

@@ -7,6 +7,7 @@ Only where that is certain: a value that a server may have cut, rounded by the s
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from binlog_protocol.events.charsets import (
     decode_text,
     encode_text,
     is_storable,
+    twice_coded,
 )
 from binlog_protocol.events.collation_names import default_collation
 from binlog_protocol.events.column_type import INTEGER_SIZES
@@ -46,7 +48,7 @@ from binlog_protocol.tables.sql_type import SqlType
 from binlog_pipeline.schemas.columns import table_fields
 from binlog_pipeline.schemas.ddl_columns import DdlColumn, Definition
 from binlog_pipeline.schemas.lineage import PlacedDdl
-from binlog_pipeline.schemas.logged_statements import NO_BACKSLASH_ESCAPES
+from binlog_pipeline.schemas.logged_statements import EMPTY_STRING_IS_NULL, NO_BACKSLASH_ESCAPES
 
 _FAMILIES: Final = {
     **dict.fromkeys(INTEGER_SIZES, "int"),
@@ -174,8 +176,9 @@ def _relabelled(name: str, column: TableColumn, was: str, charset: str) -> tuple
         raise NotUnderstood(f"column {name}: labels that are no text")
     texts = [*map(str, labels)]
     if charset == BINARY:
-        return tuple(encode_text(text, column.collation or 0) for text in texts)
+        return tuple(_bytes_of(text, column.collation or 0, name) for text in texts)
     is_plain = all(map(str.isascii, texts)) and not (is_wide(was) or is_wide(charset))
+    is_plain = is_plain and _has_ascii(charset)
     if was != charset and not is_plain:
         raise NotUnderstood(f"column {name}: labels converted to another character set")
     return labels
@@ -265,7 +268,7 @@ def recoded(values: pa.ChunkedArray, charset: str | None, name: str) -> pa.Chunk
     None is a character set that is not known: all of them have ASCII.
     """
     is_plain = pc.all(pc.fill_null(pc.string_is_ascii(values), True)).as_py()
-    if is_plain:
+    if is_plain and _has_ascii(charset):
         return values
     if charset is None:
         raise NotUnderstood(f"column {name}: its character set is not known, and not all is ASCII")
@@ -285,6 +288,29 @@ def _encoded(text: str | None, collation: int, name: str) -> bytes | None:
         return encode_text(text, collation)
     except BadValue as error:
         raise NotUnderstood(f"column {name}: {error}") from None
+
+
+def _bytes_of(text: str, collation: int, name: str) -> bytes:
+    """The bytes that a text has been in a collation. Raises `NotUnderstood`."""
+    charset = charset_of(collation)
+    unsure = twice_coded(charset).intersection(text)
+    if unsure:
+        raise NotUnderstood(f"column {name}: {min(unsure)!r} has two codes in {charset}")
+    found = _encoded(text, collation, name)
+    assert found is not None
+    return found
+
+
+@functools.cache
+def _has_ascii(charset: str | None) -> bool:
+    """Whether a character set has all characters of ASCII. One that is not known is taken to have them."""
+    if charset is None:
+        return True
+    try:
+        encode_text("".join(map(chr, range(128))), default_collation(charset))
+    except BadValue:
+        return False
+    return True
 
 
 def _as_text(texts: pa.ChunkedArray, new: NewColumn) -> pa.ChunkedArray:
@@ -332,9 +358,12 @@ def _text_to_bytes(values: pa.ChunkedArray, old: TableColumn, new: NewColumn) ->
 def _in_charset(texts: pa.ChunkedArray, collation: int, name: str) -> pa.ChunkedArray:
     """Texts as the bytes that they are in a collation. Raises `NotUnderstood`."""
     is_plain = pc.all(pc.fill_null(pc.string_is_ascii(texts), True)).as_py()
-    if is_plain and not is_wide(charset_of(collation)):
+    charset = charset_of(collation)
+    if is_plain and not is_wide(charset) and not twice_coded(charset):
         return texts.cast(pa.binary())
-    made = {text: _encoded(text, collation, name) for text in pc.unique(texts).to_pylist()}
+    made: dict[str | None, bytes | None] = {None: None}
+    for text in pc.drop_null(pc.unique(texts)).to_pylist():
+        made[text] = _bytes_of(text, collation, name)
     return pa.chunked_array([pa.array([made[text] for text in texts.to_pylist()], pa.binary())])
 
 
@@ -636,7 +665,10 @@ def _literal(tokens: tuple[Token, ...], new: NewColumn, placed: PlacedDdl) -> tu
         escapes = not placed.said.sql_mode & NO_BACKSLASH_ESCAPES
         if new.family == "bytes" and is_wide(placed.said.literal_charset):
             raise new.refuse("bytes of a text of another character set")
-        return unquoted(tokens[0].text, escapes=escapes), True
+        text = unquoted(tokens[0].text, escapes=escapes)
+        if not text and placed.said.sql_mode & EMPTY_STRING_IS_NULL:
+            raise new.refuse("sql_mode EMPTY_STRING_IS_NULL")
+        return text, True
     text = "".join(token.text for token in tokens).upper()
     text = {"TRUE": "1", "FALSE": "0"}.get(text, text)
     if not _EXACT.fullmatch(text):

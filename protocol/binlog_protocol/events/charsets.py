@@ -20,6 +20,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -193,6 +194,8 @@ _NONE: Final = {
     "big5": frozenset(map(bytes.fromhex, ("a15a", "a1c3", "a1c5", "a1fe", "a240", "a2cc", "a2ce"))),
     "cp932": frozenset((b"\x80", b"\xa0", b"\xfd", b"\xfe", b"\xff")),
 }
+_TWICE: Final = frozenset(("armscii8", "cp932", "eucjpms", "sjis", "ujis"))
+"""Sets with two codes for some characters."""
 _LEAD_MIN: Final = 0x81  # the first byte of a character of two in those
 _ONE_BYTE: Final = {
     *range(0xA0, 0xE0),
@@ -264,6 +267,25 @@ def encode_text(text: str, collation: int) -> bytes:
         return encode(text)
     except UnicodeEncodeError as error:
         raise BadValue(f"{text[error.start : error.end]!r} is no character of {charset}") from None
+
+
+@functools.cache
+def twice_coded(charset: str | None) -> frozenset[str]:
+    """Characters that the set has two codes for, or more: which one a text was of is not to be seen in it."""
+    if charset not in _TWICE:
+        return frozenset()
+    codes = [bytes((one,)) for one in range(256)]
+    if charset in _MULTI_BYTE:
+        codes += [bytes((a, b)) for a in range(_LEAD_MIN, 256) for b in range(_TRAIL_MIN, 256)]
+    if charset in ("ujis", "eucjpms"):
+        codes += [bytes((_EUC_THREE, a, b)) for a in _EUC_CELLS for b in _EUC_CELLS]
+    decode = _decoder(charset)
+    assert decode is not None
+    found: Counter[str] = Counter()
+    for code in codes:
+        with contextlib.suppress(UnicodeDecodeError):
+            found[decode(code)] += 1
+    return frozenset(text for text, count in found.items() if count > 1 and len(text) == 1)
 
 
 def character_bytes_max(charset: str) -> int:

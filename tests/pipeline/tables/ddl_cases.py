@@ -837,6 +837,89 @@ truncated_beside: same
     SET binlog_format=ROW
     INSERT INTO t VALUES (3,3)
 
+# Characters that a set has twice, or not
+
+backslash_of_sjis_to_bytes: refused
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET sjis)
+    INSERT INTO t VALUES (1, _sjis x'5c'), (2, _sjis x'8341')
+    ALTER TABLE t MODIFY c VARBINARY(9)
+    INSERT INTO t VALUES (3, 'a')
+
+union_of_cp932_to_bytes: refused
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET cp932)
+    INSERT INTO t VALUES (1, _cp932 x'81be'), (2, _cp932 x'879c')
+    ALTER TABLE t CONVERT TO CHARACTER SET binary
+    INSERT INTO t VALUES (3, 'a')
+
+sign_of_armscii8_to_bytes: refused
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET armscii8)
+    INSERT INTO t VALUES (1, _armscii8 x'a5'), (2, _armscii8 x'28')
+    ALTER TABLE t MODIFY c BLOB
+    INSERT INTO t VALUES (3, 'a')
+
+katakana_of_sjis_to_bytes: same
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET sjis)
+    INSERT INTO t VALUES (1, 'a'), (2, _sjis x'8341'), (4, NULL)
+    ALTER TABLE t MODIFY c VARBINARY(9)
+    INSERT INTO t VALUES (3, 'a')
+
+brace_to_swe7: refused
+    SET sql_mode=''
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET latin1)
+    INSERT INTO t VALUES (1, 'a{')
+    ALTER TABLE t MODIFY c VARCHAR(9) CHARACTER SET swe7
+    INSERT INTO t VALUES (3, 'a')
+
+letters_to_swe7: same
+    CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET latin1)
+    INSERT INTO t VALUES (1, 'ab'), (2, 'Ä')
+    ALTER TABLE t MODIFY c VARCHAR(9) CHARACTER SET swe7
+    INSERT INTO t VALUES (3, 'a')
+
+# What types and values mean by the sql_mode
+
+char_padded_by_the_mode: refused
+    CREATE TABLE t (id INT PRIMARY KEY, c CHAR(4))
+    INSERT INTO t VALUES (1,'a'),(2,'')
+    SET sql_mode='PAD_CHAR_TO_FULL_LENGTH'
+    ALTER TABLE t MODIFY c VARCHAR(9)
+    INSERT INTO t VALUES (3,'b')
+
+char_padded_to_bytes: refused
+    CREATE TABLE t (id INT PRIMARY KEY, c CHAR(4) CHARACTER SET latin1) CHARSET=latin1
+    INSERT INTO t VALUES (1,'a'),(2,'')
+    SET sql_mode='PAD_CHAR_TO_FULL_LENGTH'
+    ALTER TABLE t CONVERT TO CHARACTER SET binary
+    INSERT INTO t VALUES (3,'b')
+
+char_stays_in_that_mode: same
+    CREATE TABLE t (id INT PRIMARY KEY, c CHAR(4), d VARCHAR(4))
+    INSERT INTO t VALUES (1,'a','a'),(2,'','')
+    SET sql_mode='PAD_CHAR_TO_FULL_LENGTH'
+    ALTER TABLE t MODIFY c CHAR(9), MODIFY d VARCHAR(9)
+    INSERT INTO t VALUES (3,'b','')
+
+empty_text_is_null: refused
+    CREATE TABLE t (id INT PRIMARY KEY)
+    INSERT INTO t VALUES (1)
+    SET sql_mode='EMPTY_STRING_IS_NULL'
+    ALTER TABLE t ADD c VARCHAR(9) DEFAULT ''
+    INSERT INTO t (id) VALUES (2)
+
+date_of_oracle: refused
+    CREATE TABLE t (id INT PRIMARY KEY)
+    INSERT INTO t VALUES (1)
+    SET sql_mode='ORACLE'
+    ALTER TABLE t ADD c DATE DEFAULT '2020-01-02'
+    INSERT INTO t (id) VALUES (2)
+
+real_is_float: refused
+    CREATE TABLE t (id INT PRIMARY KEY)
+    INSERT INTO t VALUES (1)
+    SET sql_mode='REAL_AS_FLOAT'
+    ALTER TABLE t ADD c REAL NOT NULL
+    INSERT INTO t VALUES (2,0.1)
+
 # Columns that are logged before their rows get a number
 
 virtual_of_number: doubt
