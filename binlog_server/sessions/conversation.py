@@ -337,15 +337,16 @@ class Conversation:
     def interrupt(self) -> None:
         """KILL QUERY.
 
-        A dump ends. A statement that only waits or reads ends with 1317; one that waits for room on the disk gives up
-        with 1021; one that changes something runs to its end. A commit that waits for semi-sync alone is answered OK.
+        A dump ends. A statement that only waits or reads ends with 1317, but GET_LOCK() gives NULL; one that waits for
+        room on the disk gives up with 1021; one that changes something runs to its end. A commit that waits for
+        semi-sync alone is answered OK.
         """
         if self._dump is not None:
             self._dump.shut_down("KILL QUERY")
             self._channel.close()
         elif self._work is None or self._work.done():
             self.transaction.interrupt()
-        elif self._ends_early:
+        elif self._ends_early and not self._server.user_locks.interrupt(self.sql.connection_id):
 
             def done(work: asyncio.Future[Any]) -> None:
                 if work.cancelled():

@@ -199,7 +199,7 @@ class Inquiry(Statement):
             got = await session.server.user_locks.wait(
                 session.connection_id, wait.name, wait.seconds
             )
-            asker.lock_calls.given.append(int(got))
+            asker.lock_calls.given.append(None if got is None else int(got))
 
         return Computed(
             session.user,

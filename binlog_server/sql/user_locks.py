@@ -21,7 +21,7 @@ class _Lock:
 
     owner: int
     times: int = 1
-    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    waiting: deque[tuple[int, asyncio.Future[bool]]] = field(default_factory=deque)
 
 
 class UserLocks:
@@ -76,13 +76,23 @@ class UserLocks:
             lock = self._locks.get(name)
             return None if lock is None else lock.owner
 
-    async def wait(self, who: int, name: str, seconds: float | None) -> bool:
-        """Wait for a lock in turn: whether the session has it. On the loop.
+    def interrupt(self, who: int) -> bool:
+        """KILL QUERY of a session: it waits no longer. Whether it has waited. On the loop."""
+        with self._mutex:
+            lock = self._locks.get(self._waits.get(who, ""))
+            future = None if lock is None else dict(lock.waiting).get(who)
+            if future is None or future.done():
+                return False
+            future.set_result(False)
+            return True
+
+    async def wait(self, who: int, name: str, seconds: float | None) -> bool | None:
+        """Wait for a lock in turn: whether the session has it; None behind `interrupt`. On the loop.
 
         Raises `LockDeadlock` (1213) if its owner waits for this session, over however many others.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[bool] = loop.create_future()
         with self._mutex:
             lock = self._locks.get(name)
             if lock is None:
@@ -93,8 +103,9 @@ class UserLocks:
             self._waits[who] = name
         try:
             async with asyncio.timeout(None if seconds is None else min(seconds, _SECONDS_MAX)):
-                await future
-            return True
+                if await future:
+                    return True
+            return self._leave(who, name, future) or None
         except TimeoutError:
             return self._leave(who, name, future)
         except asyncio.CancelledError:
@@ -125,7 +136,7 @@ class UserLocks:
         self._waits.pop(lock.owner, None)
         future.get_loop().call_soon_threadsafe(_end, future)
 
-    def _leave(self, who: int, name: str, future: asyncio.Future[None]) -> bool:
+    def _leave(self, who: int, name: str, future: asyncio.Future[bool]) -> bool:
         """Wait no longer: whether the session has got the lock at the last moment."""
         with self._mutex:
             lock = self._locks.get(name)
@@ -146,9 +157,9 @@ class UserLocks:
 _SECONDS_MAX: Final = 1e9
 
 
-def _end(future: asyncio.Future[None]) -> None:
+def _end(future: asyncio.Future[bool]) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(True)
 
 
 @dataclass(slots=True)

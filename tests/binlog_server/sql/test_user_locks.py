@@ -101,15 +101,33 @@ async def test_who_would_wait_for_himself_is_told(lab: Lab) -> None:
 
 
 async def test_kill_query_ends_a_wait(lab: Lab) -> None:
+    """The lock is NULL then, and the statement goes on, as in MariaDB."""
     one, other = await lab.root(), await lab.root()
     await value(one, "GET_LOCK('a', 0)")
     number = await value(other, "CONNECTION_ID()")
-    other.command(Query("SELECT GET_LOCK('a', 100)").build())
-    await waiting(lab, 1)
-    await one.query(f"KILL QUERY {number}")
-    assert (await other.error())[0] == 1317
+    for text, expected in (
+        ("SELECT GET_LOCK('a', 100), GET_LOCK('b', 100)", [[None, "1"]]),
+        ("SELECT IFNULL(GET_LOCK('a', 100), 9)", [["9"]]),
+        ("DO GET_LOCK('a', 100)", []),
+    ):
+        asked = asyncio.ensure_future(other.query(text))
+        await waiting(lab, 1)
+        await one.query(f"KILL QUERY {number}")
+        assert await within(asked) == expected
+        await waiting(lab, 0)
     await one.query("DO RELEASE_ALL_LOCKS()")
     assert await value(one, "IS_FREE_LOCK('a')") == "1"
+
+
+async def test_kill_query_of_who_has_just_got_the_lock(lab: Lab) -> None:
+    locks = lab.server.user_locks
+    locks.take(1, "a")
+    wait = asyncio.ensure_future(locks.wait(2, "a", 100))
+    await waiting(lab, 1)
+    locks.release(1, "a")
+    assert not locks.interrupt(2)  # its turn has come, though it does not know yet
+    assert await within(wait) is True
+    assert not locks.interrupt(2)
 
 
 @pytest.mark.parametrize("how", ["leaves", "is reset", "is killed"])
