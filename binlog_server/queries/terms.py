@@ -263,6 +263,7 @@ class Asker:
         errors: numbers of those that are errors in this statement.
         rand_state: of RAND() without a number, where replicas are to get the same; two seeds.
         has_too_long: a text would have been too long, and is NULL or was cut.
+        is_safe: sql_safe_updates: rows are changed by a key, or by LIMIT.
         names_in: lc_time_names.
         week_mode: of WEEK() without one (default_week_format).
     """
@@ -293,6 +294,7 @@ class Asker:
     modes: frozenset[str] = DEFAULT_MODES
     rand_state: list[int] | None = None
     has_too_long: bool = False
+    is_safe: bool = False
     names_in: str = "en_US"
     week_mode: int = 0
 

@@ -557,6 +557,7 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
             int(session.variables.get("group_concat_max_len", TEXT_CHARS_MAX)), TEXT_CHARS_MAX
         ),
         lock_calls=LockCalls(session.locks),
+        is_safe=session.variables.get("sql_safe_updates") == "ON",
         names_in=session.variables.get("lc_time_names", "en_US"),
         week_mode=int(session.variables.get("default_week_format", 0)),
         modes=modes_of(session),

@@ -22,6 +22,7 @@ from binlog_protocol.compiled_later import compiled_later
 from binlog_protocol.dataclass import dataclass
 from binlog_protocol.errors import (
     CannotReopenTable,
+    ChangeWithoutKey,
     DatabaseAccessDenied,
     DatabaseExists,
     DelayedNotSupported,
@@ -106,7 +107,7 @@ from binlog_server.tables.generated import (
 )
 from binlog_server.tables.held import HeldTable, HeldTables
 from binlog_server.tables.indexed import KeyTaken, insert_row, row_of
-from binlog_server.tables.paths import path_of
+from binlog_server.tables.paths import Path, path_of
 from binlog_server.tables.query_columns import columns_of
 from binlog_server.tables.rows import HeldRows, Reading, Shown
 
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
 
     from binlog_server.queries.binding import GivenTable
     from binlog_server.queries.parsing import Question
-    from binlog_server.queries.running import Checks
+    from binlog_server.queries.running import ChangePlan, Checks
     from binlog_server.queries.terms import Asker
     from binlog_server.sql.sql_session import SqlSession
     from binlog_server.sql.view import ResultSet, Row
@@ -551,13 +552,16 @@ class ChangeJob:
             self.asker.rand_state = list(self.text_form.seeds)
         plan = bind_change(self.question, self.asker, lambda schema, name: self.given[schema, name])
         said = said_of(self.question, plan.where, self.asker)
+        path = path_of(self.table, said, wished_order(self.question))
+        if self.asker.is_safe:
+            _require_safe(self.question.tree.key, plan, path)
         changer = Changer(
             self.tables,
             self.table,
             self.trx,
             plan,
             self.asker,
-            path_of(self.table, said, wished_order(self.question)),
+            path,
             self.numbers,
             self.zero_is_a_value,
             modifiers,
@@ -635,6 +639,15 @@ class ChangeJob:
             yield from changes
         except ServerError as error:
             self.failure = error
+
+
+def _require_safe(verb: str, plan: ChangePlan, path: Path) -> None:
+    """Raises `ChangeWithoutKey` (1175) for what sql_safe_updates refuses."""
+    if verb not in ("update", "delete"):
+        return
+    has_limit = plan.limit is not None and (verb == "update" or plan.where is not None)
+    if path.takes_all and not has_limit:
+        raise ChangeWithoutKey()
 
 
 def _as_server_error(error: BaseException, table: HeldTable | None) -> ServerError | None:

@@ -77,6 +77,11 @@ class Path:
     is_ordered: bool = False
     columns: frozenset[int] = field(default_factory=frozenset)
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether no condition bounds it."""
+        return list(self.spans) == [Span()]
+
     def rows(self, table: HeldTable, source: Keyed) -> Iterator[tuple[bytes, bytes]]:
         """Primary keys and rows."""
         for span in self.spans:

@@ -171,6 +171,33 @@ async def test_warnings_of_questions_are_errors_of_changes(lab: Lab) -> None:
     assert [kinds(group) for group in groups(lab)] == ["GATWX", "GATWX", "GQ"]
 
 
+async def test_safe_updates(lab: Lab) -> None:
+    """What `mariadb --safe-updates` says of itself."""
+    client = await session(lab)
+    await client.query("INSERT INTO t (a, n) VALUES ('a', 1), ('b', 2), ('c', 3)")
+    await client.query("SET sql_safe_updates = 1")
+    for text in (
+        "DELETE FROM t",
+        "DELETE FROM t LIMIT 1",
+        "DELETE FROM t WHERE n = 1",
+        "UPDATE t SET n = 5",
+        "UPDATE t SET n = 5 WHERE n = 1 ORDER BY id",
+    ):
+        assert await errno(client, text) == 1175, text
+    assert await rows(client) == [("1", "a", "1"), ("2", "b", "2"), ("3", "c", "3")]
+    for text in (
+        "UPDATE t SET n = 7 LIMIT 1",
+        "UPDATE t SET n = n + 1 WHERE id = 1",
+        "DELETE FROM t WHERE n = 2 LIMIT 1",
+        "DELETE FROM t WHERE id > 2",
+        "INSERT INTO t (a, n) SELECT a, n FROM t",
+    ):
+        await client.query(text)
+    assert await rows(client) == [("1", "a", "8"), ("4", "a", "8")]
+    await client.query("SET sql_safe_updates = 0")
+    await client.query("DELETE FROM t")
+
+
 async def test_numbers_of_rows_that_are_rolled_back_are_gone(lab: Lab) -> None:
     client = await session(lab)
     for text in (
