@@ -48,9 +48,14 @@ class Conversion:
             for field, number in zip(self.fields, self.sources, strict=True)
         ]
 
-    def present(self, numbers: Collection[int]) -> bytes | None:
-        """Which of the wanted columns were logged, least bit first; None if all were."""
-        return bitmap([number is not None and number in numbers for number in self.sources])
+    def present(self, numbers: Collection[int], *, with_absent: bool) -> bytes | None:
+        """Which of the wanted columns were logged, least bit first; None if all were.
+
+        with_absent: those that the layout does not have count among them, as null.
+        """
+        return bitmap(
+            [with_absent if number is None else number in numbers for number in self.sources]
+        )
 
 
 def bitmap(logged: Sequence[bool]) -> bytes | None:

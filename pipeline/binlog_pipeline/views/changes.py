@@ -83,7 +83,7 @@ class ChangesView:
         return DdlBarrier(self.subscription)
 
     def batches(self, groups: Iterable[Groups]) -> Iterator[pa.RecordBatch]:
-        maker = RowMaker(self.evolution)
+        maker = RowMaker(self.evolution, with_statements="x" in self.ops)
         decoder = RowDecoder(
             self.evolution.options,
             lambda table: self.seed.of_wanted(table, self.subscription),

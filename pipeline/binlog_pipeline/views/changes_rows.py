@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -43,10 +44,15 @@ class Rows:
 
 
 class RowMaker:
-    """Makes the rows of one table. Keeps the forms of layouts that it has met. One owner."""
+    """Makes the rows of one table. Keeps the forms of layouts that it has met. One owner.
 
-    def __init__(self, evolution: Evolution) -> None:
+    with_statements: whether the statements that bring columns are told among the rows. Then a row of before is whole
+        without them; else whoever reads it could not tell that they were not there from a NULL.
+    """
+
+    def __init__(self, evolution: Evolution, *, with_statements: bool) -> None:
         self._evolution: Final = evolution
+        self._with_absent: Final = with_statements
         self._settled: Final[dict[TableMap, TableForm]] = {}
 
     def make(self, changes: Changes, heads: Heads) -> Rows:
@@ -54,6 +60,7 @@ class RowMaker:
         form = self._form(changes, heads)
         before, after = changes.before, changes.after
         logged = changes.after_present if after is not None else changes.before_present
+        present = partial(form.columns.present, with_absent=self._with_absent)
         return Rows(
             OPS[changes.kind],
             Places.of(changes, heads),
@@ -61,8 +68,8 @@ class RowMaker:
             None if before is None else form.columns.columns(before),
             None if after is None else form.columns.columns(after),
             _key(form, changes),
-            form.columns.present(logged),
-            None if before is None else form.columns.present(changes.before_present),
+            present(logged),
+            None if before is None else present(changes.before_present),
         )
 
     def _form(self, changes: Changes, heads: Heads) -> TableForm:

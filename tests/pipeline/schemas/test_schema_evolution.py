@@ -79,6 +79,11 @@ def test_what_an_older_row_has_not_was_not_logged(
 ) -> None:
     store = made(make_upstream(FULL), tmp_path / "store", "ADD c INT AFTER id", "(2, 7, 3, 'y')")
     assert [row["_present"] for row in rows_of(store, table="d.t")] == [b"\x0d", None]
+    # Where the ALTER TABLE is a row as well, the one before it is whole.
+    with_statements = rows_of(store, table="d.t", ops="c,u,d,t,x")
+    assert [(row["_op"], row["_present"]) for row in with_statements] == [
+        ("t", None), ("c", None), ("a", None), ("c", None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("alter", ["MODIFY a TINYINT", "MODIFY a VARCHAR(9)", "MODIFY b INT"])
