@@ -109,14 +109,20 @@ def walk(text: str) -> Iterator[Any]:
 
 
 def nodes_in(node: ast.AST) -> list[ast.AST]:
-    """Its children: `ast.iter_child_nodes` takes three times as long, and there are thousands of files."""
+    """Its children: `ast.iter_child_nodes` takes three times as long, and there are thousands of files.
+
+    Without those that say only how another one is used (`ast.Load`) or joined (`ast.Add`), a third of all.
+    """
     found = list[ast.AST]()
-    for value in vars(node).values():
+    for name, value in vars(node).items():
         if type(value) is list:
             found += [one for one in value if isinstance(one, ast.AST)]
-        elif isinstance(value, ast.AST):
+        elif name not in _NO_CHILDREN and isinstance(value, ast.AST):
             found.append(value)
     return found
+
+
+_NO_CHILDREN = frozenset({"lineno", "end_lineno", "col_offset", "end_col_offset", "ctx", "op"})
 
 
 def imported(node: ast.Import | ast.ImportFrom | ast.Call, room: str) -> Iterator[str]:
