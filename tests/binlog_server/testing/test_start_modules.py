@@ -104,6 +104,7 @@ def test_a_start_loads_what_it_needs() -> None:
     assert done.stderr == ""
     loaded: dict[str, str] = json.loads(done.stdout)
     assert superfluous(loaded) == []
+    loaded.pop("sitecustomize", None)  # Debian's Python has one, whoever starts it
     assert len(loaded) < MODULES
 
 
