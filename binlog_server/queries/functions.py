@@ -1875,7 +1875,7 @@ _SPECIAL: Final[Mapping[str, tuple[int, int, Make]]] = {
     "RIGHT": (2, 2, _part(lambda text, count: text[-count:] if count > 0 else text[:0])),
     "SUBSTRING": (2, 3, _substring),
     "SUBSTR": (2, 3, _substring),
-    "MID": (3, 3, _substring),
+    "MID": (2, 3, _substring),
     "REPEAT": (2, 2, _repeat),
     "SPACE": (1, 1, _space),
     "REPLACE": (3, 3, _replace),

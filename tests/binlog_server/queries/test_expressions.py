@@ -238,6 +238,7 @@ def test_as_of_a_real_server(expression: str) -> None:
         ("UNIX_TIMESTAMP('1970-01-02')", "86400"),  # digits as the text has them
         ("UNIX_TIMESTAMP('1970-01-02 00:00:00.50')", "86400.50"),
         ("UNIX_TIMESTAMP(19700102)", "86400"),
+        ("MID('abc', 2)", "bc"),
         ("UNIX_TIMESTAMP(CONCAT('1970-01-02'))", "86400.000000"),
         ("LEFT(NOW() - INTERVAL 612 SECOND, 16)", "2026-11-22 09:26"),
         ("(SELECT 1 UNION SELECT 2 ORDER BY 1 DESC LIMIT 1)", "2"),
