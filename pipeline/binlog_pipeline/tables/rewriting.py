@@ -72,6 +72,7 @@ class Rewriting:
         """
         if alteration.changes:
             placed.said.require_own_types()
+            placed.said.require_own_real()
         by_name = {lower(name): name for name in there}
         names = _names(alteration, by_name)
         changed: dict[str, NewColumn] = {}

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +38,7 @@ from binlog_storage.testing.memory_disk import MemoryDisk
 from binlog_server.commits.publisher import Publisher
 from binlog_server.commits.room import AppendRoom
 from binlog_server.commits.syncer import Syncer
-from binlog_server.relay.byte_stream import ByteStream
+from binlog_server.relay.byte_stream import AT_ONCE_BYTES_MAX, ByteStream
 from binlog_server.relay.follower import Follower
 from binlog_server.relay.gate import Domains
 from binlog_server.relay.incidents import Incidents
@@ -93,7 +94,8 @@ class _Heard:
     def __init__(self, said: Connection) -> None:
         self.said = said
         self._at = 0
-        self._behind = b""  # a payload that was received in its place
+        self._behind = b""  # has come, and nobody has taken it
+        self.taker: Callable[[], bool] | None = None
 
     @property
     def has_unread(self) -> bool:
@@ -102,8 +104,16 @@ class _Heard:
     def write(self, data: bytes) -> None:
         """A master that says what it likes does not listen."""
 
-    async def read(self, timeout_s: float, before: bytes | memoryview = b"") -> memoryview:
-        return memoryview(bytearray(bytes(before) + self._next()))
+    async def ready(self, timeout_s: float) -> None:
+        self._behind = self._next()
+        while self.taker is not None and 0 < len(self._behind) <= AT_ONCE_BYTES_MAX:
+            if not self.taker():
+                return
+            self._behind = self._next()
+
+    def take(self, before: bytes | memoryview = b"") -> memoryview:
+        found, self._behind = self._behind, b""
+        return memoryview(bytearray(bytes(before) + found))
 
     async def read_into(self, payload: GatheredPayload, timeout_s: float) -> bool:
         while not payload.is_whole and (found := self._next()):

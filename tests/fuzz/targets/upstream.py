@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, cast
 from unittest import mock
@@ -63,14 +63,28 @@ _PIECE_BYTES: Final = 200
 class _Link:
     """Stands in for a `ClientLink`: its bytes are here."""
 
-    def __init__(self, machine: ClientConnection, chunks: list[bytes]) -> None:
+    def __init__(self, machine: ClientConnection, chunks: list[bytes], *, asks_first: bool) -> None:
         self.machine = machine
         self._chunks = chunks
+        self._asks_first = asks_first
+        self._taker: Callable[[], bool] | None = None
+
+    def ask_first(self, taker: Callable[[], bool] | None) -> None:
+        self._taker = taker if self._asks_first else None
+
+    def receive_now(self) -> bool:
+        self.machine.receive_data(self._chunks.pop(0))
+        return True
 
     async def receive(self) -> None:
-        if not self._chunks:
-            raise ConnectionError("the server has closed the connection")
-        self.machine.receive_data(self._chunks.pop(0))
+        while self._chunks:
+            left = len(self._chunks)
+            if self._taker is not None and self._taker():
+                continue
+            if len(self._chunks) == left:  # nobody has taken it
+                self.receive_now()
+            return
+        raise ConnectionError("the server has closed the connection")
 
     next_item = ClientLink.next_item
 
@@ -82,7 +96,7 @@ class Upstream:
     """The first part: what is configured, the size of pieces; the others: events.
 
     Of the first byte: whether lengths and checksums are made right again, the history of the upstream is looked at,
-    a server's groups are left out, and large groups begin early.
+    a server's groups are left out, large groups begin early, and what comes is taken at once where it can be.
     """
 
     name = "upstream"
@@ -158,7 +172,7 @@ class Upstream:
             SemiSyncMaster(lambda: config),
         )  # fmt: skip
         taking = Ingest(
-            cast(ClientLink, _Link(machine, chunks)), into, gate, UpstreamStatus("upstream"),
+            cast(ClientLink, _Link(machine, chunks, asks_first=bool(how & 16))), into, gate, UpstreamStatus("upstream"),
             Incidents(), _CRC32,
             acks=None, history=UpstreamHistory(engine, gate) if how & 2 else None,
         )  # fmt: skip

@@ -41,9 +41,9 @@ def killed_at(path: Path, kill_at: int) -> Store:
     name = "sync_log" if isinstance(store.engine, IbbEngine) else "sync_once"
     sync = getattr(syncing, name)
 
-    def sync_log() -> object:
+    def sync_log(*given: object) -> object:
         before("sync: begin")
-        found = sync()
+        found = sync(*given)
         before("sync: done")
         return found
 
