@@ -67,15 +67,19 @@ class LoggedStatement:
     time_zone: str = ""
     microseconds: int = 0
 
-    def require_own_types(self) -> None:
-        """Raises `NotUnderstood` where names of types mean others by the sql_mode, but REAL: see `require_own_real`."""
+    def require_own_types(self, *, with_real: bool = False) -> None:
+        """Raises `NotUnderstood` where names of types mean others by the sql_mode.
+
+        with_real: so may REAL, which is FLOAT then: where values matter, as the log has the types of columns.
+        """
         for bit, name in _OTHER_TYPES.items():
             if self.sql_mode & bit:
                 raise NotUnderstood(f"sql_mode {name}")
-
-    def require_own_real(self) -> None:
-        """Raises `NotUnderstood` where REAL is FLOAT by the sql_mode: for values; the log has the types of columns."""
-        if self.sql_mode & _REAL_AS_FLOAT and "REAL" in {one.text.upper() for one in self.tokens()}:
+        if (
+            with_real
+            and self.sql_mode & _REAL_AS_FLOAT
+            and "REAL" in {one.text.upper() for one in self.tokens()}
+        ):
             raise NotUnderstood("sql_mode REAL_AS_FLOAT")
 
     def tokens(self) -> list[Token]:

@@ -71,8 +71,7 @@ class Rewriting:
             is_empty: there are no rows, so no value matters.
         """
         if alteration.changes:
-            placed.said.require_own_types()
-            placed.said.require_own_real()
+            placed.said.require_own_types(with_real=True)
         by_name = {lower(name): name for name in there}
         names = _names(alteration, by_name)
         changed: dict[str, NewColumn] = {}

@@ -86,14 +86,18 @@ def _replaced(owner: Any, name: str, new: Callable[..., Any]) -> Planted:
     return lambda: mock.patch.object(owner, name, method)
 
 
-def _mark_first(old: Callable[[Durability], None], durability: Durability) -> None:
+def _mark_first(old: Callable[..., None], durability: Durability, *given: object) -> None:
     if durability.mark.advance(durability.redo.write(durability.note)):
         durability.wake()
-    old(durability)
+    old(durability, *given)
 
 
-def _not_synced(_: object, redo: RedoLog, taken: Callable[[int], None]) -> int:
+def _not_synced(
+    _: object, redo: RedoLog, taken: Callable[[int], None], durable: Callable[[], object] | None
+) -> int:
     redo.durable_lsn = redo.write(taken)
+    if durable is not None:
+        durable()
     return redo.durable_lsn
 
 
