@@ -213,13 +213,14 @@ class ClientLink:
         """As `receive`, of what is there. For `ask_first`. False: only `receive` can do that."""
         if self._packed is not None:
             return False
-        if self.machine.has_unread:
-            if self.machine.gathering is not None:
-                return False
+        has_unread = self.machine.has_unread
+        if has_unread and self.machine.gathering is not None:
+            return False
+        self._lent += 1  # also if it fails: nothing is left for `receive`
+        if has_unread:
             self._hand_over()
         else:  # as nearly always: four calls less
             self.machine.lend_data(self._stream.take())
-        self._lent += 1
         return True
 
     async def next_item(self, stream: GroupStream, *, runs: bool = True) -> Item | None:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from binlog_protocol.connection.client import ClientConnection
+from binlog_protocol.errors import ProtocolError
 from binlog_protocol.events.checksum import append_checksum
 from binlog_protocol.events.event_type import EventType
 from binlog_protocol.groups.group_runs import HAS_C, GroupRun
@@ -200,6 +202,30 @@ async def test_what_is_refused_ends_the_connection(
         await until(lambda: status.errno != 0)
         assert "it sends 0-1-3, but 0-1-6 is stored already" in status.error
         await until(lambda: durable(history) == "0-1-5,0-1-6")
+
+
+async def test_bytes_that_are_no_packet_are_told(
+    delays: Delays, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the machine says of them, not that nothing came."""
+    history = MemoryHistory()
+    lend, fails = ClientConnection.lend_data, [ProtocolError("planted")]
+
+    def broken(self: ClientConnection, data: memoryview) -> None:
+        if fails:
+            raise fails.pop()
+        lend(self, data)
+
+    async with (
+        FakeUpstream([Visit(OPENING + groups(text)) for text in ("0-1-1", "0-1-2")]) as upstream,
+        following(upstream, MemoryEngine(history)),
+    ):
+        await until(lambda: durable(history) == "0-1-1")
+        monkeypatch.setattr(ClientConnection, "lend_data", broken)
+        upstream.send(groups("0-1-2"))
+        await until(lambda: durable(history) == "0-1-1,0-1-2")
+    assert "lost upstream" in caplog.text
+    assert ": planted" in caplog.text
 
 
 async def test_a_defect_is_told_and_nothing_is_lost(
