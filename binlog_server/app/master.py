@@ -154,10 +154,7 @@ class _Session:
     has_answer = False
     """See `CommitClient`: never in front of `committed_quickly`."""
 
-    def answer_insert(self) -> None:
-        """See `CommitClient`."""
-
-    def answer_update(self) -> None:
+    def answer_at_once(self, *, is_update: bool = False) -> None:
         """See `CommitClient`."""
 
     def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:

@@ -366,17 +366,11 @@ class Conversation:
 
     # --- Client of a transaction, and of `Runner.answer` ---
 
-    def answer_insert(self) -> None:
+    def answer_at_once(self, *, is_update: bool = False) -> None:
         """See `sql_commit.client.CommitClient`."""
         if not self._channel.mute:
             self.has_answer = True
-            self._channel.write_now(_QUICK_OK)
-
-    def answer_update(self) -> None:
-        """See `sql_commit.client.CommitClient`."""
-        if not self._channel.mute:
-            self.has_answer = True
-            self._channel.write_now(_QUICK_UPDATED)
+            self._channel.write_now(_QUICK_UPDATED if is_update else _QUICK_OK)
 
     def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
         """See `sql_commit.client.CommitClient`."""

@@ -54,13 +54,12 @@ class CommitClient(Client, Protocol):
         """Or less: `SessionTransaction.held` is another one, while nothing came."""
 
     has_answer: bool
-    """Whether one of these two has answered the statement of the hot path, and `committed_quickly` is to follow."""
+    """Whether `answer_at_once` has answered the statement of the hot path, and `committed_quickly` is to follow."""
 
-    def answer_insert(self) -> None:
-        """Answer OK to an INSERT of the hot path: it is durable, and its client all that there is to serve."""
-
-    def answer_update(self) -> None:
-        """The same of an UPDATE that has changed a row."""
+    def answer_at_once(self, *, is_update: bool = False) -> None:
+        """Answer OK to a statement of the hot path: it is durable, and its client all that there is to serve.
+        `is_update`: as of `committed_quickly`.
+        """
 
     def committed_quickly(self, *, is_update: bool = False, now: bool = False) -> None:
         """Answer OK to a statement of the hot path, unless it has its answer: one row, no warnings. `is_update`: it was

@@ -1988,11 +1988,11 @@ class SessionTransaction:
         """See `QuickSession`."""
         self._sql.last_gtid = domain.last
         self._due = answer
-        client, durable = self._client, None
+        durable: Callable[[], object] | None = None
         if answer is None or answer is INSERTED:
-            durable = client.answer_insert
+            durable = self._client.answer_at_once
         elif answer is ROW_UPDATED:
-            durable = client.answer_update
+            durable = partial(self._client.answer_at_once, is_update=True)
         if self._commits.commit(self._done, durable):
             self._done(None, now=True)
 

@@ -378,12 +378,12 @@ NullablePrimaryKey = ErrorKind(
 TooManyRows = ErrorKind(1172, "Result consisted of more than one row", "42000")
 # ER_REQUIRES_PRIMARY_KEY
 PrimaryKeyRequired = ErrorKind(1173, "This table type requires a primary key", "42000")
-# ER_KEY_DOES_NOT_EXITS
 # ER_UPDATE_WITHOUT_KEY_IN_SAFE_MODE
 ChangeWithoutKey = ErrorKind(
     1175,
     "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column",
 )
+# ER_KEY_DOES_NOT_EXITS
 NoSuchKey = ErrorKind(1176, "Key '{key}' doesn't exist in table '{table}'", "42000")
 # ER_CANT_DO_THIS_DURING_AN_TRANSACTION
 NotInTransaction = ErrorKind(

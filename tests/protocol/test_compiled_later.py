@@ -32,7 +32,9 @@ def test_it_is_a_pattern() -> None:
 
 
 def test_what_is_repeated_is_not_given_back() -> None:
-    assert re.match(repeated("ab"), "ababa")[0] == "abab"  # type: ignore[index]
+    found = re.match(repeated("ab"), "ababa")
+    assert found is not None
+    assert found[0] == "abab"
     assert re.match(repeated("ab|a") + "b", "aab") is None
 
 

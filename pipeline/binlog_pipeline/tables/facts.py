@@ -152,8 +152,8 @@ class Facts:
 
     def _may_compute_of_numbers(self, sql: str) -> bool:
         """Whether a column may be computed of an AUTO_INCREMENT behind an ALTER TABLE that is not followed."""
-        is_plain = self.is_plain and not _COMPUTING.search(sql)
-        return not is_plain and not (self.is_unnumbered and not _NUMBERING.search(sql))
+        computes = not self.is_plain or _COMPUTING.search(sql) is not None
+        return computes and (not self.is_unnumbered or _NUMBERING.search(sql) is not None)
 
     def _behind_end(self, said: Mapping[str, Any], gtid: str) -> Facts:
         """The facts behind the end of an XA transaction."""

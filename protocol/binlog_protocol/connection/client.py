@@ -13,7 +13,8 @@ Sequence numbers are checked everywhere. A `ProtocolError` closes the machine.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from binlog_protocol.connection.auth import NATIVE_PASSWORD, native_password_scramble
 from binlog_protocol.connection.client_auth import auth_answer, proves_certificate
@@ -66,6 +67,7 @@ from binlog_protocol.wire.results import (
 from binlog_protocol.wire.semi_sync import SEQUENCE_AFTER_ACK, behind, parse_event
 
 _S = ClientState
+_Data = TypeVar("_Data", bound=bytes | bytearray | memoryview)
 _BEFORE_LOGIN: Final = (_S.CONNECTED, _S.GREETED, _S.SECURED, _S.LOGGING_IN)
 
 
@@ -217,12 +219,7 @@ class ClientConnection:
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes from the upstream; raises `ProtocolError` and closes."""
-        if not self.is_closed:
-            try:
-                self._reader.feed(data)
-            except ProtocolError:
-                self._fail()
-                raise
+        self._take(self._reader.feed, data)
 
     @property
     def untaken(self) -> memoryview:
@@ -236,12 +233,16 @@ class ClientConnection:
 
     def lend_data(self, data: memoryview) -> None:
         """Take bytes without a copy: `data` begins with the bytes of `untaken`, and stays unchanged until more come."""
-        if not self.is_closed:
-            try:
-                self._reader.lend(data)
-            except ProtocolError:
-                self._fail()
-                raise
+        self._take(self._reader.lend, data)
+
+    def _take(self, into: Callable[[_Data], None], data: _Data) -> None:
+        if self._machine.is_terminal:
+            return
+        try:
+            into(data)
+        except ProtocolError:
+            self._fail()
+            raise
 
     def next_event(self) -> ClientEvent | None:
         """The next event, or None (`NEED_DATA`); raises `ProtocolError` and closes."""

@@ -489,11 +489,9 @@ async def test_failed_store_ends_the_following(
     assert "stopped following" in caplog.text
 
 
-async def test_reading_pauses_without_room(
-    delays: Delays, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("binlog_server.relay.ingest.SLOW_S", 0)
-    caplog.set_level("INFO")
+@asynccontextmanager
+async def without_room() -> AsyncIterator[tuple[FullEngine, FakeUpstream]]:
+    """One that follows at the tail, and waits for room for the second and third group."""
     engine = FullEngine()
     async with (
         FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream,
@@ -503,6 +501,15 @@ async def test_reading_pauses_without_room(
         engine.room = False
         upstream.send(groups("0-1-2", "0-1-3"))
         await until(lambda: engine.asked > 0)
+        yield engine, upstream
+
+
+async def test_reading_pauses_without_room(
+    delays: Delays, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_server.relay.ingest.SLOW_S", 0)
+    caplog.set_level("INFO")
+    async with without_room() as (engine, upstream):
         assert str(engine.binlog_state()) == "0-1-1"
         engine.room = True
         await until(lambda: str(engine.binlog_state()) == "0-1-3")

@@ -23,9 +23,14 @@ from binlog_server.relay import ingest
 from binlog_server.relay.byte_stream import AT_ONCE_BYTES_MAX, ByteStream
 from binlog_server.relay.client_link import ClientLink
 from binlog_server.relay.status import UpstreamStatus
-from tests.binlog_server.engines import FullEngine
 from tests.binlog_server.lab import transaction, until
-from tests.binlog_server.relay.test_follower import Delays, delays, durable, following
+from tests.binlog_server.relay.test_follower import (
+    Delays,
+    delays,
+    durable,
+    following,
+    without_room,
+)
 from tests.binlog_server.relay.test_ingest import large
 from tests.binlog_server.upstream import OPENING, FakeUpstream, Visit, description, groups
 from tests.storage.groups import read_all
@@ -62,7 +67,7 @@ class Wait:
     async def begin(self, *answers: bool) -> None:
         self.answers = iter(answers)
         self.task = asyncio.ensure_future(self.stream.ready(60))
-        await asyncio.sleep(0)
+        await until(lambda: self.stream._waiter is not None)
 
     def _take(self) -> bool:
         self.taken.append(bytes(self.stream.take()))
@@ -172,15 +177,7 @@ async def test_whatever_comes_together(
 
 
 async def test_what_has_no_room_waits(delays: Delays) -> None:
-    engine = FullEngine()
-    async with (
-        FakeUpstream([Visit(OPENING + groups("0-1-1"))]) as upstream,
-        following(upstream, engine),
-    ):
-        await until(lambda: str(engine.binlog_state()) == "0-1-1")
-        engine.room = False
-        upstream.send(groups("0-1-2", "0-1-3"))
-        await until(lambda: engine.asked > 0)
+    async with without_room() as (engine, upstream):
         upstream.send(groups("0-1-4"))
         engine.room = True
         await until(lambda: str(engine.binlog_state()) == "0-1-4")
