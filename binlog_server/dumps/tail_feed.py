@@ -1,8 +1,8 @@
 """Replicas that have all that is durable, fed together.
 
 A replica at the tail has no task, no timer and no batch of its own. When the durable mark moves, what is new is framed
-once for each style of stream, and goes to the sockets of all replicas of that style in one pass. Heartbeats come from
-one heap.
+once for each style of stream, and goes to the sockets of all replicas of that style in one pass; who is the first of
+them takes turns. Heartbeats come from one heap.
 
 A replica leaves, and its dump goes on by itself, where a pass has nothing for it: its socket is full, its account has a
 rate, a file begins of which it must be told, a group is too large for memory, the frames would hold up the loop or
@@ -99,7 +99,9 @@ class _Group:
         if batch is None or batch.large is not None or batch.overtaken:
             self.release()
             return False
-        self._batch, self._todo = batch, list(self.members)
+        # Each is the last of all as often as the others.
+        members, at = list(self.members), self._feed.passes % len(self.members)
+        self._batch, self._todo = batch, members[at:] + members[:at]
         return True
 
     def _send(self, turn: Turn) -> bool:

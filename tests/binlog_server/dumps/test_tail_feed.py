@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from unittest.mock import Mock, patch
 
 import pytest
@@ -47,6 +47,8 @@ class Site:
     feed: TailFeed
     clock: Clock
     last: int = 0
+    took: list[Taker] = field(default_factory=list)
+    """Who has taken a batch, in order."""
 
     def publish(self, count: int = 1) -> None:
         for _ in range(count):
@@ -91,6 +93,7 @@ class Taker:
         assert batch.frames.packets == 3 * groups > 0, "it begins where the replica is"
         self.cursor, self._sent = batch.end, self.site.clock.now
         self.got.append(batch.end)
+        self.site.took.append(self)
         return bool(self.takes)
 
     def heartbeat_due(self) -> float | None:
@@ -135,6 +138,17 @@ async def test_one_pass_serves_all(site: Site, started: list[asyncio.Task[bool]]
     await site.moved()
     assert {taker.cursor for taker in (*takers, other)} == {site.engine.durable_end}
     assert site.feed.frames.misses == misses + 2, "framed once for each style"
+
+
+async def test_each_is_the_last_in_turn(site: Site, started: list[asyncio.Task[bool]]) -> None:
+    takers = [Taker(site) for _ in range(3)]
+    await staying(started, *takers)
+    last = []
+    for _ in range(6):
+        await site.moved()
+        site.clock.now += REST_S_MAX
+        last.append(site.took[-1])
+    assert sorted(map(takers.index, last)) == [0, 0, 1, 1, 2, 2]
 
 
 async def test_who_cannot_take_goes_on_by_itself(
