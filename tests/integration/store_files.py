@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from binlog_pipeline.sources.directory import DirectorySource
 from binlog_protocol.gtid import BinlogState, SlavePosition
 from binlog_storage.binlog.store import IbbEngine
 from binlog_storage.disk.disk import OsDisk
 
 from binlog_server.testing import rundir
 from binlog_server.testing.waiting import until
+from tests.kit.server import BinlogServer
 from tests.storage.disks import copy_of_running
 
 
@@ -59,15 +59,24 @@ def hashes(directory: Path) -> dict[str, str]:
     }
 
 
-def settled(directory: Path, position: str) -> dict[str, str]:
-    """As `hashes`, once the server has brought to the files what it does in the background: up to the position it is
-    published, which comes last."""
-    published, wanted = DirectorySource(str(directory)), SlavePosition.parse(position)
-    until(lambda: published.latest() == wanted, f"{position} is published")
-    before = hashes(directory)
-    while True:
-        time.sleep(0.3)
-        now = hashes(directory)
-        if now == before:
-            return now
-        before = now
+@contextlib.contextmanager
+def unchanged(server: BinlogServer) -> Iterator[None]:
+    """No file of the store becomes another in the block. The server stands still meanwhile, and what it does to its
+    files in the background.
+    """
+    server.pause()
+    try:
+        until(partial(_stands_still, server.pid), "it stands still")
+        before = hashes(server.directory)
+        yield
+        assert hashes(server.directory) == before
+    finally:
+        server.resume()
+
+
+def _stands_still(pid: int) -> bool:
+    states = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that has ended since
+            states.append(path.read_text().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}

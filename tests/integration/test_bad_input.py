@@ -130,7 +130,6 @@ def test_at_the_start(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
     replica = make_replica().follow(server)
     position = insert(upstream)
     replica.wait_gtid(position)
-    before = store_files.settled(server.directory, position)
     scratch = rundir.new_dir("bad")
 
     def fails(code: int, text: str, directory: Path, *options: str) -> None:
@@ -142,32 +141,32 @@ def test_at_the_start(make_relay: MakeRelay, make_replica: MakeMariaDB) -> None:
         assert text in lines[0]
         assert (store_files.hashes(directory) if directory.is_dir() else {}) == files
 
-    foreign = scratch / "foreign"
-    foreign.mkdir()
-    (foreign / "ibdata1").write_bytes(b"not ours")
-    fails(1, "is not a binlog store: it holds 'ibdata1'", foreign)
-    fails(1, "is no directory", foreign / "ibdata1")
-    fails(1, "another process", server.directory)
-    code, said = serve(scratch / "new", f"--listen=127.0.0.1:{server.port}")
-    assert (code, said.count("Address already in use")) == (1, 1), said
-    assert not (scratch / "new").exists()
+    with store_files.unchanged(server):
+        foreign = scratch / "foreign"
+        foreign.mkdir()
+        (foreign / "ibdata1").write_bytes(b"not ours")
+        fails(1, "is not a binlog store: it holds 'ibdata1'", foreign)
+        fails(1, "is no directory", foreign / "ibdata1")
+        fails(1, "another process", server.directory)
+        code, said = serve(scratch / "new", f"--listen=127.0.0.1:{server.port}")
+        assert (code, said.count("Address already in use")) == (1, 1), said
+        assert not (scratch / "new").exists()
 
-    config = scratch / "config.toml"
-    for text, wanted in (
-        ("server_id = \n", "is not TOML"),
-        ("no_such_option = 1\n", "unknown option 'no_such_option'"),
-        ("server_id = 'one'\n", "server_id"),
-        ("server_id = 0\n", "server_id: 0 is not between 1 and"),
-        ("max_binlog_size = 1\n", "max_binlog_size"),
-    ):
-        config.write_text(text)
-        fails(2, wanted, scratch / "never", f"--config={config}")
-        assert not (scratch / "never").exists()
-    fails(2, "nosuch.toml", scratch / "never", f"--config={scratch / 'nosuch.toml'}")
-    fails(2, "HOST:PORT", scratch / "never", "--listen=nonsense")
-    fails(2, "mariadb://user:password@host:port", scratch / "never", "--upstream=oracle://x")
+        config = scratch / "config.toml"
+        for text, wanted in (
+            ("server_id = \n", "is not TOML"),
+            ("no_such_option = 1\n", "unknown option 'no_such_option'"),
+            ("server_id = 'one'\n", "server_id"),
+            ("server_id = 0\n", "server_id: 0 is not between 1 and"),
+            ("max_binlog_size = 1\n", "max_binlog_size"),
+        ):
+            config.write_text(text)
+            fails(2, wanted, scratch / "never", f"--config={config}")
+            assert not (scratch / "never").exists()
+        fails(2, "nosuch.toml", scratch / "never", f"--config={scratch / 'nosuch.toml'}")
+        fails(2, "HOST:PORT", scratch / "never", "--listen=nonsense")
+        fails(2, "mariadb://user:password@host:port", scratch / "never", "--upstream=oracle://x")
 
-    assert store_files.hashes(server.directory) == before
     insert(upstream)
     assert_equal(upstream, replica)
     assert server.log().count("dump starts") == 1

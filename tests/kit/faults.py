@@ -29,6 +29,7 @@ VARIABLE = "BINLOG_TEST_FAULTS"
 ROOM_RETRY = "BINLOG_TEST_ROOM_RETRY_S"
 ROOM_WAIT = "BINLOG_TEST_ROOM_WAIT_S"
 END = "BINLOG_TEST_END_S"
+TWICE = "BINLOG_TEST_TWICE_S"
 
 
 class Faults:
@@ -37,6 +38,7 @@ class Faults:
     room_retry_s: how long it waits for room on a full disk, which is a minute otherwise.
     room_wait_s: how long commits wait for room before it says that it is not ready.
     end_s: after so long it ends although something hangs.
+    twice_s: signals within that time are one.
     """
 
     module = "tests.kit.faults"
@@ -48,11 +50,13 @@ class Faults:
         room_retry_s: float = 0.1,
         room_wait_s: float = ROOM_WAIT_S,
         end_s: float = signals.END_S,
+        twice_s: float = signals.TWICE_S,
     ) -> None:
         self._environment = {
             ROOM_RETRY: str(room_retry_s),
             ROOM_WAIT: str(room_wait_s),
             END: str(end_s),
+            TWICE: str(twice_s),
         }
         self.dir = rundir.new_dir("faults")
         self._file = self.dir / "faults.json"
@@ -171,6 +175,7 @@ def main() -> int:
     from binlog_server.metrics import health
 
     vars(signals)["END_S"] = float(os.environ[END])
+    vars(signals)["TWICE_S"] = float(os.environ[TWICE])
     for module in (full_disk, file_keeper):  # which has taken the constant when it was imported
         vars(module)["ROOM_RETRY_S"] = float(os.environ[ROOM_RETRY])
     vars(health)["ROOM_WAIT_S"] = float(os.environ[ROOM_WAIT])

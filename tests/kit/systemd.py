@@ -74,7 +74,7 @@ class Systemd:
             self._process = subprocess.Popen([*map(str, argv)], stdout=log, stderr=log)
         self._pid = 0
         try:
-            until(self._runs, "systemd takes commands", timeout=20)
+            until(self._runs, "systemd takes commands", timeout=60)
         except BaseException:
             self.close()
             print(self._said.read_text("utf-8", "replace"))

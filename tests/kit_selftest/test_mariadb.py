@@ -81,6 +81,7 @@ def test_a_thread_that_gives_up_is_reported(
     replica = make_replica()
     upstream.account = Credentials("repl", "wrong")
     replica.replicate_from(upstream.host, upstream.port, "repl", "wrong")
+    replica.wait("SHOW SLAVE STATUS", lambda rows: rows[0]["Last_IO_Errno"] == 1045)
     with pytest.raises(TimeoutError, match="Access denied"):  # it keeps trying
         replica.wait_running(timeout=1)
     upstream.create_account()

@@ -299,7 +299,8 @@ def test_it_ends_although_nobody_reads_its_log(tmp_path: Path) -> None:
 
 def test_a_signal_that_comes_to_the_group_as_well_is_one() -> None:
     """As `timeout` and supervisors send it: an end at once would lose commits that were not to be durable each."""
-    with serving(innodb_flush_log_at_trx_commit=0, innodb_flush_log_at_timeout=100) as server:
+    late = {"innodb_flush_log_at_trx_commit": 0, "innodb_flush_log_at_timeout": 100}
+    with serving(faults=Faults(twice_s=60), **late) as server:  # whenever this process gets to run
         server.q("CREATE TABLE t (a INT)")
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(ProcessLookupError):

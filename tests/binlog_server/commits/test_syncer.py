@@ -154,10 +154,7 @@ class Written(SlowEngine):
 async def test_committed_before_the_sync(setting: int, writes: int, sync_binlog: int) -> None:
     engine = Written()
     syncer = Syncer(
-        engine,
-        flush_log_at_trx_commit=setting,
-        flush_log_at_timeout=0.05,
-        sync_binlog=sync_binlog,
+        engine, flush_log_at_trx_commit=setting, flush_log_at_timeout=3600, sync_binlog=sync_binlog
     )
     found: list[StorageError | None] = []
     for number in range(1, 6):
@@ -166,6 +163,8 @@ async def test_committed_before_the_sync(setting: int, writes: int, sync_binlog:
     assert not found, "the answer never comes before the call returns"
     await until(lambda: len(found) == 5)
     assert (found, engine.writes, engine.syncs) == ([None] * 5, writes, 0)
+    syncer.flush_log_at_timeout = 0.05
+    syncer.appended()
     await until(lambda: engine.durable_end == engine.written_end)
     assert engine.syncs == 1
     await within(syncer.close())

@@ -336,7 +336,7 @@ def test_jdbc(server: BinlogServer, commits: None, tls: bool) -> None:
             statement.addBatch()
         assert len(statement.executeBatch()) == 2
         db.commit()
-        assert db.isValid(3)
+        assert db.isValid(60)
         db.close()
     finally:
         gateway.shutdown()
