@@ -171,7 +171,7 @@ def owned_by_the_service(service: Service) -> None:
 
 @pytest.mark.parametrize("happens", [read_again, handed_over, mended, restored])
 @pytest.mark.by_turns(4)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(120)
 def test_a_service(happens: Callable[[Service], None], service: Service) -> None:
     """As the page installs it: its user and store, what happens to it, its end."""
     manager = service.manager

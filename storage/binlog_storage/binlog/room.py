@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from binlog_protocol.dataclass import dataclass
 
@@ -21,6 +22,8 @@ from binlog_storage.errors import WaitGivenUp
 from binlog_storage.ibb.page import PAGE_SIZE
 
 MOMENT_S = 0.5  # the longest wait of a thread that must not block
+MOMENT_LOOKS: Final = 4
+"""At least so often it looks, though the moment is over: while the process stood still, nobody could make room."""
 
 
 @dataclass(eq=False)
@@ -71,14 +74,15 @@ class Room:
     def _wait_until_admitted(self, size: int, given_up: Callable[[], bool] | None) -> None:
         bounds = self.bounds
         hasty = threading.get_ident() == self._hasty
-        deadline = time.monotonic() + MOMENT_S
+        deadline, looks = time.monotonic() + MOMENT_S, 0
         while not bounds.admits(size):
             bounds.redo_wanted = max(bounds.redo_wanted, bounds.redo_needed(size))
             if self._closing or (given_up is not None and given_up()):
                 raise WaitGivenUp(
                     "there was no room in the binlog, and nobody waits for it any more"
                 )
-            if hasty and time.monotonic() >= deadline:
+            looks += 1
+            if hasty and looks > MOMENT_LOOKS and time.monotonic() >= deadline:
                 raise WaitGivenUp(
                     "there is no room in the binlog now, and all others would have to wait, too"
                 )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import re
 import socket
 import struct
 import threading
@@ -422,10 +423,11 @@ async def test_what_stands_still_is_told(
         begin(lab.server, time.monotonic() - limit_s / 2)
         assert (await health_of(lab))["/readyz"] == OK
         begin(lab.server, time.monotonic() - limit_s - 1)
-        assert (await health_of(lab))["/readyz"] == (
-            503,
-            f"{what}: stands still for {limit_s + 1} s: {why}\n",
-        )
+        status, text = (await health_of(lab))["/readyz"]
+        told = re.fullmatch(rf"{what}: stands still for (\d+) s: (.*)\n", text)
+        assert told is not None, text
+        assert (status, told[2]) == (503, why)
+        assert limit_s < int(told[1]) < limit_s + 60, "the seconds since it began"
         found = await scrape(lab)
         assert found.value("ready") == 0
         stalled = {kind: found.value("stalled_seconds", what=kind) for kind in KINDS}

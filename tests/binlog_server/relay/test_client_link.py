@@ -33,7 +33,7 @@ def test_a_question_to_one_that_is_gone() -> None:
 
     async def ask() -> None:
         async with FakeUpstream() as upstream:
-            link = await ClientLink.connect("127.0.0.1", upstream.port, "u", PASSWORD, 5)
+            link = await ClientLink.connect("127.0.0.1", upstream.port, "u", PASSWORD, 60)
             await link.log_in()
             assert await link.query("SELECT 1") == [["0"]]
             link.close()
@@ -64,7 +64,7 @@ async def test_what_comes_in_clear_before_tls_is_not_taken_for_what_comes_by_it(
     loop = asyncio.get_running_loop()
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    link = await ClientLink.connect("127.0.0.1", port, "u", PASSWORD, 5, TlsOptions(verify=False))
+    link = await ClientLink.connect("127.0.0.1", port, "u", PASSWORD, 60, TlsOptions(verify=False))
 
     def slow_context(_: TlsOptions) -> ssl.SSLContext:
         loop.call_soon_threadsafe(may_send.set)
@@ -82,7 +82,7 @@ async def test_what_comes_in_clear_before_tls_is_not_taken_for_what_comes_by_it(
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b", "nowhere.invalid"])
 async def test_a_name_that_is_none(host: str) -> None:
     with pytest.raises(socket.gaierror):
-        await ClientLink.connect(host, 3306, "u", PASSWORD, 5)
+        await ClientLink.connect(host, 3306, "u", PASSWORD, 60)
 
 
 async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +96,12 @@ async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) 
             return [(socket.AF_INET, type, 6, "", (address, port)) for address in addresses]
 
         monkeypatch.setattr("binlog_server.relay.byte_stream.socket.getaddrinfo", found)
-        link = await ClientLink.connect("db", upstream.port, "u", PASSWORD, 5)
+        link = await ClientLink.connect("db", upstream.port, "u", PASSWORD, 60)
         await link.log_in()
         link.close()
         addresses.pop()
         with pytest.raises(ConnectionRefusedError) as error:
-            await ClientLink.connect("db", upstream.port, "u", PASSWORD, 5)
+            await ClientLink.connect("db", upstream.port, "u", PASSWORD, 60)
         assert error.value.errno == errno.ECONNREFUSED
 
 

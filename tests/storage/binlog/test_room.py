@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
 import pytest
 from binlog_protocol.gtid import BinlogState, Gtid
+from binlog_storage.binlog import room
 from binlog_storage.binlog.limits import largest_step
 from binlog_storage.binlog.store import IbbEngine
-from binlog_storage.errors import DiskError, DiskFull, StorageError, StoreFailed
+from binlog_storage.errors import DiskError, DiskFull, StorageError, StoreFailed, WaitGivenUp
 from binlog_storage.ibb.file_names import file_name
 from binlog_storage.redo.format import REDO_NAME
 from binlog_storage.testing.memory_disk import MemoryDisk
@@ -171,6 +173,37 @@ def test_commits_go_on_while_there_is_no_room_for_a_file() -> None:
     assert len(read_all(engine)) == number + 100
     engine.close()
     assert len(read_all(IbbEngine(waiting.disk, small(8)))) == number + 100
+
+
+def test_who_must_not_block_is_not_refused_for_a_pause_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It found the moment over, in which nobody could make room: a commit was refused for nothing."""
+    waiting = Waiting()
+    engine = waiting.engine
+    engine.never_wait_in(threading.get_ident())
+    monkeypatch.setattr(room, "MOMENT_S", 0.0)
+    groups = (simple(1, first=number, size=3000) for number in itertools.count(1))
+    with pytest.raises(WaitGivenUp):
+        append_all(engine, itertools.chain.from_iterable(groups))
+    appended = len(engine.binlog_state()) and next(iter(engine.binlog_state().entries())).seq_no
+    wait_once, waits = engine._room._wait_once, 0
+
+    def others_have_their_turn() -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 2:
+            waiting.room()
+        wait_once()
+
+    monkeypatch.setattr(engine._room, "_wait_once", others_have_their_turn)
+    monkeypatch.setattr(room, "MOMENT_S", -3.0)  # it stood still for so long
+    append_all(engine, simple(1, first=appended + 1, size=3000))
+    assert waits >= 2
+    engine.never_wait_in(0)
+    engine.sync()
+    assert len(read_all(engine)) == appended + 1
+    engine.close()
 
 
 def test_nobody_waits_for_a_store_that_failed() -> None:
