@@ -35,10 +35,11 @@ from tests.pipeline.stores import make_store
 from tests.storage.groups import simple
 
 URL = "s3://bucket/x"
-UNKNOWN = "hdfs://bucket/x"
+UNKNOWN = "webhdfs://bucket/x"
 """Where {A} stands an archive may be, which `s3://` would name."""
 SAID = re.compile(
-    r"not supported yet, only (folders and files|object stores \(s3://, gs://, az://\) and folders) of this machine"
+    r"not supported yet, only (folders and files|object stores \(s3://, gs://, az://, hdfs://\) and folders) of this "
+    r"machine"
     r"|s3://bucket/x is an archive, no store: `binlog-spark verify` checks it"
 )
 PIPELINE = (

@@ -280,6 +280,28 @@ rest_catalog() {   # a REST catalog of Iceberg, for the slow suite; 480 MB, and 
     fi
 }
 
+hdfs_server() {   # of an old pyspark, whose sdist (220 MB) has the jars of the server, too: 25 of them stay, 25 MB
+    local new=$home/hdfs.new name
+    rm -rf "$new" && mkdir -p "$new/jars" && cd "$new" && python3 -m venv tools &&
+        tools/bin/pip --disable-pip-version-check install 'setuptools<60' wheel &&
+        tools/bin/pip --disable-pip-version-check download --no-build-isolation --no-deps --no-binary pyspark -d . 'pyspark==2.4.8' || return
+    for name in commons-{cli,codec,collections,configuration,io,lang,logging} guava hadoop-{annotations,auth,common,hdfs} \
+        htrace-core jackson-{core,mapper}-asl javax.servlet-api javax.ws.rs-api jetty{,-util} log4j netty-all protobuf-java \
+        slf4j-{api,log4j12} xercesImpl; do
+        printf '%s\n' "*/deps/jars/$name-[0-9]*.jar"
+    done >names
+    tar -xzf pyspark-2.4.8.tar.gz -C jars --strip-components=3 --wildcards --files-from=names &&
+        rm -rf pyspark-2.4.8.tar.gz names tools && cd "$home" && rm -rf "$home/hdfs" && mv "$new" "$home/hdfs"
+}
+
+hdfs_jars() {   # a NameNode and a DataNode, for the slow suite (tests/kit/hdfs.py)
+    if made hdfs/jars; then
+        there HDFS
+    else
+        part HDFS hdfs_server
+    fi
+}
+
 java_classes() {   # without them the tests of Spark take longer, no more: they are good for these very files only
     local file
     cd "$root" || return
@@ -323,6 +345,7 @@ connector &
 if [ "$suite" = slow ]; then
     { node_clients; azurite_store; } &
     rest_catalog &
+    hdfs_jars &
 else
     node_clients &
 fi

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         type=archive_argument,
         metavar="OUT",
-        help="directory, made if need be; or s3://, gs://, az://",
+        help="directory, made if need be; or s3://, gs://, az://, hdfs://",
     )
     parser.add_argument(
         "--include-tail",

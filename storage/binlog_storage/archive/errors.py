@@ -37,8 +37,8 @@ class ObjectChanged(StorageError):
     """An object was to be written in the place of another, or of none, and there is something else."""
 
 
-class ObstoreMissing(StorageError):
-    """Object stores are reached by obstore, which is an extra."""
+class StoreLibraryMissing(StorageError):
+    """Object stores are reached by obstore, HDFS by hdfs-native: extras both."""
 
 
 class ArchiveNotOfStore(StorageError):

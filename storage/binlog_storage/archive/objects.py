@@ -1,24 +1,24 @@
 """Object stores, as far as an archive needs one: whole objects, and a change of one only if nobody else has changed it.
 
-The only place that knows the library which speaks to them.
+The only place that knows obstore, which speaks to most of them; `hdfs_objects` knows HDFS.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import IO, Any, Final, NamedTuple, Protocol
+from typing import IO, Any, Final, Protocol
 
 from binlog_protocol.compiled_later import compiled_later
 
-from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, ObstoreMissing
+from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, StoreLibraryMissing
+from binlog_storage.archive.hdfs_objects import HDFS, open_hdfs
+from binlog_storage.archive.stored_object import StoredObject, heard
 
-SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
+SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", HDFS})
 _RETRIES: Final = 4  # of one call, behind 500, 503, or no answer
 _RETRY: Final = timedelta(seconds=30)
 _TIMEOUT: Final = timedelta(minutes=5)  # of a part of 64 MiB on a slow line
@@ -28,14 +28,6 @@ _SHOWN: Final = 300
 _DURATION: Final = compiled_later(r" in [0-9.]+(?:ns|µs|ms|s)\b")
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
 _BEHIND_ETAG: Final = "\n"
-
-
-class StoredObject(NamedTuple):
-    """An object: its size, the tag of this version of it, and its bytes. `pieces` raises `ArchiveUnreachable`."""
-
-    size: int
-    tag: str
-    pieces: Iterable[bytes]
 
 
 class Objects(Protocol):
@@ -63,12 +55,17 @@ class Objects(Protocol):
 
 
 def open_objects(url: str) -> Objects:
-    """The objects of a URL with one of `SCHEMES`: nothing is asked. Raises `ObstoreMissing`, `ArchiveUnreachable`."""
+    """The objects of a URL with one of `SCHEMES`: nothing is asked.
+
+    Raises `StoreLibraryMissing`, `ArchiveUnreachable`.
+    """
+    if url.partition(":")[0].lower() == HDFS:
+        return open_hdfs(url)
     try:
         import obstore
         from obstore import store
     except ModuleNotFoundError:
-        raise ObstoreMissing(
+        raise StoreLibraryMissing(
             f"{url}: obstore is needed for object stores; pip install '.[archive]'"
         ) from None
     # The library takes its own variable for this only without options of ours.
@@ -108,7 +105,7 @@ class ObstoreObjects:
         """See `Objects`."""
         with self._said(name):
             try:
-                found = _heard(lambda: self._obstore.get(self._store, name))
+                found = heard(lambda: self._obstore.get(self._store, name))
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return None
             return StoredObject(found.meta["size"], _tag(found.meta), self._pieces(found, name))
@@ -116,7 +113,7 @@ class ObstoreObjects:
     def _pieces(self, found: Any, name: str) -> Iterator[bytes]:
         with self._said(name):
             pieces = iter(found.stream())
-            while (piece := _heard(lambda: next(pieces, None))) is not None:
+            while (piece := heard(lambda: next(pieces, None))) is not None:
                 yield bytes(piece)
 
     def put(self, name: str, data: bytes | IO[bytes], instead_of: str | None) -> str:
@@ -127,7 +124,7 @@ class ObstoreObjects:
         with self._said(name):
             try:
                 # In one request: only that can have a condition.
-                done = _heard(
+                done = heard(
                     lambda: self._obstore.put(store, name, data, mode=mode, use_multipart=False)
                 )
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
@@ -137,7 +134,7 @@ class ObstoreObjects:
     def names(self, prefix: str, behind: str) -> list[str]:
         """See `Objects`."""
         with self._said(prefix):
-            pages = _heard(lambda: [*self._obstore.list(self._store, offset=behind)])
+            pages = heard(lambda: [*self._obstore.list(self._store, offset=behind)])
             found = (one["path"] for page in pages for one in page)
             # Not every store knows the offset: Azurite tells all names (3.37).
             return sorted(name for name in found if name.startswith(prefix) and name > behind)
@@ -146,7 +143,7 @@ class ObstoreObjects:
         """See `Objects`."""
         with self._said(name):
             try:
-                _heard(lambda: self._obstore.delete(self._store, name))
+                heard(lambda: self._obstore.delete(self._store, name))
             except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
                 return
 
@@ -154,23 +151,6 @@ class ObstoreObjects:
     def _said(self, name: str) -> Iterator[None]:
         with _said_of(f"{self.where}/{name}", (self._obstore.exceptions.BaseError, OSError)):
             yield
-
-
-def _heard(call: Callable[[], Any]) -> Any:
-    """What a call of the library gives, which is deaf to signals: the main thread, which gets them, waits beside it."""
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    found: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # for the other thread to raise
-            found.set_exception(error)
-
-    # Nobody waits for it at the end of the process, as for those of an executor.
-    threading.Thread(target=work, daemon=True).start()
-    return found.result()
 
 
 def _tag(meta: Any) -> str:

@@ -4,9 +4,10 @@
     s3://bucket/path                         Amazon S3, and what speaks like it
     gs://bucket/path                         Google Cloud Storage
     az://container/path, abfss://...         Azure
+    hdfs://namenode:8020/path                HDFS; hdfs://nameservice/path, of HADOOP_CONF_DIR
 
 What an object store asks of its clients (keys, region, endpoint) comes from the variables of the environment that its
-own tools know, such as AWS_ACCESS_KEY_ID, and is in no URL.
+own tools know, such as AWS_ACCESS_KEY_ID or HADOOP_USER_NAME, and is in no URL.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def open_place(where: Where, keys: ArchiveKeys | None = None) -> Place:
     """The place that somebody names; it need not have an archive. Without `keys` those of the environment.
 
     Raises `NotLocal` for a URL of which nothing is known, `NotAnArchive` for a folder that is not there,
-    `ObstoreMissing`.
+    `StoreLibraryMissing`.
     """
     keys = ArchiveKeys.of_environment() if keys is None else keys
     if is_remote(where):
@@ -173,8 +174,8 @@ def archive_path(where: Where) -> str | Path:
             raise NotLocal(f"{text}: an object store is written as {scheme}://BUCKET/FOLDER")
         if "://" in text and scheme.isalnum() and scheme.lower() != "file":
             raise NotLocal(
-                f"{text}: {scheme}:// is not supported yet, only object stores (s3://, gs://, az://) and folders of "
-                f"this machine (a folder that is really called so is ./{text})"
+                f"{text}: {scheme}:// is not supported yet, only object stores (s3://, gs://, az://, hdfs://) and "
+                f"folders of this machine (a folder that is really called so is ./{text})"
             )
         return local_path(where)
     if "@" in text.split("//", 1)[1].split("/", 1)[0] and not text.startswith("abfs"):

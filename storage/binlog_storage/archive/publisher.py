@@ -131,9 +131,9 @@ class Shelf(Protocol):
 
 
 def open_shelf(where: Where, keys: ArchiveKeys | None = None) -> FolderShelf | ObjectShelf:
-    """The shelf of an archive that somebody names. A folder is made if need be. Raises `NotLocal`, `ObstoreMissing`.
+    """The shelf of an archive that somebody names. A folder is made if need be.
 
-    Without `keys` those that the environment names.
+    Without `keys` those that the environment names. Raises `NotLocal`, `StoreLibraryMissing`.
     """
     keys = ArchiveKeys.of_environment() if keys is None else keys
     if is_remote(where):

@@ -27,7 +27,7 @@ from binlog_storage.archive.errors import (
     ArchiveUnreachable,
     NotAnArchive,
     ObjectChanged,
-    ObstoreMissing,
+    StoreLibraryMissing,
 )
 from binlog_storage.archive.manifest import MANIFEST_NAME, object_name, part_name
 from binlog_storage.archive.objects import Objects, ObstoreObjects, open_objects
@@ -44,10 +44,16 @@ from tests.storage.groups import simple
 URL = MemoryObjects.where
 
 
-def test_without_obstore_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(ObstoreMissing, match=r"pip install '\.\[archive\]'"):
-        open_objects(URL)
+@pytest.mark.parametrize(
+    ("library", "extra", "url"),
+    [("obstore", "archive", URL), ("hdfs_native", "hdfs", "hdfs://namenode:8020/archive")],
+)
+def test_without_its_library_it_is_told_what_to_install(
+    library: str, extra: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(StoreLibraryMissing, match=rf"^{url}: .*pip install '\.\[{extra}\]'"):
+        open_objects(url)
 
 
 def content(number: int, writer: str) -> bytes:
