@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from binlog_pipeline.spark.data_source import BinlogDataSource, FilteringDataSource
+from binlog_pipeline.spark.local_files import write_without_processes
 
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _SETTINGS: Final = {
@@ -29,6 +31,17 @@ _SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.python.daemon.module": "binlog_pipeline.spark.worker_daemon",
     "spark.sql.timeType.enabled": "true",
+}
+
+# Where a job is a micro-batch of some hundred rows, what is around it counts.
+_LIVE_SETTINGS: Final = {
+    # Each job makes a block of memory of that size to send its task by: at Spark's own 4 MiB, too large for the regions
+    # of the heap, the JVM began to look for garbage in all of it once a second.
+    "spark__broadcast__blockSize": "128k",
+    # Each job describes its plan for the UI, also where there is none, and the default does it at length.
+    "spark__sql__ui__explainMode": "simple",
+    # Of a query that ends, of which a batch has two, all that are remembered are sorted to forget the oldest one.
+    "spark__sql__ui__retainedExecutions": "20",
 }
 
 # What writes a stream's offsets and commits, and where Spark keeps it: 4.1 and later, 4.0.
@@ -156,14 +169,19 @@ def live_session(master: str = "local[*]", **settings: str) -> SparkSession:
     """As `session`, for streams whose batches are small and come one behind the other.
 
     The JVM, if this starts one, leaves its second compiler out: for minutes that takes as long as all that runs, and
-    what it makes faster are loops over many rows. What somebody else says to the JVM counts more.
+    what it makes faster are loops over many rows. What somebody else says to the JVM counts more. And it writes local
+    files without starting processes.
     """
+    is_new = SparkContext._active_spark_context is None
     given = os.environ.get(_JVM_OPTIONS)
     os.environ[_JVM_OPTIONS] = f"{_ONE_COMPILER} {given or ''}"
     try:
-        return session(master, **settings)
+        spark = session(master, **{**_LIVE_SETTINGS, **settings})
     finally:
         if given is None:
             del os.environ[_JVM_OPTIONS]
         else:
             os.environ[_JVM_OPTIONS] = given
+    if is_new and not is_connect(spark):
+        write_without_processes(spark._jvm, spark.sparkContext._jsc.hadoopConfiguration())
+    return spark

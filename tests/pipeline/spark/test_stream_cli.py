@@ -8,14 +8,18 @@ import random
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from binlog_pipeline.cli import main
 from binlog_pipeline.spark.failures import cause
+from binlog_pipeline.spark.local_files import write_without_processes
+from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
 
 from binlog_server.testing.waiting import until
 from tests.kit.backends import full_matrix
@@ -65,7 +69,11 @@ spark = binlog_pipeline.live_session("local[1]")
 beans = spark._jvm.java.lang.management.ManagementFactory
 writer = spark.readStream.format("rate").load().writeStream.format("noop")
 writer.option("checkpointLocation", sys.argv[1]).trigger(once=True).start().awaitTermination()
-print(json.dumps([[*beans.getRuntimeMXBean().getInputArguments()], os.environ["SPARK_SUBMIT_OPTS"]]))
+hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+files = spark._jvm.org.apache.hadoop.fs.FileSystem.get(spark._jvm.java.net.URI("file:///"), hadoop)
+kinds = [files.getClass().getName(), files.getConf().get("fs.file.impl")]
+options = [*beans.getRuntimeMXBean().getInputArguments()]
+print(json.dumps([kinds, options, os.environ["SPARK_SUBMIT_OPTS"]]))
 spark.stop()
 """
 
@@ -76,13 +84,14 @@ exec {program} "$@"
 
 
 def test_a_live_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its JVM has one compiler, and starts no more processes for a checkpoint's files than it must.
+    """Its JVM has one compiler, and starts no processes for a checkpoint's files; they have the modes that those gave.
 
     What somebody else says to the JVM stays, and counts more, and goes to nothing else.
     """
     given = "-Dbinlog.given=1 -XX:TieredStopAtLevel=4"
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", given)
     log, checkpoint = tmp_path / "log", tmp_path / "checkpoint"
+    log.touch()
     for name in ("chmod", "readlink"):
         told = tmp_path / "bin" / name
         told.parent.mkdir(exist_ok=True)
@@ -95,16 +104,26 @@ def test_a_live_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         text=True,
         check=True,
         timeout=120,
+        umask=0o027,
     )
-    started = [line for line in log.read_text().splitlines() if str(checkpoint) in line]
-    offsets = [line for line in started if "/offsets/" in line]
-    assert [line.split()[0] for line in offsets] == ["chmod", "chmod"]  # the file, and its sum
-    assert "readlink" not in log.read_text()
-    options, left = json.loads(done.stdout.splitlines()[-1])
+    started = log.read_text()
+    assert not [line for line in started.splitlines() if "/offsets/" in line]
+    assert "readlink" not in started
+    written = [*(checkpoint / "offsets").iterdir()]
+    modes = {one.name: stat.filemode(one.stat().st_mode) for one in written}
+    assert modes == dict.fromkeys(("0", ".0.crc"), "-rw-r--r--")  # as Hadoop says
+    kinds, options, left = json.loads(done.stdout.splitlines()[-1])
+    assert kinds == ["binlog_pipeline.LocalFiles", None]  # its name is nowhere else
     place = options.index("-Dbinlog.given=1")
     levels = ["-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"]
     assert [options[place - 1], options[place + 1]] == levels
     assert left == given
+
+
+def test_a_jvm_that_lacks_something_for_that() -> None:
+    """As where Spark has no compiler, or another one: nothing is said, and files are written as before."""
+    lacking: Any = JavaPackage("", None)
+    write_without_processes(lacking, None)
 
 
 @pytest.mark.slow
