@@ -144,7 +144,7 @@ def test_who_lags_too_far_stops_and_shows_why(
 ) -> None:
     """Not while it catches up, however far behind it begins."""
     # The replica catches up for 6 s, and each process may stand still for some of them.
-    server = binlog_server(users=USERS, replica_lag_grace_seconds=4)
+    server = binlog_server(users=USERS, replica_lag_grace_seconds=5)
     make_table(server)
     published = 12
     publish(server, 0, published)

@@ -16,7 +16,7 @@ from binlog_storage.testing.memory_engine import MemoryEngine, MemoryHistory
 from binlog_server.connections.channel import WRITE_BUFFER_BYTES
 from binlog_server.sessions.conversation import Conversation
 from tests.binlog_server.engines import SlowEngine
-from tests.binlog_server.lab import Lab, fill, transaction, until, within
+from tests.binlog_server.lab import DEADLINE_S, Lab, fill, transaction, until, within
 from tests.binlog_server.transport import Held
 
 GROUPS, GROUP_BYTES = 200, 100_000
@@ -41,7 +41,7 @@ def dumping(lab: Lab, server_id: int) -> Held:
 async def test_memory_is_bounded_and_others_go_on(lab: Lab) -> None:
     large_history(lab)
     slow, quick = dumping(lab, 1), dumping(lab, 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while len(quick.transport.written) < GROUPS * GROUP_BYTES:
             quick.transport.take()
             await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_memory_is_bounded_and_others_go_on(lab: Lab) -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert slow.transport.held == before
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while len(slow.transport.written) < GROUPS * GROUP_BYTES:
             slow.transport.take()
             await asyncio.sleep(0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import Mock, patch
 
 import pytest
@@ -321,11 +323,21 @@ async def test_the_feed_rests_in_proportion(site: Site, started: list[asyncio.Ta
     await site.moved()
     assert site.feed._rest_until == pytest.approx(ended + 0.0005 * (1 + PACE))
     assert 0.0005 * PACE < REST_S_MAX
+    rests: list[float] = []
+    loop = site.feed._loop
+
+    def later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        rests.append(seconds)
+        return loop.call_later(3600, call)  # when the test says: its own clock stands still
+
+    site.feed._loop = cast(asyncio.AbstractEventLoop, SimpleNamespace(call_later=later))
     site.publish(3)  # while it rests
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await until(lambda: bool(rests))
+    assert rests == [pytest.approx(0.0005 * PACE)]
     assert taker.cursor < site.engine.durable_end
+    site.feed._loop = loop
     site.clock.now += 1
+    site.feed._pass()
     await until(lambda: taker.cursor == site.engine.durable_end)
     assert len(taker.got) == 2, "the three share a pass"
 

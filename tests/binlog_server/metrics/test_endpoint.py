@@ -39,7 +39,7 @@ from binlog_server.upstreams.master_info import MasterInfo
 from binlog_server.upstreams.password import Password
 
 from ..engines import FullEngine
-from ..lab import USER, Lab, gtids, until, within
+from ..lab import DEADLINE_S, USER, Lab, gtids, until, within
 from ..tls_client import TlsClient
 from ..upstream import OPENING, FakeUpstream, Visit, groups
 from ..upstream import PASSWORD as UPSTREAM_PASSWORD
@@ -219,7 +219,7 @@ async def test_replicas_do_not_notice_hostile_scrapers(lab: Lab, rng: random.Ran
     for _, writer in idle:
         writer.close()
     answers: list[bytes] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while not answers:  # until the places of those that have gone are free
             with contextlib.suppress(ConnectionError):
                 request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -145,18 +145,28 @@ async def test_large_payloads_are_received_where_they_stay(tmp_path: Path, *, tl
 async def test_a_payload_that_comes_slowly_is_waited_for_and_one_that_stops_is_not() -> None:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _part in range(8):
+            await wanted.acquire()
             writer.write(bytes(100_000))
-            await asyncio.sleep(0.1)
-        await stopped.wait()
+        await wanted.acquire()
         writer.write(bytes(200_000))
 
-    stopped = asyncio.Event()
+    wanted = asyncio.Semaphore(0)
     async with connected(serve) as stream:
         place = GatheredPayload(1_000_000, bytearray)
+        reading = asyncio.ensure_future(stream.read_into(place, 60))
+        await until(lambda: stream._waiter is not None)
+        for left in range(900_000, 100_000, -100_000):
+            due = stream._due
+            await until(lambda due=due: asyncio.get_running_loop().time() > due - 60)  # type: ignore[misc]
+            wanted.release()
+            await until(lambda left=left: place.left == left)  # type: ignore[misc]
+            assert stream._due > due, "some of it has come: the end of the wait is later"
+        stream._due = 0.0
+        stream._look()
         with pytest.raises(TimeoutError):
-            await stream.read_into(place, 0.5)
+            await reading
         assert place.left == 200_000  # and nothing of it is lost
-        stopped.set()
+        wanted.release()
         assert await stream.read_into(place, 60)
         assert len(stream.get_buffer(-1)) == BEHIND_BYTES  # there may be another one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from typing import cast
 
@@ -298,12 +299,13 @@ def test_any_bytes(text: bytes | str) -> None:
     "text",
     [b"/* " * 100_000, b"-- \n" * 100_000, b"'\\" * 100_000, b"@`" * 100_000, b"/*!" * 100_000],
 )
-@pytest.mark.timeout(5)
 def test_hostile_text_takes_linear_time(text: bytes) -> None:
+    began = time.thread_time()
     with contextlib.suppress(SqlSyntaxError):
         scan(b"INSERT " + text)
     classify(b"INSERT " + text)
     classify(text)
+    assert time.thread_time() - began < 5
 
 
 _QUOTED = rb"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*(?:'|\\?\Z)"

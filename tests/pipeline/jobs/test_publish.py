@@ -422,8 +422,14 @@ def test_brokers_that_refuse(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Not for as long as a slow cluster gets: what the matter is is known at once."""
-    monkeypatch.setattr(publish, "_REACHED_S", 1.5)
-    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 1.0)
+    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 0.0)
+    show = KafkaSink._show
+
+    def shown(sink: KafkaSink, progress: Any) -> None:
+        show(sink, progress)
+        monkeypatch.setattr(publish, "_REACHED_S", 0.0)  # the time is over behind a first line
+
+    monkeypatch.setattr(KafkaSink, "_show", shown)
     store.row()
     store.close()
     assert main(["publish", str(store.path), "--kafka", "127.0.0.1:1"]) == 1
@@ -439,7 +445,7 @@ def test_brokers_that_go_away(
 ) -> None:
     """In a transaction: it says what it waits for, nobody else does; and it ends when brokers would have given up."""
     monkeypatch.setattr(publish, "_COMMIT_S", 4.0)
-    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 1.0)
+    monkeypatch.setattr("binlog_storage.console.progress._LINE_S", 0.0)
     mock = Producer({"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 0})
     address = mock_brokers(mock)
     sink = KafkaSink(address, "gone", {})
