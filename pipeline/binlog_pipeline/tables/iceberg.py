@@ -16,10 +16,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
+from binlog_storage.archive.hdfs_objects import HDFS, is_of_hdfs, told_by_hdfs
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError, TargetChanged
 from binlog_pipeline.schemas.conversion import require_convertible
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table, Transaction
 
 _LAST: Final = "binlog.last"
+_IO: Final = "py-io-impl"
 _LIBRARIES: Final = frozenset(("pyiceberg", "sqlalchemy"))
 _ONE_TRY: Final = {"commit.retry.num-retries": "0"}
 """A second one would put a snapshot behind that of another writer, whatever that has done."""
@@ -275,6 +278,10 @@ def said_of_iceberg(where: object) -> Iterator[None]:
         yield
     except PipelineError:
         raise
+    except RuntimeError as error:
+        if not is_of_hdfs(error):
+            raise
+        raise SourceError(f"{where}: {told_by_hdfs(error)}") from error
     except OSError as error:
         if error.errno is not None:  # a disk's
             raise
@@ -297,12 +304,22 @@ def _catalog(name: str) -> Catalog:
             "an Iceberg table needs the library pyiceberg: pip install '.[iceberg]'"
         ) from None
     try:
-        return load_catalog(name)
+        found = load_catalog(name)
+        if _is_ours_to_reach(found.properties):
+            found.close()
+            found = load_catalog(name, **{_IO: "binlog_pipeline.tables.iceberg_hdfs.HdfsFileIO"})
+        return found
     except ValueError as error:
         raise BadOption(
             f"catalog {name} is not in pyiceberg's configuration (.pyiceberg.yaml, or "
             f"PYICEBERG_CATALOG__{name.upper()}__URI and others): {error}"
         ) from None
+
+
+def _is_ours_to_reach(properties: Mapping[str, str]) -> bool:
+    """Whether files are in HDFS, and nobody has said who reads and writes them there."""
+    is_there = properties.get("warehouse", "").startswith(f"{HDFS}://")
+    return is_there and _IO not in properties and find_spec("hdfs_native") is not None
 
 
 def _published(table: Table, where: str) -> Mapping[str, str] | None:

@@ -36,7 +36,7 @@ _Found = TypeVar("_Found")
 
 _DEFAULT_PORT: Final = 8020  # as Hadoop's own client has it
 _NO_SERVICE: Final = "No NameNode hosts found"
-_CONFIG: Final = {  # the library tries for three minutes by itself: these make some eleven seconds
+HDFS_CONFIG: Final = {  # the library tries for three minutes by itself: these make some eleven seconds
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "500",
     "dfs.client.failover.sleep.max.millis": "5000",
@@ -56,6 +56,7 @@ _NEW: Final = "_new"
 _AS_IT_IS: Final = (1 << 64) - 1  # a time that is not to be set: -1 for Java
 _STACK: Final = compiled_later(r"(?:\n|\\n)(?:\t|\\t)at .*", re.DOTALL)
 _OF_SERVER: Final = compiled_later(r'(?:Fatal)?RPCError\("(?:[\w$]+\.)*(?P<name>[\w$]+)", "')
+_OF_LIBRARY: Final = compiled_later(r"[A-Z]\w+\(.*\)$|ChecksumError$|NoSASLMechanism$", re.DOTALL)
 _DATANODE: Final = compiled_later(r'ip_addr: "([^"]+)".*?xfer_port: ([0-9]+)')
 _ID: Final = compiled_later(r"\b[0-9a-f]{32}\b")
 
@@ -298,12 +299,12 @@ class HdfsObjects:
 
     def _connected(self) -> Any:
         try:
-            return self._hdfs.Client(f"{HDFS}://{self._authority}/", _CONFIG)
+            return self._hdfs.Client(f"{HDFS}://{self._authority}/", HDFS_CONFIG)
         except RuntimeError as error:
             if _NO_SERVICE not in str(error):
                 raise
         # No name of a service that HADOOP_CONF_DIR knows, so it is that of a machine.
-        return self._hdfs.Client(f"{HDFS}://{self._authority}:{_DEFAULT_PORT}", _CONFIG)
+        return self._hdfs.Client(f"{HDFS}://{self._authority}:{_DEFAULT_PORT}", HDFS_CONFIG)
 
     def _call(self, call: Callable[[Any], _Found], limit_s: float | None = None) -> _Found:
         client = self._client
@@ -321,7 +322,9 @@ class HdfsObjects:
         try:
             yield
         except (OSError, RuntimeError, EOFError) as error:
-            raise ArchiveUnreachable(f"{self.where}/{name}: {_told(error)[:_SHOWN]}") from error
+            raise ArchiveUnreachable(
+                f"{self.where}/{name}: {told_by_hdfs(error)[:_SHOWN]}"
+            ) from error
 
 
 def _pieces_of(data: bytes | IO[bytes]) -> Iterator[bytes]:
@@ -349,8 +352,11 @@ def _time_of(tag: str) -> int:
     return int(tag.partition(" ")[0])
 
 
-def _told(error: Exception) -> str:
-    """Without Java's stack, the numbers of files that were being written, and counters: else no two are the same."""
+def told_by_hdfs(error: Exception) -> str:
+    """What an error of the library says.
+
+    Without Java's stack, the numbers of files that were being written, and counters: else no two are the same.
+    """
     text = _STACK.sub("", str(error))
     found = _OF_SERVER.match(text)
     if found is not None:
@@ -360,3 +366,8 @@ def _told(error: Exception) -> str:
     if nodes:
         text = f"{text.partition('[')[0]}{', '.join(nodes)}"
     return _ID.sub("...", text)
+
+
+def is_of_hdfs(error: RuntimeError) -> bool:
+    """Whether it is one of the library, which has no class for most of its errors."""
+    return _OF_LIBRARY.match(str(error)) is not None

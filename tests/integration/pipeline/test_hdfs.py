@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ import pytest
 from binlog_pipeline.cli import main as spark_main
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
+from binlog_pipeline.tables.sinks import open_sink
+from binlog_protocol.gtid import SlavePosition
 from binlog_storage.archive import hdfs_objects
 from binlog_storage.archive.archive import Archive, read_manifest
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged
@@ -23,8 +26,16 @@ from binlog_storage.archive.objects import open_objects
 from binlog_storage.archive.places import ObjectPlace
 
 from binlog_server.cli import main as server_main
+from tests.integration.pipeline.test_other_clouds import kept_once
 from tests.kit.hdfs import Hdfs, hdfs
 from tests.pipeline.archives import grow, log_of, rows, stored
+from tests.pipeline.spark.test_stream_killed import (
+    MERGING,
+    ROOT,
+    running,
+)
+from tests.pipeline.tables.changes import History, in_order
+from tests.pipeline.tables.lake import configure, rows_of
 from tests.storage.archive import test_objects
 from tests.storage.archive.memory_objects import Killed
 from tests.storage.archive.test_objects import add_all, content, grow_by_turns
@@ -340,3 +351,55 @@ def test_a_datanode_that_is_away(how: str, place: str, cluster: Hdfs) -> None:
         cluster.wait()
     add_all(objects, 2)
     assert parts_of(place) == 2
+
+
+# --- tables, and checkpoints of Spark ---
+
+
+@pytest.fixture
+def lake(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A catalog whose warehouse is there; the URL of the folder."""
+    configure(monkeypatch, tmp_path, {"warehouse": f"{place}/warehouse"})
+    return place
+
+
+def target_of(sink: str, lake: str) -> str:
+    return "iceberg://lake/shop/orders" if sink == "iceberg" else f"{lake}/lake/shop/orders"
+
+
+SINKS: Final = ("delta", "iceberg")
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_table(sink: str, lake: str, rng: random.Random) -> None:
+    kept_once(target_of(sink, lake), rng, sink)
+
+
+def test_names_that_are_no_paths(lake: str) -> None:
+    """Of tables: what is behind a `#` or `?` of one is not taken away."""
+    rows = {}
+    for name in ("a%23x", "a%23y", "a%3Fx", "a b", "a%25"):
+        target = f"iceberg://lake/shop/{name}"
+        history = History(random.Random(name))
+        with open_sink("iceberg", target, "shop.orders", ["id"], SlavePosition()) as kept:
+            kept.add(history.batch(20), history.position)
+        rows[target] = history.table()
+    for target, expected in rows.items():
+        assert in_order(rows_of("iceberg", target)) == expected, target
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sink", ["delta"])
+def test_executors_write_a_table(sink: str, lake: str, tmp_path: Path, rng: random.Random) -> None:
+    """A cluster of two workers, which have the driver's environment."""
+    seed, batches = rng.randrange(1 << 30), 6
+    history = History(random.Random(seed))
+    for _ in range(batches):
+        history.batch(30)
+    target = target_of(sink, lake)
+    cluster = {"SPARK_WORKER_DIR": str(tmp_path / "work"), "PYTHONPATH": str(ROOT)}
+    with running(MERGING, sink, target, str(seed), str(batches), **cluster) as job:
+        assert job.stdout is not None
+        assert len(job.stdout.readlines()) == batches
+        assert job.wait(60) == 0
+    assert in_order(rows_of(sink, target)) == history.table()

@@ -29,6 +29,7 @@ from binlog_storage.archive.errors import (
     ObjectChanged,
     StoreLibraryMissing,
 )
+from binlog_storage.archive.hdfs_objects import is_of_hdfs, told_by_hdfs
 from binlog_storage.archive.manifest import MANIFEST_NAME, object_name, part_name
 from binlog_storage.archive.objects import Objects, ObstoreObjects, open_objects
 from binlog_storage.archive.part_reader import PartReader
@@ -377,3 +378,28 @@ def test_an_archive_by_the_library(store: Path, monkeypatch: pytest.MonkeyPatch)
     run(source, URL, partition_bytes=64 << 10)
     assert rows(ArchiveSource(URL)) == rows(source)
     assert made.get(MANIFEST_NAME) is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "is_ours", "told"),
+    [
+        (
+            'RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a/_new/'
+            '0123456789abcdef0123456789abcdef. Name node is in safe mode.\\n\\tat org.apache.Some(Some.java:1)")',
+            True,
+            "SafeModeException: Cannot create file/a/_new/.... Name node is in safe mode.",
+        ),
+        (
+            'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { '
+            'ip_addr: \\"10.0.0.1\\", host_name: \\"a\\", xfer_port: 9866 }, dfs_used: Some(7) }]")',
+            True,
+            'DataTransferError("All DataNodes failed: 10.0.0.1:9866',
+        ),
+        ("dictionary changed size during iteration", False, "dictionary changed size during iteration"),
+    ],
+)  # fmt: skip
+def test_what_hdfs_says(said: str, is_ours: bool, told: str) -> None:
+    """Without what differs each time; and errors of the library are told from others, which are defects of ours."""
+    error = RuntimeError(said)
+    assert told_by_hdfs(error) == told
+    assert is_of_hdfs(error) is is_ours
