@@ -22,7 +22,7 @@ def main(store: str, table: str, target: str, checkpoint: str, sink: str, how: s
     patched.setattr(batch_rows, "_PIECE", 100_000)
     patched.setattr(streams, "chunks", partial(chunks, rows=1500))
     limits = {"spark__driver__memory": "1g", "spark__driver__maxResultSize": "200k"}
-    spark = binlog_pipeline.session("local[2]", **limits)
+    spark = binlog_pipeline.live_session("local[2]", **limits)
     spark.sparkContext.setLogLevel("ERROR")
     changes = (
         spark.readStream.format("binlog")
