@@ -39,6 +39,7 @@ from binlog_protocol.gtid import BinlogState
 from binlog_storage.archive.archive import read_manifest
 from binlog_storage.archive.encryption import NO_KEYS, ArchiveKey, ArchiveKeys
 from binlog_storage.archive.errors import (
+    ArchiveDamaged,
     ArchiveInUse,
     ArchiveUnreachable,
     NotAnArchive,
@@ -71,7 +72,7 @@ from binlog_storage.disk.disk import Disk, OsDisk, mapped, replaced
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import local_path
 from binlog_storage.disk.read_only_disk import ReadOnlyDisk
-from binlog_storage.errors import DiskError, FileMissing, StoreInUse
+from binlog_storage.errors import DiskError, DiskFull, FileMissing, StoreInUse
 
 log = logging.getLogger(__name__)
 
@@ -201,9 +202,14 @@ class FolderShelf:
         self._disk.fsync_dir()
 
     def write_chunk(self, name: str, data: bytes) -> None:
-        """See `Shelf`."""
-        with replaced(self._disk, name) as file:
-            file.pwrite(data, 0)
+        """See `Shelf`. On a full disk nothing stays there of what the manifest does not have."""
+        try:
+            with replaced(self._disk, name) as file:
+                file.pwrite(data, 0)
+        except DiskFull:
+            with contextlib.suppress(ArchiveDamaged, DiskError):
+                self.clean(read_manifest(self.place))
+            raise
 
     def write_manifest(self, data: bytes) -> None:
         """See `Shelf`."""

@@ -20,7 +20,7 @@ from binlog_storage.archive.manifest import (
 from binlog_storage.archive.places import DiskPlace
 from binlog_storage.archive.publisher import LOCK_NAME, ArchivePublisher, FolderShelf, StagedPart
 from binlog_storage.disk.disk import Disk, OsDisk
-from binlog_storage.errors import DiskError
+from binlog_storage.errors import DiskError, DiskFull
 from binlog_storage.testing.memory_disk import MemoryDisk
 
 from tests.storage.crash.recorder import RecordingDisk
@@ -143,6 +143,31 @@ def _sound(disk: Disk) -> int:
         assert content(disk, placed.part.name) == b"part %d" % placed.number
         assert placed.part.last == f"0-1-{placed.number}"
     return manifest.count
+
+
+def test_a_full_disk_has_nothing_that_was_not_published() -> None:
+    """Whatever found no room: the part, a list of parts, the manifest. With room it is done."""
+    disk = MemoryDisk()
+    add(disk, range(1, 3), chunk_parts=2)
+    failed = 0
+    for room in range(0, 3000, 40):
+        full = MemoryDisk(disk.contents())
+        full.capacity = full.used() + room
+        publisher = ArchivePublisher(FolderShelf(full, "here"), chunk_parts=2)
+        try:
+            publisher.publish([staged(full, 3)])
+        except DiskFull:
+            publisher.discard_staged(".staged-")
+            failed += 1
+            assert {*full.names()} == {*disk.names()}
+            full.capacity = 1 << 62
+            publisher.publish([staged(full, 3)])
+        publisher.close()
+        manifest = read_manifest(DiskPlace(full, "here"))
+        assert manifest is not None
+        archive = Archive(DiskPlace(full, "here"), manifest)
+        assert [placed.part.name for placed in archive.parts()] == [part_name(n) for n in (1, 2, 3)]
+    assert 10 < failed < 75
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
