@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import random
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ from binlog_storage.archive.places import ObjectPlace
 
 from binlog_server.cli import main as server_main
 from tests.integration.pipeline.test_other_clouds import kept_once
+from tests.kit.fixtures import MakeMariaDB
 from tests.kit.hdfs import Hdfs, hdfs
 from tests.pipeline.archives import grow, log_of, rows, stored
 from tests.pipeline.spark.test_stream_killed import (
@@ -34,6 +37,7 @@ from tests.pipeline.spark.test_stream_killed import (
     ROOT,
     running,
 )
+from tests.pipeline.stores import FULL
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, rows_of
 from tests.storage.archive import test_objects
@@ -403,3 +407,50 @@ def test_executors_write_a_table(sink: str, lake: str, tmp_path: Path, rng: rand
         assert len(job.stdout.readlines()) == batches
         assert job.wait(60) == 0
     assert in_order(rows_of(sink, target)) == history.table()
+
+
+@pytest.mark.spark
+@pytest.mark.any_version
+@pytest.mark.parametrize("sink", ["delta"])
+def test_commands(
+    sink: str,
+    lake: str,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """load, state, lag and stream, as users call them; the checkpoint is there as well."""
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY, a VARCHAR(9))",
+        "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
+    )
+    source = f"mariadb://root@{upstream.host}:{upstream.port}"
+    target = target_of(sink, lake)
+    place = target.removesuffix("/shop/orders")
+    of_table = ("--sink", sink, "--table", "shop.orders")
+    load = ("load", source, "--tables", "shop.orders", "--target", place, "--sink", sink)
+    assert spark_main([*load, "--staging", str(tmp_path / "staging")]) == 0
+    upstream.script(
+        "INSERT INTO shop.orders VALUES (3, 'z')",
+        "ALTER TABLE shop.orders ADD b VARCHAR(5) DEFAULT 'q'",
+    )
+    assert spark_main(["state", source, target, *of_table]) == 0
+    assert spark_main(["lag", source, target]) == 0
+    stream = ("stream", "--from", source, "--to", target, "--checkpoint", f"{lake}/checkpoint")
+    argv = [str(Path(sys.executable).with_name("binlog-spark")), *stream, *of_table]
+    for number in range(2):
+        upstream.script(f"UPDATE shop.orders SET b = 'r{number}' WHERE id = {number + 1}")
+        # In a process of its own: it ends Spark.
+        done = subprocess.run(
+            [*argv, "--available-now"], check=False, stdin=subprocess.DEVNULL, timeout=300
+        )
+        assert done.returncode == 0
+        rows = sorted(rows_of(sink, target).to_pylist(), key=lambda row: row["id"])
+        assert rows == upstream.q("SELECT * FROM shop.orders ORDER BY id")
+    assert "commits" in {
+        one.path.rpartition("/")[2]
+        for one in opened(lake)._client.list_status(f"{opened(lake)._folder}/checkpoint")
+    }
+    capsys.readouterr()
