@@ -181,6 +181,18 @@ REFUSED = {  # where it fails: in the driver's fold, in a task, where the table 
 }  # fmt: skip
 
 
+PLANNER_WAS_LATE = re.compile(
+    r'Traceback \(most recent call last\):\n(  File "\S+/pyspark/daemon.py", line \d+, in (manager|worker)\n){2}'
+    r"BrokenPipeError: .*\n"
+)
+"""Of a process that has planned a read: Spark has the answer, and closes in front of its last flush. On a busy machine,
+at any time. The daemon that prints it is Spark's, whatever `spark.python.daemon.module` says (4.3)."""
+
+
+def ours(err: str) -> str:
+    return PLANNER_WAS_LATE.sub("", err)
+
+
 @pytest.mark.any_version
 def test_what_ends_it_is_one_line(
     make_logged_store: MakeLoggedStore, tmp_path: Path, rng: random.Random
@@ -212,7 +224,7 @@ def test_what_ends_it_is_one_line(
         assert lines[-1].startswith("binlog-spark: "), said
         assert why in lines[-1], lines[-1]
         assert sum(line.startswith("binlog-spark: ") for line in lines) == 1
-        assert not re.search(r"Traceback|^\s+at |ERROR|SQLSTATE", said, re.MULTILINE), said
+        assert not re.search(r"Traceback|^\s+at |ERROR|SQLSTATE", ours(said), re.MULTILINE), said
 
 
 @pytest.mark.any_version
@@ -250,7 +262,7 @@ def test_it_ends_in_order_when_it_is_told_to(
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     assert json.loads(out)["position"] == "0-1-3"
-    assert not re.search(r"Traceback|^\s+at |ERROR", err, re.MULTILINE), err
+    assert not re.search(r"Traceback|^\s+at |ERROR", ours(err), re.MULTILINE), err
 
 
 @pytest.mark.any_version
