@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -29,12 +31,16 @@ from binlog_storage.archive.places import ObjectPlace
 
 from binlog_server.cli import main as server_main
 from tests.integration.pipeline.test_other_clouds import kept_once
-from tests.kit.fixtures import MakeMariaDB
+from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.hdfs import Hdfs, hdfs
 from tests.pipeline.archives import grow, log_of, rows, stored
 from tests.pipeline.spark.test_stream_killed import (
+    A_ROUND,
+    JOB,
     MERGING,
     ROOT,
+    Writer,
+    members,
     running,
 )
 from tests.pipeline.stores import FULL
@@ -393,7 +399,7 @@ def test_names_that_are_no_paths(lake: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sink", ["delta"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_executors_write_a_table(sink: str, lake: str, tmp_path: Path, rng: random.Random) -> None:
     """A cluster of two workers, which have the driver's environment."""
     seed, batches = rng.randrange(1 << 30), 6
@@ -411,7 +417,7 @@ def test_executors_write_a_table(sink: str, lake: str, tmp_path: Path, rng: rand
 
 @pytest.mark.spark
 @pytest.mark.any_version
-@pytest.mark.parametrize("sink", ["delta"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_commands(
     sink: str,
     lake: str,
@@ -454,3 +460,40 @@ def test_commands(
         for one in opened(lake)._client.list_status(f"{opened(lake)._folder}/checkpoint")
     }
     capsys.readouterr()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_stream_that_is_killed(
+    sink: str,
+    lake: str,
+    make_upstream: MakeMariaDB,
+    binlog_server: MakeBinlogServer,
+    tmp_path: Path,
+    rng: random.Random,
+) -> None:
+    """With its checkpoint there: each change once."""
+    upstream = make_upstream(FULL)
+    store = tmp_path / "store"
+    server = binlog_server(upstream=upstream, directory=store)
+    upstream.script(
+        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(60), n INT)"
+    )
+    arguments = [str(store), "d.t", target_of(sink, lake), f"{lake}/checkpoint", sink]
+    with Writer(upstream, rng) as writer:
+        for _ in range(6):
+            writer.wanted += A_ROUND
+            with running(JOB, *arguments, "forever") as job:
+                assert job.stdout is not None
+                assert job.stdout.readline() == "running\n"
+                time.sleep(rng.uniform(1, 10))
+                for pid in rng.choice([members(job.pid), [job.pid]]):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+    server.wait_position(upstream.gtid_binlog_pos, 60)
+    with running(JOB, *arguments, "once") as job:
+        assert job.wait(400) == 0
+    have = [tuple(row.values()) for row in in_order(rows_of(sink, target_of(sink, lake)))]
+    want = [tuple(row.values()) for row in upstream.q("SELECT id, a, n FROM d.t ORDER BY id")]
+    assert have == want
