@@ -8,7 +8,7 @@ In seconds: since the next byte that it has not been sent became durable here. T
 
 A replica is dropped when for a whole grace period it has been beyond a limit, and is no nearer at its end, in bytes,
 than it was at its beginning. So whoever catches up may do so for as long as it takes. Nor is it judged while nothing
-that it was given waits for it: what holds it up is this server then.
+that it was given waits for it, nor for time in which nobody looked: what holds it up is this server then.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from binlog_storage.engine import Position
 from binlog_server.accounts.replica_policy import ReplicaPolicy
 
 _MARKS_MAX = 512
+_PAUSE_S = 5.0
+"""Between two looks; behind longer ones this process, or its machine, has stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class LagWatch:
         self._grace_from: tuple[float, int] | None = (
             None  # since when it is beyond, and the bytes then
         )
+        self._looked_at: float | None = None
 
     def look(
         self,
@@ -68,12 +71,17 @@ class LagWatch:
         """
         behind_s = self._behind_s(now, sent, end)
         beyond = self._limit_exceeded(behind_bytes, behind_s)
+        paused_s = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - _PAUSE_S)
+        self._looked_at = now
         if not beyond:
             self._grace_from = None
             return Lag(behind_bytes, behind_s)
         if self._grace_from is None or excused:
             self._grace_from = now, behind_bytes
         since, bytes_then = self._grace_from
+        if paused_s and since < now:
+            since += paused_s
+            self._grace_from = since, bytes_then
         if now - since >= grace_s and behind_bytes < bytes_then:
             self._grace_from = now, behind_bytes  # nearer: another period
             since = now

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from binlog_protocol.gtid import SlavePosition
-from binlog_storage.archive.hdfs_objects import HDFS, is_of_hdfs, told_by_hdfs
+from binlog_storage.archive.hdfs_objects import is_of_hdfs, told_by_hdfs
+from binlog_storage.archive.objects import HDFS
 
 from binlog_pipeline.errors import BadOption, PipelineError, SourceError, TargetChanged
 from binlog_pipeline.schemas.conversion import require_convertible

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import ParseResult
 
-from binlog_storage.archive.hdfs_objects import HDFS, HDFS_CONFIG
+from binlog_storage.archive.hdfs_objects import HDFS_CONFIG
+from binlog_storage.archive.objects import HDFS
 from hdfs_native.fsspec import HdfsFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
 

@@ -29,9 +29,8 @@ from typing import IO, Any, Final, TypeVar
 from binlog_protocol.compiled_later import compiled_later
 
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, StoreLibraryMissing
-from binlog_storage.archive.stored_object import StoredObject, heard
+from binlog_storage.archive.objects import HDFS, StoredObject, heard
 
-HDFS: Final = "hdfs"
 _Found = TypeVar("_Found")
 
 _DEFAULT_PORT: Final = 8020  # as Hadoop's own client has it

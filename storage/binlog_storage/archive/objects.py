@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeVar
 
 from binlog_protocol.compiled_later import compiled_later
 
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged, StoreLibraryMissing
-from binlog_storage.archive.hdfs_objects import HDFS, open_hdfs
-from binlog_storage.archive.stored_object import StoredObject, heard
 
+HDFS: Final = "hdfs"
 SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", HDFS})
 _RETRIES: Final = 4  # of one call, behind 500, 503, or no answer
 _RETRY: Final = timedelta(seconds=30)
@@ -28,6 +29,15 @@ _SHOWN: Final = 300
 _DURATION: Final = compiled_later(r" in [0-9.]+(?:ns|µs|ms|s)\b")
 _CLOUDS: Final = ("AWS", "GOOGLE", "AZURE")
 _BEHIND_ETAG: Final = "\n"
+_Found = TypeVar("_Found")
+
+
+class StoredObject(NamedTuple):
+    """An object: its size, the tag of this version of it, and its bytes. `pieces` raises `ArchiveUnreachable`."""
+
+    size: int
+    tag: str
+    pieces: Iterable[bytes]
 
 
 class Objects(Protocol):
@@ -54,13 +64,11 @@ class Objects(Protocol):
         """Delete an object; none of that name is no error."""
 
 
-def open_objects(url: str) -> Objects:
-    """The objects of a URL with one of `SCHEMES`: nothing is asked.
+def open_by_obstore(url: str) -> Objects:
+    """The objects of a URL with one of `SCHEMES`, but for `HDFS`: nothing is asked.
 
     Raises `StoreLibraryMissing`, `ArchiveUnreachable`.
     """
-    if url.partition(":")[0].lower() == HDFS:
-        return open_hdfs(url)
     try:
         import obstore
         from obstore import store
@@ -151,6 +159,27 @@ class ObstoreObjects:
     def _said(self, name: str) -> Iterator[None]:
         with _said_of(f"{self.where}/{name}", (self._obstore.exceptions.BaseError, OSError)):
             yield
+
+
+def heard(call: Callable[[], _Found], limit_s: float | None = None) -> _Found:
+    """What a call of a library gives, which is deaf to signals: the main thread, which gets them, waits beside it.
+
+    Args:
+        limit_s: wait no longer, and raise `TimeoutError`. The call goes on, and may yet be done.
+    """
+    if limit_s is None and threading.current_thread() is not threading.main_thread():
+        return call()
+    found: Future[_Found] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # for the other thread to raise
+            found.set_exception(error)
+
+    # Nobody waits for it at the end of the process, as for those of an executor.
+    threading.Thread(target=work, daemon=True).start()
+    return found.result(limit_s)
 
 
 def _tag(meta: Any) -> str:

@@ -27,7 +27,7 @@ from binlog_protocol.compiled_later import compiled_later
 from binlog_storage.archive.encryption import NO_KEYS, ArchiveKeys
 from binlog_storage.archive.errors import ArchiveDamaged, FetchGivenUp, NotAnArchive
 from binlog_storage.archive.manifest import MANIFEST_NAME
-from binlog_storage.archive.objects import SCHEMES, Objects, open_objects
+from binlog_storage.archive.objects import HDFS, SCHEMES, Objects, open_by_obstore
 from binlog_storage.disk.disk import mapped
 from binlog_storage.disk.given_files import open_given
 from binlog_storage.disk.local_path import NotLocal, local_path, no_directory, path_argument
@@ -157,6 +157,18 @@ def open_place(where: Where, keys: ArchiveKeys | None = None) -> Place:
     if not directory.is_dir():
         raise NotAnArchive(no_directory(directory))
     return DiskPlace(ReadOnlyDisk(directory), str(directory), keys)
+
+
+def open_objects(url: str) -> Objects:
+    """The objects of a URL with one of `SCHEMES`: nothing is asked.
+
+    Raises `StoreLibraryMissing`, `ArchiveUnreachable`.
+    """
+    if url.partition(":")[0].lower() == HDFS:
+        from binlog_storage.archive.hdfs_objects import open_hdfs  # no start waits for it
+
+        return open_hdfs(url)
+    return open_by_obstore(url)
 
 
 def is_remote(where: Where) -> bool:

@@ -57,13 +57,14 @@ from binlog_storage.archive.manifest import (
     part_name,
     part_number,
 )
-from binlog_storage.archive.objects import Objects, open_objects
+from binlog_storage.archive.objects import Objects
 from binlog_storage.archive.places import (
     DiskPlace,
     ObjectPlace,
     Place,
     Where,
     is_remote,
+    open_objects,
     open_place,
 )
 from binlog_storage.archive.remembered_manifests import SeenManifest

@@ -54,6 +54,18 @@ def test_who_takes_all_that_it_gets_is_not_judged() -> None:
     assert [lag.is_over for lag in found] == [False] * 59 + [True]
 
 
+def test_a_pause_of_the_server_is_not_the_time_of_the_replica() -> None:
+    watch = LagWatch(BYTES)
+    times = [*range(30), *range(130, 200), *range(1200, 1300)]
+    found = [
+        (now, watch.look(float(now), Position(0, 0), Position(0, 20 * MB), 20 * MB, GRACE_S))
+        for now in times
+    ]
+    over = [now for now, lag in found if lag.is_over]
+    assert over[0] == 60 + (130 - 29 - 5), "what is longer than five seconds does not count"
+    assert found[30][1].drops_in_s == 60 - 29 - 5
+
+
 def test_one_group_that_does_not_go_out_is_lag_in_seconds_alone() -> None:
     history = [(0, 1000)] * 1000
     assert dropped_at(SECONDS, history) == 101 + 60

@@ -26,8 +26,7 @@ from binlog_storage.archive.archive import Archive, read_manifest
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged
 from binlog_storage.archive.hdfs_objects import HdfsObjects
 from binlog_storage.archive.manifest import MANIFEST_NAME
-from binlog_storage.archive.objects import open_objects
-from binlog_storage.archive.places import ObjectPlace
+from binlog_storage.archive.places import ObjectPlace, open_objects
 
 from binlog_server.cli import main as server_main
 from tests.integration.pipeline.test_other_clouds import kept_once

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from binlog_storage.archive.errors import ArchiveUnreachable, ObjectChanged
-from binlog_storage.archive.stored_object import StoredObject
+from binlog_storage.archive.objects import StoredObject
 
 
 class Killed(BaseException):

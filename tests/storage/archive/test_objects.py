@@ -31,9 +31,9 @@ from binlog_storage.archive.errors import (
 )
 from binlog_storage.archive.hdfs_objects import is_of_hdfs, told_by_hdfs
 from binlog_storage.archive.manifest import MANIFEST_NAME, object_name, part_name
-from binlog_storage.archive.objects import Objects, ObstoreObjects, open_objects
+from binlog_storage.archive.objects import Objects, ObstoreObjects
 from binlog_storage.archive.part_reader import PartReader
-from binlog_storage.archive.places import ObjectPlace
+from binlog_storage.archive.places import ObjectPlace, open_objects
 from binlog_storage.archive.publisher import ArchivePublisher, ObjectShelf, StagedPart
 
 from binlog_server.cli import main
@@ -277,7 +277,7 @@ def test_what_does_not_answer(objects: MemoryObjects, store: Path) -> None:
 
 def test_a_defect_of_ours_is_none_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what the library says, and the network, is an archive that cannot be reached."""
-    objects = objects_module.open_objects("s3://bucket/x")
+    objects = open_objects("s3://bucket/x")
     library = objects._obstore  # type: ignore[attr-defined]
 
     def fail(error: Exception) -> None:
@@ -304,7 +304,7 @@ def test_a_defect_of_ours_is_none_of_the_network(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("url", ["s3://b:99999/x", "s3://[::1/x", "az:///x", "s3:///x"])
 def test_what_is_no_url_of_a_store(url: str) -> None:
     with pytest.raises(ArchiveUnreachable, match=re.escape(url)):
-        objects_module.open_objects(url)
+        open_objects(url)
 
 
 def test_an_error_is_the_same_text_each_time() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from binlog_pipeline.sources.archive import ArchiveSource
 from binlog_pipeline.sources.directory import DirectorySource
-from binlog_storage.archive.objects import open_objects
+from binlog_storage.archive.places import open_objects
 
 from tests.pipeline.archives import grow, rows, run
 from tests.storage.archive import test_objects

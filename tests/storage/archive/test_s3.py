@@ -19,6 +19,7 @@ from binlog_storage.archive import objects
 from binlog_storage.archive.archive import Archive
 from binlog_storage.archive.errors import ArchiveUnreachable, NotAnArchive
 from binlog_storage.archive.manifest import MANIFEST_NAME
+from binlog_storage.archive.places import open_objects
 
 from binlog_server.testing.waiting import until
 from tests.pipeline.archives import grow, log_of, replayed, rows, run, stored
@@ -178,7 +179,7 @@ def test_one_that_sends_elsewhere(server: S3Server, source: DirectorySource) -> 
         before = dict(other.objects)
         for data in (b"{}", io.BytesIO(b"{}")):
             with pytest.raises(ArchiveUnreachable, match="307"):
-                objects.open_objects(URL).put("part-00000002.parquet", data, None)
+                open_objects(URL).put("part-00000002.parquet", data, None)
         assert other.objects == before
         assert {method for method, _ in other.headers} == {"GET"}
         assert not any("authorization" in sent for _, sent in other.headers)
