@@ -662,13 +662,25 @@ async def test_a_group_that_a_start_has_ended_is_no_part_of_the_one_that_is_show
     assert compare(expected, found.content).likeness is Likeness.SAME
 
 
-async def test_an_event_may_take_longer_than_slave_net_timeout() -> None:
+async def test_an_event_may_take_longer_than_slave_net_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As long as it comes on: nobody would be followed again whose last group is a large row, over a slow line."""
     data = stream(events_of(3, 3_000_000), 0)
     machine = streaming()
+    look, looks = upstream_groups._Progress._look, asyncio.Queue[None]()
+
+    def told(progress: upstream_groups._Progress) -> None:
+        looks.put_nowait(None)
+        look(progress)
+
+    monkeypatch.setattr(upstream_groups._Progress, "_look", told)
+    looks.put_nowait(None)
 
     class SlowLink:
-        timeout_s = 1.0
+        """A piece behind each look."""
+
+        timeout_s = 0.05
         came = 0
 
         @property
@@ -679,7 +691,7 @@ async def test_an_event_may_take_longer_than_slave_net_timeout() -> None:
             return groups.next(runs=runs)
 
         async def receive(self) -> None:
-            await asyncio.sleep(0.1)
+            await looks.get()
             machine.receive_data(data[self.came : self.came + 150_000])
             self.came += 150_000
 
