@@ -78,10 +78,10 @@ class LagWatch:
             return Lag(behind_bytes, behind_s)
         if self._grace_from is None or excused:
             self._grace_from = now, behind_bytes
+        elif paused_s:
+            since, bytes_then = self._grace_from
+            self._grace_from = since + paused_s, bytes_then
         since, bytes_then = self._grace_from
-        if paused_s and since < now:
-            since += paused_s
-            self._grace_from = since, bytes_then
         if now - since >= grace_s and behind_bytes < bytes_then:
             self._grace_from = now, behind_bytes  # nearer: another period
             since = now

@@ -1,4 +1,4 @@
-"""Targets: kinds by name; folders of this machine, object stores (s3://, hdfs://), tables of Iceberg catalogs.
+"""Targets: kinds by name; folders of this machine, object stores (s3://, gs://, az://, hdfs://), tables of Iceberg.
 
 What an object store asks of its clients is in the environment, and what a catalog asks in pyiceberg's own
 configuration; none of it is in a URL.

@@ -22,8 +22,21 @@ from binlog_storage.errors import WaitGivenUp
 from binlog_storage.ibb.page import PAGE_SIZE
 
 MOMENT_S = 0.5  # the longest wait of a thread that must not block
-MOMENT_LOOKS: Final = 4
+_LOOKS: Final = 4
 """At least so often it looks, though the moment is over: while the process stood still, nobody could make room."""
+
+
+class ShortWait:
+    """For how long a thread that must not block waits for room."""
+
+    def __init__(self) -> None:
+        self._end: Final = time.monotonic() + MOMENT_S
+        self._looks = 0
+
+    def is_over(self) -> bool:
+        """To be asked at each look, behind it."""
+        self._looks += 1
+        return self._looks > _LOOKS and time.monotonic() >= self._end
 
 
 @dataclass(eq=False)
@@ -74,15 +87,14 @@ class Room:
     def _wait_until_admitted(self, size: int, given_up: Callable[[], bool] | None) -> None:
         bounds = self.bounds
         hasty = threading.get_ident() == self._hasty
-        deadline, looks = time.monotonic() + MOMENT_S, 0
+        wait = ShortWait()
         while not bounds.admits(size):
             bounds.redo_wanted = max(bounds.redo_wanted, bounds.redo_needed(size))
             if self._closing or (given_up is not None and given_up()):
                 raise WaitGivenUp(
                     "there was no room in the binlog, and nobody waits for it any more"
                 )
-            looks += 1
-            if hasty and looks > MOMENT_LOOKS and time.monotonic() >= deadline:
+            if hasty and wait.is_over():
                 raise WaitGivenUp(
                     "there is no room in the binlog now, and all others would have to wait, too"
                 )

@@ -23,7 +23,6 @@ in the last file only, its checkpoint event names itself, and a purge deletes no
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -36,7 +35,7 @@ from binlog_storage.binlog.opening import (
     tables_without_pages,
 )
 from binlog_storage.binlog.options import NO_LOG_REDO
-from binlog_storage.binlog.room import MOMENT_LOOKS, MOMENT_S
+from binlog_storage.binlog.room import ShortWait
 from binlog_storage.binlog.stored_tables import StoredTables
 from binlog_storage.classic.options import ClassicOptions
 from binlog_storage.disk.disk import Disk
@@ -226,15 +225,14 @@ class RowLog:
                 f"innodb_log_file_size than {self.redo.size}"
             )
         hasty = threading.get_ident() == self._hasty
-        deadline, looks = time.monotonic() + MOMENT_S, 0
+        wait = ShortWait()
         while not self._admits(size):
             self.redo_wanted = max(self.redo_wanted, needed)
             if self._closing or (given_up is not None and given_up()):
                 raise WaitGivenUp(
                     "there was no room in the redo log, and nobody waits for it any more"
                 )
-            looks += 1
-            if hasty and looks > MOMENT_LOOKS and time.monotonic() >= deadline:
+            if hasty and wait.is_over():
                 raise WaitGivenUp(
                     "there is no room in the redo log now, and all others would have to wait, too"
                 )
