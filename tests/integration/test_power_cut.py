@@ -222,20 +222,25 @@ def test_relay(new_rig: NewRig, make_upstream: MakeMariaDB, cuts: int) -> None:
 
 
 def test_a_server_that_does_not_sync_is_found_out(new_rig: NewRig) -> None:
-    """A test of the tests above."""
+    """A test of the tests above. One cut may find nothing: whoever says `sync` on this machine syncs for the server."""
     faults = Faults()
     rig = new_rig(faults=faults)
     make_table(rig.server)
     faults.inject("fdatasync")
     committers = Committers(rig.server, rig.rng)
-    committers.start()
-    committers.wait_more(50)
-    rig.wait_replicas()
-    try:
-        rig.cut()
-    except (StorageError, RuntimeError):
-        return  # it did not even open
-    finally:
-        committers.errors()
+    for _ in range(10):
+        rig.wait_replicas()
+        committers.start()
+        committers.wait_more(50)
+        for replica in rig.replicas:
+            replica.wait_gtid(rig.server.gtid_binlog_pos)
+        try:
+            rig.cut()
+        except (StorageError, RuntimeError):
+            return  # it did not even open
+        finally:
+            committers.errors()
+        if rig.ahead:
+            break
     assert committers.acknowledged - rig.ids
     assert rig.ahead
