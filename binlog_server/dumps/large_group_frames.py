@@ -16,6 +16,7 @@ from binlog_protocol.dump.classic_positions import (
     sealed,
     sealed_header,
 )
+from binlog_protocol.dump.weaker_clients import replaced_types, understood
 from binlog_protocol.events.checksum import CHECKSUM_SIZE
 from binlog_protocol.events.header import HEADER_SIZE, is_marked
 from binlog_protocol.groups.event_parts import EventPart, EventRun, event_parts
@@ -59,6 +60,7 @@ class LargeGroupFrames:
         self._style = style
         self._before = before
         self._start = start
+        self._whole = replaced_types(style.capability, annotate=style.annotate)
         self.overtaken = False
         """Whether the group is longer than its place. Known from the first chunk on."""
 
@@ -75,7 +77,7 @@ class LargeGroupFrames:
         """The chunks, to be taken by one thread at a time. Raises `StorageError`, `ProtocolError`."""
         ends = self._ends()
         long_event: _LongEvent | None = None  # None while one passes that is left out
-        for part in event_parts(self._group.pieces()):
+        for part in self._parts():
             if isinstance(part, EventRun):
                 frames, inside = self._run(part.data, ends), False
             else:
@@ -84,6 +86,9 @@ class LargeGroupFrames:
                 frames = _NOTHING if long_event is None else long_event.frame(part)
                 inside = long_event is not None and not part.last
             yield FrameChunk(frames, inside, ends.position)
+
+    def _parts(self) -> Iterator[EventRun | EventPart]:
+        return event_parts(self._group.pieces(), whole=self._whole)
 
     def _ends(self) -> EventEnds:
         if self._style.keeps_ends:
@@ -112,7 +117,7 @@ class LargeGroupFrames:
         return style.packets([sealed(events, end_positions, checksum=style.checksum)])
 
     def _long_event(self, part: EventPart, ends: EventEnds) -> _LongEvent | None:
-        if self._style.skip_marked and is_marked(part.data):
+        if self._leaves_out(part):
             return None
         length = self._long_length(part)
         if self._style.keeps_ends:
@@ -123,16 +128,23 @@ class LargeGroupFrames:
             return None
         return _LongEvent(length, end, self._style)
 
+    def _leaves_out(self, part: EventPart) -> bool:
+        """Whether the client does not get the event that begins with this part."""
+        style = self._style
+        if style.skip_marked and is_marked(part.data):
+            return True
+        return understood(part.data, style.capability, annotate=style.annotate) is None
+
     def _long_length(self, part: EventPart) -> int:
         return part.length + CHECKSUM_SIZE if self._style.checksum else part.length
 
     def _lengths(self) -> Iterator[int]:
         """Lengths of the events that the client gets, as it gets them."""
         style = self._style
-        for part in event_parts(self._group.pieces()):
+        for part in self._parts():
             if isinstance(part, EventRun):
                 yield from event_lengths(style.events(part.data), checksum=style.checksum)
-            elif part.first and not (style.skip_marked and is_marked(part.data)):
+            elif part.first and not self._leaves_out(part):
                 yield self._long_length(part)
 
 

@@ -112,6 +112,15 @@ def understood(event: Event, capability: int, *, annotate: bool) -> Event | None
     return event
 
 
+def replaced_types(capability: int, *, annotate: bool) -> frozenset[int]:
+    """The types of events in whose place the client may get others: those that `understood` is to see whole."""
+    if capability >= SlaveCapability.GTID:
+        return frozenset()
+    if annotate or capability != SlaveCapability.NONE:
+        return frozenset({_GTID, _GTID_LIST})
+    return frozenset({_GTID, _GTID_LIST, _ANNOTATE_ROWS})
+
+
 def _dummy(event: Event) -> bytes | None:
     """Something without an effect, of the same length; None where there is no room for anything."""
     room = len(event) - HEADER_SIZE

@@ -1,26 +1,21 @@
 """The events of a group that comes in pieces: runs of whole events, and the parts of events too long to wait for.
 
-A group of any size passes through in bounded memory: at most a run and a piece of it are held, or one event where its
-type asks for that.
+A group of any size passes through in bounded memory: at most a run and a piece of it are held, or one event of a type
+that is wanted whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from binlog_protocol.errors import ProtocolError
-from binlog_protocol.events.event_type import EventType
 from binlog_protocol.events.header import HEADER_SIZE, LENGTH_OFFSET, TYPE_OFFSET
 
 # Bytes of events that are worth being worked on at once.
 RUN_BYTES: Final = 512 * 1024
 # Bytes of an event beyond which it comes in parts.
 LONG_EVENT_BYTES: Final = 1 << 20
-# What a weaker client gets something else for comes whole.
-_ALWAYS_WHOLE: Final = frozenset(
-    {int(EventType.GTID), int(EventType.GTID_LIST), int(EventType.ANNOTATE_ROWS)}
-)
 
 
 class EventRun(NamedTuple):
@@ -42,9 +37,13 @@ class EventPart(NamedTuple):
 
 
 def event_parts(
-    pieces: Iterable[bytes], *, run_bytes: int = RUN_BYTES, long_bytes: int = LONG_EVENT_BYTES
+    pieces: Iterable[bytes],
+    *,
+    whole: Container[int] = (),
+    run_bytes: int = RUN_BYTES,
+    long_bytes: int = LONG_EVENT_BYTES,
 ) -> Iterator[EventRun | EventPart]:
-    """The events of a group in normal form that is cut anywhere.
+    """The events of a group in normal form that is cut anywhere. `whole`: types of events that never come in parts.
 
     Raises `ProtocolError` where it is not made of events.
     """
@@ -65,7 +64,7 @@ def event_parts(
             yield EventRun(bytes(held[:end]))
             del held[:end]
         wanted = max(run_bytes, length)
-        if length > long_bytes and held[TYPE_OFFSET] not in _ALWAYS_WHOLE:
+        if length > long_bytes and held[TYPE_OFFSET] not in whole:
             missing = length - len(held)
             yield EventPart(bytes(held), length, first=True, last=False)
             held.clear()

@@ -95,6 +95,22 @@ def test_as_in_memory(style: FrameStyle, seed: int) -> None:
         assert found == whole.at_sequence(sequence)
 
 
+@pytest.mark.parametrize("style", CHEAP + COSTLY)
+def test_a_long_annotation_is_not_held(style: FrameStyle) -> None:
+    """The text of a statement may be as long as any event: it passes in parts, unless a dummy takes its place."""
+    annotation = build_event(EventType.ANNOTATE_ROWS, bytes(50_000), server_id=1)
+    end_of_group = build_event(EventType.XID, bytes(8), server_id=1)
+    payload = gtid_event(GTID) + annotation + end_of_group
+    end = Position(0, 16384 + len(payload))
+    frames = LargeGroupFrames(large(payload, end, Random(7)), style, Position(0, 16384))
+    sizes = [chunk.frames.size for chunk in frames.chunks()]
+    if not style.annotate and style.capability == SlaveCapability.NONE:
+        assert max(sizes) > len(annotation)
+    else:
+        assert max(sizes) < 2000
+        assert (sum(sizes) > len(annotation)) == style.annotate
+
+
 @pytest.mark.by_turns(3)
 @pytest.mark.parametrize("style", [style for style in COSTLY if style.by_files])
 def test_the_rest_of_a_group(style: FrameStyle) -> None:

@@ -67,10 +67,14 @@ def test_byte_by_byte_only_long_events_come_in_parts() -> None:
     assert max(len(part.data) for part in parts) <= LONG
 
 
-@pytest.mark.parametrize("type_", [EventType.GTID, EventType.GTID_LIST, EventType.ANNOTATE_ROWS])
-def test_what_may_be_replaced_comes_whole(type_: EventType) -> None:
-    event = build_event(type_, bytes(5000), server_id=1)
-    assert list(small_parts(cut(event, list(range(0, 5000, 7))))) == [EventRun(event)]
+@pytest.mark.parametrize("wanted_whole", [False, True])
+def test_what_is_wanted_whole(wanted_whole: bool) -> None:
+    event = build_event(EventType.ANNOTATE_ROWS, bytes(5000), server_id=1)
+    pieces = cut(event, list(range(0, 5000, 7)))
+    whole = {EventType.ANNOTATE_ROWS} if wanted_whole else {EventType.GTID}
+    found = list(small_parts(pieces, whole=whole))
+    assert (found == [EventRun(event)]) == wanted_whole
+    assert b"".join(part.data for part in found) == event
 
 
 def test_a_group_that_is_cut_short() -> None:
