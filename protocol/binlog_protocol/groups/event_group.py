@@ -42,7 +42,7 @@ from binlog_protocol.groups.vocabulary import (
     type_name,
 )
 from binlog_protocol.gtid import Gtid
-from binlog_protocol.limits import GROUP_BYTES_MAX
+from binlog_protocol.limits import GROUP_BYTES_MAX, GTID_EVENT_BYTES_MAX
 
 
 class EventGroup(NamedTuple):
@@ -230,6 +230,10 @@ class EventGroupAssembler:
         if self.unfinished is not None:
             raise ProtocolError(
                 f"GTID {gtid_of(event)} inside the unfinished group {self.unfinished}"
+            )
+        if len(event) > GTID_EVENT_BYTES_MAX:
+            raise ProtocolError(
+                f"a GTID event of {len(event)} bytes; {GTID_EVENT_BYTES_MAX} are the most"
             )
         if not is_sound(event, C_TABLE):
             GtidEvent.parse(event)

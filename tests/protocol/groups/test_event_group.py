@@ -168,6 +168,7 @@ def feed_all(assembler: EventGroupAssembler, events: list[bytes]) -> None:
         ([b""], "event of 0 bytes"),
         ([b"x" * 18], "event of 18 bytes"),
         ([event(T.GTID, b"short")], "GTID event with a body of 5 bytes"),
+        ([event(T.GTID, bytes(19 + 65536))], "a GTID event of 65574 bytes; 65536 are the most"),
         ([gtid(1), event(T.QUERY, b"")], "QUERY event is cut short"),
     ],
 )
