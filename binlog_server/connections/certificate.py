@@ -45,12 +45,6 @@ def self_signed() -> tuple[bytes, bytes]:
     return key_pem, certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def validity(der: bytes) -> tuple[float, float]:
-    """When a certificate in DER becomes valid, and when it ends, in seconds since 1970. Raises `ValueError`."""
-    found = x509.load_der_x509_certificate(der)
-    return found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
-
-
 def use_self_signed(context: ssl.SSLContext) -> bytes:
     """Let `context` serve with a new key and certificate; returns the certificate in PEM.
 

@@ -27,6 +27,7 @@ from binlog_storage.disk.given_files import (
     load_authorities,
     load_chain,
     read_given_text,
+    validity,
 )
 
 from binlog_server.loop.turn import Turn
@@ -136,8 +137,6 @@ def _self_signed(context: ssl.SSLContext) -> _Certified:
 
 def _certified(context: ssl.SSLContext, pem: str) -> _Certified:
     """Raises `ValueError`."""
-    from binlog_server.connections.certificate import validity  # as above
-
     der = ssl.PEM_cert_to_DER_cert(pem)
     return _Certified(context, sha256(der).digest(), *validity(der))
 

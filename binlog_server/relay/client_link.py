@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Self, cast
@@ -151,7 +152,9 @@ class ClientLink:
         except ssl.SSLError as error:
             raise TlsFailed.of(error) from None
         session = self._stream.tls
-        return (session.getpeercert(binary_form=True) if session else None) or b""
+        certificate = (session.getpeercert(binary_form=True) if session else None) or b""
+        self._tls.check_period(certificate, time.time())
+        return certificate
 
     @property
     def unread(self) -> int:

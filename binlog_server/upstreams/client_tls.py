@@ -3,7 +3,7 @@
 As a client of MariaDB 11.8: TLS is used and the server verified unless told otherwise. With certificates of
 authorities (CA) the server's must be signed by one and be for that host. Without, the server proves by the password
 that the certificate is its own (see `binlog_protocol.connection.auth`), which nobody between can do; this machine's own
-addresses need no proof.
+addresses need no proof. Either way the certificate must be of today.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from binlog_protocol.connection.conversation import TlsPolicy, TlsProblem, TlsRefused, Verify
 from binlog_protocol.dataclass import dataclass
-from binlog_storage.disk.given_files import client_context, handshake_failure
+from binlog_storage.disk.given_files import client_context, handshake_failure, period_failure
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -75,6 +75,16 @@ class TlsOptions:
         if self.verify is None or host.lower() in LOCAL_HOSTS:
             return Verify.IF_PROVED
         return Verify.BY_PROOF
+
+    def check_period(self, certificate: bytes, now: float) -> None:
+        """Raises `TlsFailed` if the server is to be verified and its certificate (DER) is not valid at that time.
+
+        With authorities OpenSSL has looked.
+        """
+        if self.verify and not (self.ca or self.capath):
+            failure = period_failure(certificate, now)
+            if failure:
+                raise TlsFailed(f"{failure}; MASTER_SSL_VERIFY_SERVER_CERT=0 would take it")
 
     def context(self) -> ssl.SSLContext:
         """Reads files. Raises `TlsFailed` for those that are missing or no good."""

@@ -34,8 +34,8 @@ GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
 # Bytes of one group taken from an upstream unless told otherwise. It does not lie in memory: a limit against nonsense.
 EVENT_GROUP_BYTES_MAX: Final = 64 * GROUP_BYTES_MAX
 
-# Bytes of a GTID event. MariaDB's have less than 256; newer servers may append fields. It stays in memory while the rest of
-# its group goes to the disk, and is one record of the log there.
+# Bytes of a GTID event. MariaDB's have less than 256; newer servers may append fields. It stays in memory while the
+# rest of its group goes to the disk, and is one record of the log there.
 GTID_EVENT_BYTES_MAX: Final = 64 * 1024
 
 # Pairs of a domain and a server in a binlog state that comes from upstreams. Each is kept in memory, in each binlog

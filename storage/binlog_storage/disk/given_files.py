@@ -203,3 +203,22 @@ def _checked(path: str | Path) -> str | Path:
 
 def _too_large(path: str | Path, bytes_max: int) -> OSError:
     return OSError(errno.EFBIG, f"it is larger than {bytes_max} bytes", str(path))
+
+
+def validity(der: bytes) -> tuple[float, float]:
+    """When a certificate in DER becomes valid, and when it ends, in seconds since 1970. Raises `ValueError`."""
+    from cryptography import x509  # takes long, and who has no TLS needs none of it
+
+    found = x509.load_der_x509_certificate(der)
+    return found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
+
+
+def period_failure(der: bytes, now: float) -> str:
+    """Why a certificate in DER is not valid at that time, in OpenSSL's words; empty if it is."""
+    try:
+        begin, end = validity(der)
+    except ValueError as error:
+        return f"certificate cannot be read: {error}"
+    if now < begin:
+        return "certificate is not yet valid"
+    return "certificate has expired" if now > end else ""

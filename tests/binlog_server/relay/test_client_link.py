@@ -9,9 +9,11 @@ import ssl
 import time
 import zlib
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import uvloop
+from binlog_protocol.connection.client import ClientConnection
 from binlog_protocol.connection.handshake import SERVER_CAPABILITIES, Capability
 from binlog_protocol.connection.server import ServerConnection
 from binlog_protocol.events.event_type import EventType
@@ -19,7 +21,9 @@ from binlog_protocol.events.header import build_event
 from binlog_protocol.groups.group_stream import EventReceived
 from binlog_protocol.wire.compressed import CompressedPacket, CompressedReader, framed
 from binlog_protocol.wire.packets import frame_packet
+from binlog_storage.disk.given_files import validity
 
+from binlog_server.connections.certificate import self_signed
 from binlog_server.relay.byte_stream import ByteStream
 from binlog_server.relay.client_link import LARGE_BYTES, TAKEN_BYTES_MAX, ClientLink
 from binlog_server.upstreams.client_tls import TlsFailed, TlsOptions
@@ -153,3 +157,33 @@ async def test_a_large_compressed_packet_is_handed_over_in_pieces(
     assert sum(sizes) == len(packets)
     assert max(sizes) <= LARGE_BYTES
     assert calls >= len(packets) // (TAKEN_BYTES_MAX + LARGE_BYTES)
+
+
+async def test_a_certificate_that_has_ended_is_not_taken() -> None:
+    """The login, and so the password's proof, does not come: the handshake is over, and nothing was sent by it."""
+    certificate = ssl.PEM_cert_to_DER_cert(self_signed()[1].decode("ascii"))
+
+    class Secured:
+        has_unread = False
+
+        @property
+        def tls(self) -> Secured:
+            return self
+
+        def getpeercert(self, *, binary_form: bool) -> bytes:
+            assert binary_form
+            return certificate
+
+        def write(self, data: bytes) -> None:
+            assert data == b"request"
+
+        async def start_tls(self, *_: object) -> None: ...
+
+    machine = ClientConnection("u", PASSWORD)
+    link = ClientLink(cast(ByteStream, Secured()), machine, 60, "127.0.0.1", TlsOptions())
+    assert await link._secure(b"request") == certificate
+    with (
+        patch.object(time, "time", return_value=validity(certificate)[1] + 1),
+        pytest.raises(TlsFailed, match="certificate has expired"),
+    ):
+        await link._secure(b"request")
