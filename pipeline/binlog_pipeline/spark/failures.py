@@ -21,6 +21,8 @@ _STACK: Final = "Traceback (most recent call last):\n"
 _END: Final = re.compile(
     r"\n\s*at [\w.$/]+\(|\n\s*SQLSTATE:|\n\s*(?:Driver|JVM) stacktrace|\n=== Streaming Query"
 )
+_CALLED: Final = re.compile(r"An error occurred while calling \S+\n: ")
+"""In front of an exception of Java that Python has met itself."""
 _INTERRUPTION: Final = re.compile(r"java\.[\w.]*Interrupt\w*Exception")
 _BY_SPARK: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 """Behind which Spark looks for an interruption."""
@@ -81,5 +83,6 @@ def cause(text: str) -> str:
         while len(lines) > 1 and (not lines[0] or lines[0][0].isspace()):
             del lines[0]
     found = _END.split("\n".join(lines), maxsplit=1)[0].strip()
+    found = _CALLED.sub("", found)
     own = _OUR_OWN.match(found)
     return found[own.end() :] if own else found.split("\n", 1)[0]

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from binlog_protocol.gtid import SlavePosition
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql.types import StructType
 
-from binlog_pipeline.errors import BadOption, DataLost, SourceError
+from binlog_pipeline.errors import BadOption, DataLost, PipelineError, SourceError
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.sources.opening import first_position, open_source
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.spark.batch_rows import ORDER, batch_rows
 from binlog_pipeline.spark.data_source import BinlogDataSource
-from binlog_pipeline.spark.failures import told_in_short
+from binlog_pipeline.spark.failures import cause, told_in_short
 from binlog_pipeline.spark.session import is_connect
 from binlog_pipeline.spark.task_workers import SparkWorkers
 from binlog_pipeline.tables.chunks import chunks
@@ -86,11 +87,14 @@ def options_of(changes: DataFrame) -> SourceOptions | None:
 
 
 def _is_new_checkpoint(spark: SparkSession, checkpoint: str) -> bool:
-    """Whether no batch was ever planned with it."""
+    """Whether no batch was ever planned with it. Raises `PipelineError` if its file system cannot be asked."""
     assert spark._jvm is not None
     notes = spark._jvm.org.apache.hadoop.fs.Path(checkpoint_path(checkpoint), "offsets")
-    files = notes.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    there = files.listStatus(notes) if files.exists(notes) else ()
+    try:
+        files = notes.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        there = files.listStatus(notes) if files.exists(notes) else ()
+    except Py4JJavaError as error:
+        raise PipelineError(f"the checkpoint {checkpoint}: {cause(str(error))}") from None
     return not any(one.getPath().getName().isdecimal() for one in there)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -33,15 +31,7 @@ from tests.integration.pipeline.test_other_clouds import kept_once
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
 from tests.kit.hdfs import Hdfs, hdfs
 from tests.pipeline.archives import grow, log_of, rows, stored
-from tests.pipeline.spark.test_stream_killed import (
-    A_ROUND,
-    JOB,
-    MERGING,
-    ROOT,
-    Writer,
-    members,
-    running,
-)
+from tests.pipeline.spark.test_stream_killed import MERGING, ROOT, follow_and_kill, running
 from tests.pipeline.stores import FULL
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, rows_of
@@ -474,25 +464,6 @@ def test_a_stream_that_is_killed(
 ) -> None:
     """With its checkpoint there: each change once."""
     upstream = make_upstream(FULL)
-    store = tmp_path / "store"
-    server = binlog_server(upstream=upstream, directory=store)
-    upstream.script(
-        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(60), n INT)"
-    )
-    arguments = [str(store), "d.t", target_of(sink, lake), f"{lake}/checkpoint", sink]
-    with Writer(upstream, rng) as writer:
-        for _ in range(6):
-            writer.wanted += A_ROUND
-            with running(JOB, *arguments, "forever") as job:
-                assert job.stdout is not None
-                assert job.stdout.readline() == "running\n"
-                time.sleep(rng.uniform(1, 10))
-                for pid in rng.choice([members(job.pid), [job.pid]]):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-    server.wait_position(upstream.gtid_binlog_pos, 60)
-    with running(JOB, *arguments, "once") as job:
-        assert job.wait(400) == 0
-    have = [tuple(row.values()) for row in in_order(rows_of(sink, target_of(sink, lake)))]
-    want = [tuple(row.values()) for row in upstream.q("SELECT id, a, n FROM d.t ORDER BY id")]
-    assert have == want
+    server = binlog_server(upstream=upstream, directory=tmp_path / "store")
+    target = target_of(sink, lake)
+    follow_and_kill(sink, upstream, server, target, f"{lake}/checkpoint", rng, 6)

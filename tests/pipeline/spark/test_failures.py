@@ -60,5 +60,11 @@ def test_a_jvm_that_has_gone() -> None:
             socket.create_connection(("127.0.0.1", port)).close()
     with pytest.raises(PipelineError, match="JVM of Spark has gone"), in_own_words():
         raise Py4JNetworkError("Answer from Java side is empty")
-    with pytest.raises(PipelineError, match="calling o99"), in_own_words():
-        raise Py4JError(BEGINNING)
+
+
+@pytest.mark.parametrize("stack", ["", STACK])
+def test_an_exception_of_java(stack: str) -> None:
+    """Its own words, and not the name that Py4J has for what was called."""
+    with pytest.raises(PipelineError) as error, in_own_words():
+        raise Py4JError(f"{BEGINNING}\n{stack}")
+    assert str(error.value) == "org.apache.spark.SparkException: lost"

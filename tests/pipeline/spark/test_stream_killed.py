@@ -20,6 +20,7 @@ import pytest
 from binlog_server.testing.mariadb import MariaDB
 from binlog_server.testing.waiting import until
 from tests.kit.fixtures import MakeBinlogServer, MakeMariaDB
+from tests.kit.server import BinlogServer
 from tests.pipeline.stores import FULL
 from tests.pipeline.tables.changes import History, in_order
 from tests.pipeline.tables.lake import configure, place, rows_of
@@ -139,20 +140,32 @@ def test_each_change_once(
 ) -> None:
     configure(monkeypatch, tmp_path)
     upstream = make_upstream(FULL)
-    store = tmp_path / "store"
-    server = binlog_server(upstream=upstream, directory=store)
+    server = binlog_server(upstream=upstream, directory=tmp_path / "store")
+    target = place(sink, tmp_path / "target")
+    follow_and_kill(sink, upstream, server, target, str(tmp_path / "checkpoint"), rng, KILLS)
+
+
+def follow_and_kill(
+    sink: str,
+    upstream: MariaDB,
+    server: BinlogServer,
+    target: Path | str,
+    checkpoint: str,
+    rng: random.Random,
+    kills: int,
+) -> None:
+    """A stream from the store of a relay is killed so many times: its target is the table of the upstream."""
     upstream.script(
         "CREATE DATABASE d", f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, a VARCHAR(60), n INT)"
     )
-    target = place(sink, tmp_path / "target")
-    arguments = [str(store), TABLE, str(target), str(tmp_path / "checkpoint"), sink]
+    arguments = [str(server.directory), TABLE, str(target), checkpoint, sink]
     killed = []
     with Writer(upstream, rng) as writer:
         writer.wanted = A_ROUND
         until(lambda: writer.transactions > 20, "a load")
         first = upstream.gtid_binlog_pos
         until(lambda: number(server.gtid_binlog_pos) >= number(first), "our server")
-        for _ in range(KILLS):
+        for _ in range(kills):
             writer.wanted += A_ROUND
             with running(JOB, *arguments, "forever") as job:
                 assert job.stdout is not None

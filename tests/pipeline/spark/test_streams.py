@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from binlog_pipeline.errors import DataLost, SourceError
+from binlog_pipeline.errors import DataLost, PipelineError, SourceError
 from binlog_pipeline.spark.streams import StreamTarget, state
 from binlog_protocol.gtid import Gtid, SlavePosition
 from pyspark.errors import StreamingQueryException
@@ -168,19 +168,21 @@ def test_the_source_of_a_data_frame(
         query = state(
             changes.load(str(store)).where("_op IS NOT NULL"),
             str(target),
-            checkpoint=str(tmp_path / checkpoint),
+            checkpoint=checkpoint,
             table="d.t",
             trigger={"availableNow": True},
         )
         query.awaitTermination()
 
-    run(old, "c")
+    run(old, f"{tmp_path}/c")
     assert [row["id"] for row in in_order(rows_of("parquet", target))] == [1, 2]
     for checkpoint in ("c", "another"):
         with pytest.raises(
             StreamingQueryException, match="has another history, as behind a failover"
         ):
-            run(new, checkpoint)
+            run(new, f"{tmp_path}/{checkpoint}")
     with pytest.raises(DataLost, match="changes that lie between would be missing"):
-        run(new, "third", startGtid="0-2-5")
+        run(new, f"{tmp_path}/third", startGtid="0-2-5")
     assert [row["id"] for row in in_order(rows_of("parquet", target))] == [1, 2]
+    with pytest.raises(PipelineError, match=r"the checkpoint s3a://b/c: .*S3AFileSystem not found"):
+        run(old, "s3a://b/c")  # Spark has no file system for it
