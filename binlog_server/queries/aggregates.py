@@ -157,6 +157,8 @@ def _of_one(make: Callable[..., Aggregate], kind: Callable[[Type], Type]) -> Mak
     def made(name: str, terms: Sequence[Term], is_distinct: bool, session: Asker) -> Aggregate:
         if len(terms) != 1:
             raise WrongParameterCount(name)
+        if kind in (types.mean_of, types.spread_of):
+            session.require_quotient_digits()
         return make(kind(terms[0].kind), terms, session, is_distinct=is_distinct)
 
     return made

@@ -1357,6 +1357,8 @@ class _Binder:
         kind, steps = first.kind, []
         for (operator, _), right in zip(chain[1:], rights, strict=True):
             infer, run = _ARITHMETIC[operator]
+            if operator is exp.Div:
+                session.require_quotient_digits()
             if operator in _WORDS:
                 operands.require_numbers(kind, right.kind, _WORDS[operator])
             left, kind = kind, infer(kind, right.kind)
@@ -2140,13 +2142,14 @@ def _divide(one: Any, other: Any) -> Any:
     if isinstance(one, float):
         return one / other
     # MariaDB keeps digits in groups of nine.
-    digits = -min(0, one.as_tuple().exponent) - min(0, other.as_tuple().exponent) + _MORE_DIGITS
+    digits = (
+        -min(0, one.as_tuple().exponent) - min(0, other.as_tuple().exponent) + types.QUOTIENT_DIGITS
+    )
     scale = -(-digits // _GROUP) * _GROUP
     found = values.cut(values.EXACT.divide(one, other), min(scale, _SCALE_MAX))
     return found or abs(found)  # there is no -0
 
 
-_MORE_DIGITS: Final = 4  # div_precision_increment
 _GROUP: Final = 9
 _SCALE_MAX: Final = 81
 _LEAST: Final = Decimal(1).scaleb(-_SCALE_MAX)

@@ -17,6 +17,7 @@ from binlog_protocol.errors import (
     AllowedPacketOverflowed,
     DivisionByZero,
     InvalidCharacterString,
+    NotSupportedYet,
     QueryInterrupted,
     ServerError,
     StatementTimeout,
@@ -26,7 +27,7 @@ from binlog_protocol.errors import (
 from binlog_protocol.events.charsets import charset_of
 
 from binlog_server.queries import values
-from binlog_server.queries.types import LABEL, Type, ValueForm, is_said, moment
+from binlog_server.queries.types import LABEL, QUOTIENT_DIGITS, Type, ValueForm, is_said, moment
 from binlog_server.queries.types import settled as settled_type
 from binlog_server.queries.types import text as text_of
 
@@ -266,6 +267,7 @@ class Asker:
         is_safe: sql_safe_updates: rows are changed by a key, or by LIMIT.
         names_in: lc_time_names.
         week_mode: of WEEK() without one (default_week_format).
+        quotient_digits: those that a quotient or a mean has more (div_precision_increment).
     """
 
     now: float
@@ -297,6 +299,7 @@ class Asker:
     is_safe: bool = False
     names_in: str = "en_US"
     week_mode: int = 0
+    quotient_digits: int = QUOTIENT_DIGITS
 
     def again(self) -> Asker:
         """The same for another run of the statement: what the one before has set is forgotten."""
@@ -323,6 +326,13 @@ class Asker:
                 return None
 
         return Term(term.kind, value, term.constant)
+
+    def require_quotient_digits(self) -> None:
+        """Raises 1235 where a quotient would have another number of digits than it gets here."""
+        if self.quotient_digits != QUOTIENT_DIGITS:
+            raise NotSupportedYet(
+                f"quotients and means with div_precision_increment={self.quotient_digits}"
+            )
 
     def warn(self, error: ServerError) -> None:
         """Add a warning; MariaDB keeps 64 of them. Raises it if it is an error in this statement."""

@@ -34,7 +34,7 @@ _INT_CHARS: Final = 9  # an integer expression that may be longer is a BIGINT
 _BIGINT_CHARS: Final = 21
 DECIMAL_DIGITS_MAX: Final = 65
 DECIMAL_SCALE_MAX: Final = 38
-_DIVISION_DIGITS: Final = 4  # div_precision_increment
+QUOTIENT_DIGITS: Final = 4  # div_precision_increment
 _SUM_DIGITS: Final = 22
 _SPREAD_CHARS: Final = 6  # of a variance, beside those of the square
 _UTF8_BYTES: Final = 3
@@ -372,8 +372,8 @@ def quotient_of(left: Type, right: Type) -> Type:
     left, right = numeric(left), numeric(right)
     if _wider(left, right) is ValueForm.DOUBLE:
         return DOUBLE.nullable()
-    scale = left.scale + _DIVISION_DIGITS
-    digits = left.digits + right.scale + _DIVISION_DIGITS
+    scale = left.scale + QUOTIENT_DIGITS
+    digits = left.digits + right.scale + QUOTIENT_DIGITS
     return decimal(digits, scale, unsigned=left.unsigned and right.unsigned).nullable()
 
 
@@ -404,7 +404,7 @@ def mean_of(kind: Type) -> Type:
     kind = numeric(kind)
     if kind.form is ValueForm.DOUBLE:
         return DOUBLE.nullable()
-    return decimal(kind.digits + _DIVISION_DIGITS, kind.scale + _DIVISION_DIGITS).nullable()
+    return decimal(kind.digits + QUOTIENT_DIGITS, kind.scale + QUOTIENT_DIGITS).nullable()
 
 
 def unbound(kind: Type) -> Type:
@@ -420,7 +420,7 @@ def spread_of(kind: Type) -> Type:
     if kind.form is ValueForm.DOUBLE:
         return DOUBLE.nullable()
     chars = 2 * kind.digits + _SPREAD_CHARS
-    return replace(DOUBLE, length=chars, decimals=kind.scale + _DIVISION_DIGITS).nullable()
+    return replace(DOUBLE, length=chars, decimals=kind.scale + QUOTIENT_DIGITS).nullable()
 
 
 def _wider(left: Type, right: Type) -> ValueForm:

@@ -43,7 +43,7 @@ from binlog_server.queries.terms import (
     LockCalls,
     MustWait,
 )
-from binlog_server.queries.types import Type, ValueForm, of_column
+from binlog_server.queries.types import QUOTIENT_DIGITS, Type, ValueForm, of_column
 from binlog_server.queries.values import Single, as_text
 from binlog_server.sql import assignments, little_tables
 from binlog_server.sql.assignments import Assignment, SetVariables
@@ -560,6 +560,7 @@ def asker_of(session: SqlSession, question: Question, parameters: tuple[Paramete
         is_safe=session.variables.get("sql_safe_updates") == "ON",
         names_in=session.variables.get("lc_time_names", "en_US"),
         week_mode=int(session.variables.get("default_week_format", 0)),
+        quotient_digits=int(session.variables.get("div_precision_increment", QUOTIENT_DIGITS)),
         modes=modes_of(session),
     )
 

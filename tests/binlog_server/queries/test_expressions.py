@@ -519,6 +519,14 @@ def test_what_a_session_says_of_names_and_weeks() -> None:
         assert answer(expression, asker(names_in="en_GB"))[1]
 
 
+@pytest.mark.parametrize("expression", ["1 / 3", "2 * (1 / 3) + 1", "AVG(1)", "STDDEV(1)"])
+def test_quotients_have_the_digits_that_the_session_wants_or_none(expression: str) -> None:
+    assert answer(expression, asker(quotient_digits=4))[1] is not None
+    with pytest.raises(ServerError, match="div_precision_increment=10"):
+        answer(expression, asker(quotient_digits=10))
+    assert answer("7 DIV 2 + 7 % 2", asker(quotient_digits=10))[1] == "4"
+
+
 def test_sysdate_is_the_time_of_the_call() -> None:
     found = datetime.fromisoformat(str(answer("SYSDATE(6)")[1])).replace(tzinfo=UTC)
     assert abs(found - datetime.now(UTC)) < timedelta(hours=1)
