@@ -20,6 +20,7 @@ from tests.kit.cut_disk import BLOCK
 from tests.kit.fixtures import MakeCutDisk, MakeFailingDisk, MakeSmallDisk, MakeThinDisk
 
 MB = 1 << 20
+EXT4_BLOCK = 4096
 
 WRITER = """
 import os, sys
@@ -55,6 +56,17 @@ def dense(path: Path, size: int) -> None:
     """A file whose blocks are all there."""
     with opened(path) as fd:
         os.write(fd, bytes(size))
+        os.fsync(fd)
+
+
+def in_many_extents(fd: int, count: int = 16) -> None:
+    """More of them, and apart, than ext4 keeps in an inode: the block that they need beside it is on the disk.
+
+    Whoever says sync(2) on the machine while a file is written cuts it into more of them. On a disk without room
+    that block would be lost, and with it what was synced long before.
+    """
+    for number in range(count):
+        os.pwrite(fd, b"kept", 2 * number * EXT4_BLOCK)
         os.fsync(fd)
 
 
@@ -120,8 +132,7 @@ def test_thin_disk(thin_disk: MakeThinDisk) -> None:
     path = disk.path / "log"
     with opened(path) as fd:
         os.posix_fallocate(fd, 0, 8 * MB)
-        os.pwrite(fd, b"kept", 0)
-        os.fsync(fd)
+        in_many_extents(fd)
         disk.fail(leave=MB)
         os.pwrite(fd, b"x" * 4 * MB, MB)
         assert error_of(os.fdatasync, fd) == errno.ENOSPC
@@ -136,17 +147,18 @@ def test_thin_disk_keeps_what_a_sync_has_promised(thin_disk: MakeThinDisk) -> No
     """Also of a write that has room in part."""
     disk = thin_disk()
     path, size, safe = disk.path / "log", 304 << 10, 0
+    begin = MB  # behind the extents
     with opened(path) as fd:
-        os.posix_fallocate(fd, 0, 4 * MB)
-        os.fsync(fd)
+        os.posix_fallocate(fd, 0, 5 * MB)
+        in_many_extents(fd)
         disk.fail(leave=MB)
         while True:
-            os.pwrite(fd, b"x" * size, safe)
+            os.pwrite(fd, b"x" * size, begin + safe)
             if error_of(os.fdatasync, fd) is not None:
                 break
             safe += size
     disk.restart()
-    assert path.read_bytes()[:safe] == b"x" * safe
+    assert path.read_bytes()[begin : begin + safe] == b"x" * safe
     assert safe
 
 
