@@ -34,7 +34,12 @@ def test_replicas_that_come_and_go(
 ) -> None:
     ours = binlog_server(server_id=99)
     replicas = [
-        make_replica(f"--report-host=replica{n}.example", f"--report-port={3400 + n}")
+        make_replica(
+            f"--report-host=replica{n}.example",
+            f"--report-port={3400 + n}",
+            # Who comes again because all stood still for some seconds would be counted as one more.
+            "--slave-net-timeout=600",
+        )
         for n in range(2)
     ]
 
