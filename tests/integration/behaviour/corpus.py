@@ -26,6 +26,7 @@ class Scenario:
     )
     dies: bool = False  # inside a transaction out of band, when the replica has all rows; it is started again
     semi_sync: bool = False  # ordered, and the last row logged, when the replica is there
+    patience_ms: int = 1000  # rpl_semi_sync_master_timeout
     same_server_id: bool = False
     net_timeout: int = 60  # slave_net_timeout of the replica, seconds
 
@@ -113,6 +114,7 @@ SECTIONS: Final[Mapping[str, tuple[Scenario, ...]]] = {
             "an acknowledgement is late",
             ({"do": "delay_ack", "gtid": LAST, "seconds": 0.3},),
             semi_sync=True,
+            patience_ms=20_000,  # however slow this machine is, it is not too late
         ),
         Scenario(
             "an acknowledgement is later than rpl_semi_sync_master_timeout",

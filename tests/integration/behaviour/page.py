@@ -32,8 +32,8 @@ gets the right thing, unless the last column says `TIMES=0`. `MASTER_CONNECT_RET
 happens until somebody says START SLAVE. Where the replicas of MariaDB do the same, the line says it once. The order for
 the fault stands in the last column, as `CREATE BINLOG FAULT name` takes it ([test-master.md](test-master.md#faults));
 `0-1-4` is the group of the second row. With semi-sync (`rpl_semi_sync_master_timeout` is 1000
-ms), and where the master loses its last group or dies, the replica has the rows in front of that, and the fault takes
-hold of the stream that runs.
+ms, and 20000 where an acknowledgement is only late), and where the master loses its last group or
+dies, the replica has the rows in front of that, and the fault takes hold of the stream that runs.
 
 A group that is left out is lost without a word everywhere: no replica can know it, for numbers of a domain may have
 gaps. A relay of ours connects again where a checksum is wrong or an answer is refused, as a network or a restart of the

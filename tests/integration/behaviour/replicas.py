@@ -152,8 +152,10 @@ def outcome(scenario: Scenario, replica: Subject) -> str:
             _order(scenario, master)
         _follow(replica, master, scenario.link)
         if scenario.semi_sync:
-            until(lambda: _status(master, "clients") == 1, "it acknowledges", _PATIENCE_S)
-            before = _status(master, "no_tx")  # rows that were logged when nobody was there
+            # Rows were logged when nobody was there: commits wait again when it has acknowledged those.
+            until(lambda: _status(master, "status") == "ON", "it acknowledges", _PATIENCE_S)
+            master.sql(f"SET GLOBAL rpl_semi_sync_master_timeout={scenario.patience_ms}")
+            before = int(_status(master, "no_tx"))
             _order(scenario, master)
             end = master.rows("d.t", [{"a": _ROWS}])
         came = _settled(replica, end)
@@ -163,7 +165,7 @@ def outcome(scenario: Scenario, replica: Subject) -> str:
             _die(master)
             came = _settled(replica, master.rows("d.t", [{"a": _ROWS + 1}]))
         came = came or _went_on(replica, master, scenario)
-        in_vain = scenario.semi_sync and _status(master, "no_tx") > before
+        in_vain = scenario.semi_sync and int(_status(master, "no_tx")) > before
         return f"{came}, its commit has waited in vain" if in_vain else came
 
 
@@ -175,7 +177,10 @@ def _options(scenario: Scenario) -> dict[str, Any]:
     if scenario.dies:
         options["binlog_cache_size"] = 4096
     if scenario.semi_sync:
-        options |= {"rpl_semi_sync_master_enabled": True, "rpl_semi_sync_master_timeout": 1000}
+        options |= {
+            "rpl_semi_sync_master_enabled": True,
+            "rpl_semi_sync_master_timeout": 1000,
+        }
     return options
 
 
@@ -195,9 +200,9 @@ def _die(master: BinlogMaster) -> None:
     master.start()
 
 
-def _status(master: BinlogMaster, name: str) -> int:
+def _status(master: BinlogMaster, name: str) -> str:
     (row,) = master.sql(f"SHOW STATUS LIKE 'Rpl_semi_sync_master_{name}'")
-    return int(row["Value"])
+    return str(row["Value"])
 
 
 def _follow(replica: Subject, master: BinlogMaster, link: str) -> None:
