@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from binlog_pipeline.errors import SourceError
 from binlog_protocol.gtid import SlavePosition
 
+from binlog_server.connections import certificate
 from binlog_server.connections.certificate import self_signed
 from binlog_server.testing import ports
 from binlog_server.testing.sql_server import Credentials
@@ -87,9 +89,8 @@ def test_tls_is_refused(make_upstream: MakeMariaDB) -> None:
 
 
 def test_tls(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
-    key, certificate = self_signed()
-    (tmp_path / "key.pem").write_bytes(key)
-    (tmp_path / "cert.pem").write_bytes(certificate)
+    for name, data in zip(("key.pem", "cert.pem"), self_signed(), strict=True):
+        (tmp_path / name).write_bytes(data)
     server = binlog_server(
         users=USERS,
         require_secure_transport=True,
@@ -105,6 +106,22 @@ def test_tls(binlog_server: MakeBinlogServer, tmp_path: Path) -> None:
         source_of(server, tls="verify", tlsCa=str(tmp_path / "cert.pem")).latest()
     with pytest.raises(SourceError, match="tlsCa, tlsCert or tlsKey cannot be used: No such file"):
         source_of(server, tls="required", tlsCert=str(tmp_path / "missing.pem")).latest()
+
+
+def test_a_certificate_that_has_expired(
+    binlog_server: MakeBinlogServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password's proof says whose it is, not until when."""
+    monkeypatch.setattr(certificate, "_LIFETIME", timedelta(hours=-1))
+    for name, data in zip(("key.pem", "cert.pem"), self_signed(), strict=True):
+        (tmp_path / name).write_bytes(data)
+    server = binlog_server(
+        users=USERS, ssl_cert=str(tmp_path / "cert.pem"), ssl_key=str(tmp_path / "key.pem")
+    )
+    for mode in ("preferred", "required"):
+        assert source_of(server, tls=mode).latest() == SlavePosition()
+    with pytest.raises(SourceError, match=r"certificate has expired; tls=required would take it"):
+        source_of(server, tls="verify").latest()
 
 
 def test_a_stream_by_tls(binlog_server: MakeBinlogServer) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
@@ -28,7 +29,7 @@ from binlog_protocol.errors import RemoteError, UnknownSystemVariable
 from binlog_protocol.gtid import BinlogState
 
 from binlog_pipeline.sources.dump.address import ServerAddress
-from binlog_pipeline.sources.dump.tls import tls_context, tls_error, tls_policy
+from binlog_pipeline.sources.dump.tls import require_period, tls_context, tls_error, tls_policy
 
 _READ_BYTES: Final = 1 << 18
 _ATTRIBUTES: Final = {"program_name": "binlog-spark"}
@@ -76,7 +77,9 @@ class ServerLink:
         except ssl.SSLError as error:
             raise tls_error(self._address, error) from None
         self._socket = secured
-        return secured.getpeercert(binary_form=True) or b""
+        certificate = secured.getpeercert(binary_form=True) or b""
+        require_period(self._address, certificate, time.time())
+        return certificate
 
     def _drive(self, exchange: Exchange[ResultT]) -> ResultT:
         return drive(exchange, send=self._send, receive=self.receive, secure=self._secure)

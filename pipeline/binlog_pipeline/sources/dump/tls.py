@@ -7,7 +7,8 @@ verify      always, and the server verified
 
 With tlsCa the certificate must be signed by it and be for the host, wherever TLS is used. Without it, `verify` wants
 the server's proof, by the password, that the certificate is its own: MariaDB gives it from 11.4 on, to accounts that
-have a password. A proof that is wrong is refused always: somebody is between.
+have a password. The proof does not say until when, so the certificate must be of today as well. A proof that is wrong
+is refused always: somebody is between.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import ssl
 
 from binlog_protocol.connection.conversation import TlsPolicy, TlsProblem, TlsRefused, Verify
-from binlog_storage.disk.given_files import client_context, handshake_failure
+from binlog_storage.disk.given_files import client_context, handshake_failure, period_failure
 
 from binlog_pipeline.errors import SourceError
 from binlog_pipeline.sources.dump.address import ServerAddress
@@ -40,6 +41,17 @@ def tls_context(address: ServerAddress) -> ssl.SSLContext:
         raise SourceError(
             f"{address.name}: tlsCa, tlsCert or tlsKey cannot be used: {reason or error}"
         ) from None
+
+
+def require_period(address: ServerAddress, certificate: bytes, now: float) -> None:
+    """Raises `SourceError` if the server is to be verified and its certificate (DER) is not valid at that time.
+
+    With tlsCa OpenSSL has looked.
+    """
+    if address.tls == "verify" and not address.tls_ca:
+        failure = period_failure(certificate, now)
+        if failure:
+            raise SourceError(f"{address.name}: {failure}; tls=required would take it")
 
 
 def tls_error(address: ServerAddress, error: ssl.SSLError | TlsRefused) -> SourceError:
