@@ -76,7 +76,10 @@ class ThinDisk:
         return self._below / "ballast"
 
     def _mount(self) -> None:
-        mounts.mount(self._image, self.path, "ext4", "loop", "errors=continue")
+        # Blocks become part of a file as written ones. Else they are taken for unwritten until they are written, and if
+        # anybody says sync(2) meanwhile a file is in more pieces than its inode holds: the block that has the rest of
+        # the list was never written, so that what was synced long before is lost with it.
+        mounts.mount(self._image, self.path, "ext4", "loop", "errors=continue", "dioread_lock")
         # A loop device takes a write that was cut short for a whole one: the sync would lie. One block is not cut.
         mounts.limit_requests(self.path, 4)
 
