@@ -102,7 +102,7 @@ class ThinDisk:
 
 
 class FailingDisk:
-    """A disk that takes no write any more, with EIO, as the sync tells; what is in the page cache can be read on.
+    """A disk that takes no write any more, with EIO or EROFS, as the sync tells; the page cache can be read.
 
     ext4 on an image that lies on a `CutDisk`.
     """

@@ -9,18 +9,17 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from binlog_server.testing import rundir
 from tests.kit import mounts
-from tests.kit.cut_disk import BLOCK
+from tests.kit.cut_disk import BLOCK, CutDisk
 from tests.kit.fixtures import MakeCutDisk, MakeFailingDisk, MakeSmallDisk, MakeThinDisk
 
 MB = 1 << 20
-EXT4_BLOCK = 4096
 
 WRITER = """
 import os, sys
@@ -66,16 +65,35 @@ def in_many_extents(fd: int, count: int = 16) -> None:
     that block would be lost, and with it what was synced long before.
     """
     for number in range(count):
-        os.pwrite(fd, b"kept", 2 * number * EXT4_BLOCK)
+        os.pwrite(fd, b"kept", 2 * number * BLOCK)
         os.fsync(fd)
+
+
+def once_at_least(is_so: Callable[[], bool]) -> None:
+    """One time may show nothing: whoever says sync(2) on the machine writes back the pages of everybody."""
+    assert any(is_so() for _ in range(10))
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 @pytest.mark.parametrize("synced", [True, False])
 def test_what_was_not_synced_is_lost(cut_disk: MakeCutDisk, kind: str, *, synced: bool) -> None:
-    """As a live process sees it, which is killed only after the cut."""
     disk = cut_disk(kind)
+    if synced:
+        acknowledged, kept = cut_while_written(disk, synced=True)
+        assert kept >= acknowledged
+        return
+
+    def is_lost() -> bool:
+        acknowledged, kept = cut_while_written(disk, synced=False)
+        return kept < acknowledged
+
+    once_at_least(is_lost)
+
+
+def cut_while_written(disk: CutDisk, *, synced: bool) -> tuple[int, int]:
+    """Lines that a live process, killed only after the cut, has said to have written; and those that are left."""
     path = disk.path / "log"
+    path.unlink(missing_ok=True)
     argv = [sys.executable, "-c", WRITER, str(path), "sync" if synced else "no"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -87,30 +105,31 @@ def test_what_was_not_synced_is_lost(cut_disk: MakeCutDisk, kind: str, *, synced
         writer.send_signal(signal.SIGCONT)
         rest, trace = writer.communicate(timeout=20)  # ends by itself, with EIO
     assert b"Input/output error" in trace
-    acknowledged = seen + len(rest)
     disk.restart()
-    kept = path.read_bytes().count(b"line\n") if path.exists() else 0
-    if synced:
-        assert kept >= acknowledged
-    else:
-        assert kept < acknowledged
+    return seen + len(rest), path.read_bytes().count(b"line\n") if path.exists() else 0
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_write_back_takes_some_pages_and_not_others(cut_disk: MakeCutDisk, kind: str) -> None:
     disk = cut_disk(kind)
     path = disk.path / "file"
-    dense(path, 16 * MB)
-    with opened(path) as fd:
-        for offset in range(0, 16 * MB, BLOCK):
-            os.pwrite(fd, b"new", offset)
-    disk.write_back(random.Random(1))
-    disk.cut()
-    disk.restart()
-    data = path.read_bytes()
-    kept = [at for at in range(0, len(data), BLOCK) if data[at : at + 3] == b"new"]
-    assert 0 < len(kept) < len(data) // BLOCK
-    assert kept[0] > 0 or kept[-1] - kept[0] >= len(kept) * BLOCK, "a prefix is no disorder"
+    rng = random.Random(1)
+
+    def is_in_disorder() -> bool:
+        dense(path, 16 * MB)
+        with opened(path) as fd:
+            for offset in range(0, 16 * MB, BLOCK):
+                os.pwrite(fd, b"new", offset)
+        disk.write_back(rng)
+        disk.cut()
+        disk.restart()
+        data = path.read_bytes()
+        kept = [at for at in range(0, len(data), BLOCK) if data[at : at + 3] == b"new"]
+        assert kept
+        is_prefix = kept[0] == 0 and kept[-1] == (len(kept) - 1) * BLOCK
+        return len(kept) < len(data) // BLOCK and not is_prefix
+
+    once_at_least(is_in_disorder)
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
@@ -172,7 +191,8 @@ def test_failing_disk(failing_disk: MakeFailingDisk) -> None:
         disk.fail()
         os.pwrite(fd, b"lost", 0)
         assert os.pread(fd, 4, 0) == b"lost"
-        assert error_of(os.fdatasync, fd) == errno.EIO
+        # The other one if a sync of somebody else came first, behind which ext4 has given up its journal.
+        assert error_of(os.fdatasync, fd) in (errno.EIO, errno.EROFS)
     disk.restart()
     assert path.read_bytes()[:4] == b"kept"
     dense(disk.path / "other", MB)
