@@ -12,7 +12,7 @@ On leaving the last page of a file: the next file, with its header and page 1.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from binlog_protocol.groups.group_runs import GroupRun
 from binlog_protocol.gtid import BinlogState, Gtid
@@ -53,6 +53,13 @@ _GTID_BYTES_MAX = 3 * compressed_int.LENGTH_MAX
 # The headers of the chunks and redo records of a page: its data, a filler, and the same again for a nested record.
 _LOGGED_PAGE_BYTES = 4 * (WRITE_HEAD.size + CHUNK_MIN)
 
+_Place = tuple[int, int]  # file and offset
+
+LAST_RUNS_BYTES_MAX: Final = 1 << 16
+"""What is more than this is a batch of work for a reader anyway, and is read where it lies."""
+
+_NOWHERE: Final = (-1, 0)
+
 
 class RedoSink(Protocol):
     """The redo log as the writer sees it: see `binlog_storage.redo.log.RedoLog`."""
@@ -68,6 +75,45 @@ class RedoSink(Protocol):
 
     def append_made(self, mtr: bytes) -> int:
         """The same of one that was made for this epoch and LSN."""
+
+
+class LastRuns:
+    """The last groups that came as runs, as they came: for replicas at the tail no page is read again.
+
+    They lie one behind the other between two places. One thread adds at a time; any may ask.
+
+    A place of a binlog is never written twice, so two places tell what lies between them; but for those of a binlog
+    that was reset, for which `forget` is.
+    """
+
+    def __init__(self) -> None:
+        # One object, which is replaced: whoever asks meanwhile has all of one or all of the other.
+        self._now: tuple[_Place, _Place, int, tuple[GroupRun, ...]] = (_NOWHERE, _NOWHERE, 0, ())
+        self._asked = False
+
+    def add(self, begin: _Place, end: _Place, run: GroupRun) -> None:
+        """All groups of a run were written from `begin` to `end`."""
+        first, last, size, runs = self._now
+        more = len(run.payloads)
+        if last == begin and not self._asked and size + more <= LAST_RUNS_BYTES_MAX:
+            self._now = first, end, size + more, (*runs, run)
+        elif more <= LAST_RUNS_BYTES_MAX:
+            self._now = begin, end, more, (run,)
+            self._asked = False
+
+    def between(self, start: Position, end: Position, bytes_max: int) -> list[bytes] | None:
+        """All groups from one place to the other, if just those are here, and are no more than so many bytes."""
+        first, last, size, runs = self._now
+        if start != first or end != last or size > bytes_max:
+            return None
+        self._asked = True  # the next reader comes from behind these
+        if len(runs) == 1 and len(runs[0].ends) == 1:
+            return [bytes(runs[0].payloads)]
+        return [run.payload(index) for run in runs for index in range(len(run.ends))]
+
+    def forget(self) -> None:
+        """The binlog begins anew: the same places will hold something else."""
+        self._now = _NOWHERE, _NOWHERE, 0, ()
 
 
 class LogWriter:
@@ -101,6 +147,7 @@ class LogWriter:
         self._interval = 0
         self._sealed_bytes = 0  # in pages that were filled or left
         self.commits = 0  # commit records of groups: a start marker is none
+        self.last_runs = LastRuns()
         self.unlogged_end: PageKey = (0, 0)
         """The page behind the last one that was not logged."""
 
@@ -135,6 +182,7 @@ class LogWriter:
     def start_new(self, file_no: int) -> None:
         """Enter a new file of that number."""
         self._sealed_bytes += self._at
+        self.last_runs.forget()
         self._enter_file(file_no)
 
     def resume(self, found: Recovered) -> None:
@@ -261,13 +309,13 @@ class LogWriter:
         last = self.state.get(run.domain_id, run.server_id)
         if last is None or last >= run.seq_nos[index]:
             return index
-        page_no, interval, redo = self.page_no, self._interval, self._redo
+        page_no, at, interval, redo = self.page_no, self._at, self._interval, self._redo
         more = min(pages, self._file_pages - 1 - page_no)
         if interval:
             more = min(more, interval - 1 - page_no % interval)
         filled = fill_run(
             self._page,
-            self._at,
+            at,
             run.payloads,
             run.ends,
             index,
@@ -290,6 +338,10 @@ class LogWriter:
             self._sealed_bytes += len(full) * PAGE_END
             self.page_no, self._page = page_no + len(full), page
             self._pages.begin_tail(self.file_no, self.page_no, page)
+        if not index and done == len(run.ends):
+            file_no = self.file_no
+            begin = file_no, page_no * PAGE_SIZE + at
+            self.last_runs.add(begin, (file_no, self.page_no * PAGE_SIZE + self._at), run)
         redo.append_made(mtr)
         return done
 

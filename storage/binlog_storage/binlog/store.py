@@ -871,7 +871,10 @@ class IbbEngine:
         raise PositionPurged("a part of a group behind the position is gone")
 
     def read(self, start: Position) -> GroupBatch:
-        limit = self.durable_end
+        limit = self._durability.mark.end
+        groups = self._writer.last_runs.between(start, limit, self.large_group_bytes)
+        if groups is not None:
+            return GroupBatch(start, limit, groups)
         batch = read_batch(self._pages, start, limit, self.large_group_bytes)
         _require_all_read(start, batch.end, limit)
         return batch
