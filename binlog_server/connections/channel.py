@@ -126,29 +126,32 @@ class Channel:
         self.traffic.sent += len(data)
         self.transport.write(data)
 
-    def write_now(self, data: bytes | bytearray) -> None:
+    def write_now(self, data: bytes | bytearray) -> bool:
         """As `write`. What the socket takes at once goes there at once: no copy, and nothing is left for the loop.
 
-        From the login on, when the transport stays.
+        From the login on, when the transport stays. Returns whether the socket has taken all; then it `takes_all`.
         """
         if self._lost or self.transport.is_closing():
-            return  # the number of its socket may be another's soon
+            return False  # the number of its socket may be another's soon
         fd = self._fd
         if fd == _UNKNOWN:
             fd = self._fd = self._bare_fd()
         if fd is None or self.transport.get_write_buffer_size():
             self.write(data)
-            return
-        self.traffic.sent += len(data)
+            return False
+        size = len(data)
+        self.traffic.sent += size
         try:
             taken = os.write(fd, data)
         except BlockingIOError:
             taken = 0
         except OSError:
             self.transport.write(data)  # meets it again, and ends the connection
-            return
-        if taken < len(data):
-            self.transport.write(memoryview(data)[taken:])
+            return False
+        if taken == size:
+            return True
+        self.transport.write(memoryview(data)[taken:])
+        return False
 
     def read_soon(self) -> bytes | None:
         """What the client sends within `_SOON_S`, past the transport; None if nothing comes, or nothing may be read.

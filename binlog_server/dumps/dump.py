@@ -552,15 +552,16 @@ class Dump:
 
     def take(self, batch: FramedBatch, now: float) -> bool:
         """See `Fed`."""
-        place, end = self._place, batch.end
-        if not place.moves_silently(end) or not self._out.pass_on(batch.frames, now):
+        place, end, out = self._place, batch.end, self._out
+        if not place.moves_silently(end) or not out.takes_all:
             return False
+        goes_on = out.pass_on(batch.frames, now)
         if self._acks is not None:
             self._acks.sent_all_before(end)
         if self._hold is not None and end.file_no != place.cursor.file_no:
             self._hold.move(end.file_no)
         place.cursor = self._connection.sent = end
-        return self._out.takes_all
+        return goes_on
 
     def heartbeat_due(self) -> float | None:
         """See `Fed`."""

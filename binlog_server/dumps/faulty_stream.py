@@ -113,10 +113,9 @@ class FaultyStream(ReplicaStream):
             self._note(frames)
 
     def pass_on(self, frames: EventFrames, now: float) -> bool:
-        passed = super().pass_on(frames, now)
-        if passed:
-            self._note(frames)
-        return passed
+        goes_on = super().pass_on(frames, now)
+        self._note(frames)
+        return goes_on
 
     def _note(self, frames: EventFrames) -> None:
         if not self.inside_event:

@@ -136,17 +136,15 @@ class FrameCache:
             self._made[key] = batch  # to the young end
             self.hits += 1
             return batch
-        if key in self._being_made or not self._is_made_at_once(start, style):
+        if key in self._being_made or not self._engine.is_recent(start):
+            return None
+        if style.is_costly and not self._is_little(start):
             return None
         self.misses += 1
         return self._keep(key, style.framed(self._engine, start))
 
-    def _is_made_at_once(self, start: Position, style: FrameStyle) -> bool:
-        """Whether making the frames costs the loop nothing worth a thread."""
-        if not self._engine.is_recent(start):
-            return False
-        if not style.is_costly:
-            return True
+    def _is_little(self, start: Position) -> bool:
+        """Whether so little is durable from there on that even costly frames cost the loop nothing worth a thread."""
         end = self._engine.durable_end
         return start.file_no == end.file_no and end.offset - start.offset < _LITTLE
 

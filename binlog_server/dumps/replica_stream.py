@@ -114,10 +114,8 @@ class ReplicaStream:
     def frames(self, frames: EventFrames) -> None:
         """Write packets that are shared with other replicas; never waits."""
         if frames.size:
-            sequence = self.machine.dump_sequence
-            self._write(frames.at_sequence(sequence))
+            self._write(self.machine.dump_frames(frames))
             self.event_bytes += frames.size
-            self.machine.dump_sequence = frames.sequence_after(sequence)
             if self._acks is not None and self._semi_sync is not None:
                 self._acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
                 self._semi_sync.requests += frames.ack_wanted
@@ -125,19 +123,14 @@ class ReplicaStream:
             self._last_sent = time.monotonic()
 
     def pass_on(self, frames: EventFrames, now: float) -> bool:
-        """Write packets at the tail, at once. False: it must be done by `frames` and `drain`."""
-        if not self.takes_all:
-            return False
-        machine = self.machine
-        sequence = machine.dump_sequence
-        self._channel.write_now(frames.at_sequence(sequence))
-        machine.dump_sequence = frames.sequence_after(sequence)
+        """Write packets at the tail, at once, while it `takes_all`. Returns whether it does so still."""
+        whole = self._channel.write_now(self.machine.dump_frames(frames))
         self.event_bytes += frames.size
         self._last_sent = now
         if self._acks is not None and self._semi_sync is not None:
             self._acks.sent_frames(frames.step, ack_wanted=frames.ack_wanted)
             self._semi_sync.requests += frames.ack_wanted
-        return True
+        return whole or self.takes_all
 
     @property
     def takes_all(self) -> bool:

@@ -56,6 +56,7 @@ from binlog_protocol.limits import (
 )
 from binlog_protocol.values import lenenc_bytes, lenenc_int
 from binlog_protocol.wire.binary_rows import BinaryRows
+from binlog_protocol.wire.event_frames import EventFrames
 from binlog_protocol.wire.gathered import Allocate
 from binlog_protocol.wire.packets import (
     PACKET_HEADER_SIZE,
@@ -656,6 +657,16 @@ class ServerConnection:
             self.give_up()
             raise
         return acks, True
+
+    def dump_frames(self, frames: EventFrames) -> bytearray:
+        """Packets of the stream that are shared by many, as this one numbers them; the next ones follow them.
+
+        Not to be changed.
+        """
+        sequence = self._dump_sequence
+        if not self._compressed:
+            self._dump_sequence = frames.sequence_after(sequence)
+        return frames.at_sequence(sequence)
 
     def dump_event(self, event: bytes) -> bytes:
         """One event with its status byte; for groups see `binlog_protocol.wire.event_frames`."""
