@@ -7,7 +7,6 @@ language can come near.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass
@@ -30,19 +29,6 @@ class Received:
     seconds: float
     cpu_s: float
     bytes: int
-
-
-def compiled(directory: Path) -> Path:
-    """The program, in `directory`. Raises `BenchmarkError`."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise BenchmarkError("no C compiler: the limit is measured by a program in C: install gcc")
-    program = directory / "durable_pages"
-    command = [compiler, "-O2", "-std=gnu11", "-pthread", str(SOURCE), "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchmarkError(f"{SOURCE.name} does not compile:\n{done.stderr[-2000:]}")
-    return program
 
 
 def receive(program: Path, source: Followed, directory: Path, size: int) -> Received:

@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks import durable_pages, history
+from benchmarks.compiled import compiled
 from benchmarks.machine import facts, work_directory, write_mb_s
 from benchmarks.masters import MAX_BINLOG_SIZE, DirectoryMariaDB
 from benchmarks.registry import Benchmark, BenchmarkError, Result, progress
@@ -208,7 +209,7 @@ def _measure(
         progress(f"{name}: mariadbd {install.full_version} makes the history")
         make(upstream)
         size = sum(row["File_size"] for row in upstream.q("SHOW BINARY LOGS"))
-        program = durable_pages.compiled(path) if is_large else None
+        program = compiled(durable_pages.SOURCE, path) if is_large else None
         for _ in range(repetitions):
             one = {
                 "ours": take_in_by_us(upstream, path / "ours"),

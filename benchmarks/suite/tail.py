@@ -3,7 +3,8 @@
 In the middle is either our relay, which sends what is durable, or a mariadbd that follows with log_slave_updates and
 BLACKHOLE tables, which is what serves as a binlog server without us; it syncs nothing. By turns, for each number of
 replicas and each rate, plain and by TLS: the processor time of the middle server, and how long after its due time on
-the upstream a transaction had come to a replica.
+the upstream a transaction had come to a replica. Plain, also a program in C in the middle that reads, syncs and sends
+(`durable_tail.py`): what is left to a server that makes each group durable.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from binlog_server.testing import rundir
 from binlog_server.testing.install import Install
 from binlog_server.testing.local import LocalMariaDB
 from binlog_server.testing.mariadb import UPSTREAM
-from binlog_server.testing.sql_server import Followed
+from binlog_server.testing.sql_server import Credentials, Followed
 from tests.kit.server import BinlogServer
 
 RATES: Final = (1000.0, 5000.0)
@@ -53,6 +54,15 @@ _FLAGS: Final = (
     "--max-connections=2000",
     "--plugin-load-add=ha_blackhole",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The program in C as a middle server; its accounts are the upstream's."""
+
+    host: str
+    port: int
+    account: Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ def run(options: argparse.Namespace) -> Result:
         results = {}
         for rate, tls in itertools.product(options.rates, (False, True)):
             runs: dict[str, list[Run]] = {name: [] for name in middles}
+            limits: list[Run] = []
             key = f"{rate:.0f}{_TLS * tls}"
             for replicas in options.replicas:
                 for name, middle in middles.items():
@@ -109,7 +120,11 @@ def run(options: argparse.Namespace) -> Result:
                     )
                     runs[name].append(found)
                     progress(f"{key}/s {replicas:4} {name:>8}: {found.report()}")
-            results[key] = compared(runs)
+                if not tls:
+                    found = measure_limit(upstream, path, replicas, rate, options.seconds)
+                    limits.append(found)
+                    progress(f"{key}/s {replicas:4} {'limit':>8}: {found.report()}")
+            results[key] = compared(runs, limits)
     return {**results, "seconds": options.seconds, "machine": machine}
 
 
@@ -176,8 +191,25 @@ def measure(
     return Run(replicas, ended - began, cpu_s, lags)
 
 
-def compared(runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
-    """Ratios by the number of replicas, and what a group and each replica of it costs ours."""
+def measure_limit(
+    upstream: LocalMariaDB, directory: Path, replicas: int, rate: float, seconds: float
+) -> Run:
+    """One run with the program in C in the middle. Raises `BenchmarkError`."""
+    with Child(
+        "benchmarks.durable_tail",
+        *(f"--directory={directory}", f"--replicas={replicas}"),
+        f"{upstream.host}:{upstream.port}",
+    ) as child:
+        middle = Limit("127.0.0.1", child.line()["port"], upstream.account)
+        return measure(middle, child.pid, upstream, replicas, rate, seconds, tls=False)
+
+
+def compared(runs: Mapping[str, Sequence[Run]], limits: Sequence[Run] = ()) -> dict[str, Any]:
+    """Ratios by the number of replicas, and what a group and each replica of it costs ours.
+
+    Args:
+        limits: of the program in C, if it has run; that is between ours and mariadbd's then.
+    """
     ours, theirs = runs["ours"], runs["mariadbd"]
     pairs = list(zip(ours, theirs, strict=True))
 
@@ -194,8 +226,22 @@ def compared(runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
         "lag_p50_ratio": lag_ratio(50),
         "lag_p99_ratio": lag_ratio(99),
         **costs(ours),
+        **limited(limits, theirs),
         "ours": {str(one.replicas): one.report() for one in ours},
         "mariadbd": {str(one.replicas): one.report() for one in theirs},
+    }
+
+
+def limited(limits: Sequence[Run], theirs: Sequence[Run]) -> dict[str, Any]:
+    """What the program in C says of the same numbers of replicas; nothing where it has not run."""
+    if not limits:
+        return {}
+    return {
+        "limit_cpu_ratio": {
+            str(a.replicas): round(a.us_per_group / b.us_per_group, 3)
+            for a, b in zip(limits, theirs, strict=True)
+        },
+        "limit": {str(one.replicas): one.report() for one in limits},
     }
 
 

@@ -103,6 +103,9 @@ def test_tail() -> None:
             assert list(result[key]) == ["1", "3"], key
         assert result["us_per_group"] + result["us_per_group_and_replica"] > 0
         assert result["ours"]["3"]["lag_p99_ms"] >= result["ours"]["3"]["lag_p50_ms"] > 0
+    assert list(results["200"]["limit_cpu_ratio"]) == ["1", "3"]
+    assert results["200"]["limit"]["3"]["groups_s"] > 0
+    assert "limit" not in results["200_tls"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 from binlog_protocol.events.header import build_event
 from binlog_protocol.wire.packets import frame_packet
@@ -43,6 +46,41 @@ def test_the_bare_server_sends_what_it_is_told(size: int) -> None:
             drained = drain.run_bare(port, clients)
             assert drained.bytes == clients * size
             assert drained.seconds > 0
+
+
+def test_the_least_that_a_server_in_the_middle_does(tmp_path: Path) -> None:
+    """Logins are carried to and fro; all get the stream that the first one has asked for, which is in the file."""
+    dump = b"\x0b\0\0\0\x12" + bytes(10)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as upstream,
+        Child(
+            "benchmarks.durable_tail",
+            *(f"--directory={tmp_path}", "--replicas=3"),
+            f"127.0.0.1:{upstream.getsockname()[1]}",
+        ) as child,
+    ):
+        port = int(child.line()["port"])
+        servers, clients = [], []
+        for number in range(3):
+            clients.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            servers.append(upstream.accept()[0])
+            servers[-1].sendall(b"greeting")
+            assert clients[-1].recv(100) == b"greeting"
+            clients[-1].sendall(b"\1\0\0\1\x12")  # the answer to it, though it has that byte
+            assert servers[-1].recv(100) == b"\1\0\0\1\x12"
+            clients[-1].sendall(dump)
+            assert servers[-1].recv(100) == (b"" if number else dump)
+        for piece in (b"first", bytes(range(256)) * 200):
+            servers[0].sendall(piece)
+            for client in clients:
+                assert client.recv(len(piece), socket.MSG_WAITALL) == piece
+        servers[0].close()
+        for client in clients:
+            assert client.recv(1) == b""
+        with (tmp_path / "durable-tail").open("rb") as file:
+            assert file.read(5 + 100) == b"first" + bytes(range(100))
+        for sock in (*servers, *clients):
+            sock.close()
 
 
 def test_percentiles() -> None:
