@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import struct
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -83,13 +84,15 @@ def processors_sleep() -> bool:
 
 
 def facts(directory: Path) -> dict[str, Any]:
-    """Processor and whether it sleeps, kernel, Python, load now (of one minute), and the disk."""
+    """Processor and whether it sleeps, kernel, Python and which, load now (of one minute), and the disk."""
     return {
         "cpus": os.cpu_count(),
         "cpu": _cpu_name(),
         "processors_sleep": processors_sleep(),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        # How it was compiled, which it does not tell, decides a fifth: see docs/install.md.
+        "interpreter": os.path.realpath(sys.executable),
         "load": round(os.getloadavg()[0], 2),
         "file_system": file_system(directory),
         "fdatasync_us": round(fdatasync_us(directory)),

@@ -3,8 +3,8 @@ Lakana, whose server is a REST catalog of Iceberg (PyPI, in an environment of it
 
 What they do not know, a test of ours cannot try with them. Azurite lists a container from its beginning whatever it is
 asked for, by which deltalake takes old commits for new ones, unless it is told that this is an emulator. Of Google's
-store fake-gcs-server has the JSON API; of its XML API, by which obstore and deltalake write, only what is signed.
-pyarrow, and so pyiceberg, speaks JSON.
+store fake-gcs-server has the JSON API, which pyarrow, and so pyiceberg, speaks; of its XML API, by which obstore and
+deltalake write, only what is signed: for those there is `google_xml.py`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from binlog_protocol.gtid import SlavePosition
 
 from binlog_server.cli import main as server_main
 from tests.kit.fixtures import MakeMariaDB
+from tests.kit.google_xml import google_xml
 from tests.kit.moto import moto_s3, variables
 from tests.kit.object_stores import ACCOUNT, BUCKET, KEY, azurite, google, rest_catalog
 from tests.pipeline.archives import grow, log_of, rows, stored
@@ -49,10 +50,25 @@ def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def test_an_archive_at_azure(
-    azure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Google's XML API; obstore and deltalake find it by the environment."""
+    with google_xml(tmp_path) as said:
+        for name, value in said.items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
+@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure", "az"), ("at_google", "gs")])
+def test_an_archive(
+    store_of_it: str,
+    scheme: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    url = f"az://{BUCKET}/main"
+    request.getfixturevalue(store_of_it)
+    url = f"{scheme}://{BUCKET}/main"
     store = tmp_path / "store"
     for count in (200, 400):
         grow(store, simple(count, size=4000)[count - 200 :])
@@ -64,30 +80,16 @@ def test_an_archive_at_azure(
     capsys.readouterr()
 
 
-def test_full_lists_at_azure(azure: str) -> None:
+@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure", "az"), ("at_google", "gs")])
+def test_full_lists(store_of_it: str, scheme: str, request: pytest.FixtureRequest) -> None:
     """Azurite lists all names, also those of parts that lists have, which nobody has left over."""
-    url = f"az://{BUCKET}/lists"
-    grow_by_turns(url, 7)
+    request.getfixturevalue(store_of_it)
+    grow_by_turns(f"{scheme}://{BUCKET}/lists", 7)
 
 
-@pytest.mark.any_version
-def test_delta_at_azure(
-    make_upstream: MakeMariaDB,
-    tmp_path: Path,
-    rng: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def azure_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """deltalake is told that this is an emulator: it takes lists from their beginning then, as Azurite gives them."""
-    upstream = make_upstream(FULL)
-    upstream.script(
-        "CREATE DATABASE shop",
-        "CREATE TABLE shop.orders (id INT PRIMARY KEY, a VARCHAR(9))",
-        "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
-    )
-    source = f"mariadb://root@{upstream.host}:{upstream.port}"
-    place, target = f"az://{BUCKET}/lake", f"az://{BUCKET}/lake/shop/orders"
-    load = ("load", source, "--target", place, "--staging", str(tmp_path / "staging"))
     with azurite(tmp_path) as address:
         said = {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
@@ -97,14 +99,38 @@ def test_delta_at_azure(
         }
         for name, value in said.items():
             monkeypatch.setenv(name, value)
-        kept_once(f"az://{BUCKET}/once", rng, "delta")
-        assert spark_main([*load, "--tables", TABLE, "--sink", "delta"]) == 0
-        for number in range(12):  # commits beyond a checkpoint of Delta
-            upstream.q(f"INSERT INTO shop.orders VALUES ({number + 10}, 'z')")
-            assert spark_main(["state", source, target, "--sink", "delta", "--table", TABLE]) == 0
-        upstream.q("UPDATE shop.orders SET a = 'again'")
-        assert spark_main([*load, "--again", TABLE, "--sink", "delta"]) == 0
-        rows = sorted(rows_of("delta", target).to_pylist(), key=lambda row: row["id"])
+        yield
+
+
+@pytest.mark.any_version
+@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure_lake", "az"), ("at_google", "gs")])
+def test_delta(
+    store_of_it: str,
+    scheme: str,
+    request: pytest.FixtureRequest,
+    make_upstream: MakeMariaDB,
+    tmp_path: Path,
+    rng: random.Random,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    request.getfixturevalue(store_of_it)
+    upstream = make_upstream(FULL)
+    upstream.script(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY, a VARCHAR(9))",
+        "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
+    )
+    source = f"mariadb://root@{upstream.host}:{upstream.port}"
+    place, target = f"{scheme}://{BUCKET}/lake", f"{scheme}://{BUCKET}/lake/shop/orders"
+    load = ("load", source, "--target", place, "--staging", str(tmp_path / "staging"))
+    kept_once(f"{scheme}://{BUCKET}/once", rng, "delta")
+    assert spark_main([*load, "--tables", TABLE, "--sink", "delta"]) == 0
+    for number in range(12):  # commits beyond a checkpoint of Delta
+        upstream.q(f"INSERT INTO shop.orders VALUES ({number + 10}, 'z')")
+        assert spark_main(["state", source, target, "--sink", "delta", "--table", TABLE]) == 0
+    upstream.q("UPDATE shop.orders SET a = 'again'")
+    assert spark_main([*load, "--again", TABLE, "--sink", "delta"]) == 0
+    rows = sorted(rows_of("delta", target).to_pylist(), key=lambda row: row["id"])
     assert rows == upstream.q("SELECT * FROM shop.orders ORDER BY id")
     capsys.readouterr()
 
