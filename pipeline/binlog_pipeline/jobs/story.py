@@ -6,6 +6,7 @@ table, there is one chapter, and a statement that changes what rows are is told 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -17,12 +18,13 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_storage.ibb.chunk import Position
 
-from binlog_pipeline.errors import BadOption, SourceError
+from binlog_pipeline.errors import BadOption, NonRowChange, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import described, encoded
 from binlog_pipeline.schemas.columns import is_named
 from binlog_pipeline.schemas.ddl_columns import lower
+from binlog_pipeline.schemas.evolution import unlogged_columns, unlogged_text
 from binlog_pipeline.schemas.lineage import (
     PlacedDdl,
     TableStretch,
@@ -96,6 +98,7 @@ class Chapter:
         behind = before
         if turn is not None and turn.alteration is not None:
             behind = _turn(kept, turn, before, columns if self.has_rows else {}, options)
+        self._refuse_unlogged(kept)
         kept.name(table_text(self.stretch.name))
         if self.has_rows and self.keys:
             kept.find_by(self.keys)
@@ -107,6 +110,15 @@ class Chapter:
         if self.has_rows or (turn is None and {*columns} == {*kept.columns.names}):
             return columns
         return behind
+
+    def _refuse_unlogged(self, kept: KeptTable) -> None:
+        """Raises `NonRowChange` if columns came or went without a statement in the log since what is kept."""
+        if not (self.has_rows and kept.has_rows and self.view.evolution.is_followed):
+            return
+        names = [field.name for field in self.view.evolution.fields]
+        if changed := unlogged_columns(names, kept.columns.names):
+            where = f"those behind '{self.stretch.start}'"
+            raise NonRowChange(unlogged_text(self.stretch.name, changed, where))
 
 
 def _bare(batch: pa.RecordBatch, kept: KeptTable) -> pa.RecordBatch:
@@ -277,11 +289,26 @@ def _followed(
         meant = replace(meant, table=named)
         view = view_of_table(replace(options, table=table_text(one.name)), meant)
         view = replace(view, numbered=numbered, charsets=charsets)
+        if options.non_row != "skip" and not _is_told_of(one, ddl):
+            view = replace(view, evolution=replace(view.evolution, is_followed=True))
         chosen = names[number] or (primary_key(view.schema) if has_rows else [])
         chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
     # Of a table that is made anew, and has no row yet, those of the one before stand for what it will have.
     of_any = next((one.keys for one in chapters if one.keys), primary_key(chapters[0].view.schema))
     return [replace(chapters[0], keys=chapters[0].keys or of_any), *chapters[1:]]
+
+
+def _is_told_of(one: TableStretch, ddl: Sequence[PlacedDdl]) -> bool:
+    """Whether a statement in the stretch, but for its CREATE TABLE, has the name of the table: what it did is told by
+    itself, or it empties the table."""
+    name = re.compile(rf"(?<!\w){re.escape(one.name.table)}(?!\w)", re.IGNORECASE)
+    inside = [
+        placed
+        for placed in ddl
+        if _is_behind(placed.gtid, one.start) and not _is_behind(placed.gtid, one.stop)
+    ]
+    told = [placed for placed in inside if name.search(placed.said.sql)]
+    return len(told) > one.is_begun
 
 
 def _found(options: SourceOptions, source: LogSource, one: TableStretch) -> FoundTable | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -9,9 +10,10 @@ from binlog_protocol.dataclass import dataclass
 from binlog_protocol.events.table_map import TableMap
 from binlog_protocol.gtid import Gtid
 from binlog_protocol.row_columns import ColumnOptions, column_names
+from binlog_protocol.sql.statements import TableName
 from binlog_storage.ibb.chunk import Position
 
-from binlog_pipeline.errors import IncompatibleSchema, SchemaChanged
+from binlog_pipeline.errors import IncompatibleSchema, NonRowChange, SchemaChanged
 from binlog_pipeline.schemas.columns import (
     described,
     is_named,
@@ -22,6 +24,7 @@ from binlog_pipeline.schemas.columns import (
 )
 from binlog_pipeline.schemas.conversion import Conversion, Inconvertible
 from binlog_pipeline.schemas.search import FoundTable
+from binlog_pipeline.table_names import table_text
 
 _NO_NAMES: Final = (
     "the log has no names of columns (binlog_row_metadata is not FULL), so it does not say which column became "
@@ -57,15 +60,20 @@ class Evolution:
     key: tuple[pa.Field, ...]
     is_picked: bool
     with_statements: bool = False
+    is_followed: bool = False
+    """Whether no DDL in what is read is about the table."""
 
     def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
-        """How rows with this layout become rows of the view. Raises `SchemaChanged`, `IncompatibleSchema`.
+        """How rows with this layout become rows of the view. Raises `SchemaChanged`, `IncompatibleSchema`,
+        `NonRowChange`.
 
         Args:
             place, gtid: of the first of their groups that is behind what was loaded; of the first at all, if none is.
         """
         form_id = schema_id(table)
         is_other = form_id != schema_id(self.found.table)
+        if is_other and self.is_followed and is_named(table):
+            _refuse_unlogged(column_names(table), column_names(self.found.table), table, gtid)
         if is_other and self.mode == "fail":
             raise SchemaChanged(
                 self._text(table, gtid)
@@ -133,3 +141,27 @@ class Evolution:
             f"{table_name(table)} has other columns at {gtid} ({described(table, self.options)}) than at {found.gtid}, "
             f"with which it was loaded ({described(found.table, self.options)})"
         )
+
+
+def unlogged_columns(now: Iterable[str], then: Iterable[str]) -> str:
+    """Which columns came or went, though the log has no statement that says so; empty if none did."""
+    now, then = [*now], [*then]
+    own, known = ({name.casefold() for name in names} for names in (now, then))
+    came = [f"+{name}" for name in now if name.casefold() not in known]
+    went = [f"-{name}" for name in then if name.casefold() not in own]
+    return ", ".join(came + went)
+
+
+def _refuse_unlogged(now: Iterable[str], then: Iterable[str], table: TableMap, gtid: Gtid) -> None:
+    """Raises `NonRowChange`: what rows have in a column that came is not known, nor whether one was renamed."""
+    if changed := unlogged_columns(now, then):
+        raise NonRowChange(unlogged_text(table_name(table), changed, f"rows of {gtid}"))
+
+
+def unlogged_text(table: TableName, changed: str, where: str) -> str:
+    """That no statement says how a table got its columns."""
+    return (
+        f"the rows of {table_text(table)} are not known: {where} have other columns ({changed}), and the log has no "
+        "statement that says how (sql_log_bin=0, a filter of the binlog); load it anew (load --again), or go on by "
+        "names with nonRow=skip"
+    )

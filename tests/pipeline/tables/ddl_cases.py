@@ -240,6 +240,32 @@ filled_by_rename: same
     ALTER TABLE o RENAME TO t
     INSERT INTO t VALUES (3,3)
 
+# Statements that the log does not have
+
+unlogged_add: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET sql_log_bin=0
+    ALTER TABLE t ADD b INT DEFAULT 5
+    SET sql_log_bin=1
+    INSERT INTO t VALUES (3,3,3)
+
+unlogged_rename: refused
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET sql_log_bin=0
+    ALTER TABLE t RENAME COLUMN a TO b
+    SET sql_log_bin=1
+    INSERT INTO t VALUES (3,3)
+
+unlogged_index: same
+    CREATE TABLE t (id INT PRIMARY KEY, a INT)
+    INSERT INTO t VALUES (1,1),(2,2)
+    SET sql_log_bin=0
+    ALTER TABLE t ADD KEY (a)
+    SET sql_log_bin=1
+    INSERT INTO t VALUES (3,3)
+
 # Indexes, options: rows stay
 
 indexes: same
