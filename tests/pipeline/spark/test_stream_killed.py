@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ KILLS: Final = int(os.environ.get("BINLOG_TEST_KILLS", "20"))
 A_ROUND: Final = 400
 """Transactions: two batches, so that many are not begun when a stream is killed."""
 TABLE: Final = "d.t"
+SAID_CHARACTERS: Final = 20_000
+"""Of what a program has said, when it failed."""
 DAEMON: Final = "-m\0binlog_pipeline.spark.worker_daemon"
 """Of executors, by its command line; the JVM of the driver has its name in a setting."""
 
@@ -104,26 +107,31 @@ def members(session: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(program: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own, of which nothing is left behind the block."""
-    process = subprocess.Popen(
-        [sys.executable, str(program), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
-    )
-    try:
-        yield process
-    finally:
-        while left := members(process.pid):
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.05)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    """A program in a session of its own, of which nothing is left behind the block. If that fails, its words are told."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(program), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+        )
+        try:
+            yield process
+        except BaseException:
+            errors.seek(0)
+            print(f"{program.name}: {errors.read()[-SAID_CHARACTERS:]}", file=sys.stderr)
+            raise
+        finally:
+            while left := members(process.pid):
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.05)
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 @pytest.mark.slow
