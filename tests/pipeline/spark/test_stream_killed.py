@@ -107,7 +107,10 @@ def members(session: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(program: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own, of which nothing is left behind the block. If that fails, its words are told."""
+    """A program in a session of its own, of which nothing is left behind the block.
+
+    What it has said to standard error is told if the block fails.
+    """
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, str(program), *arguments],
