@@ -91,7 +91,7 @@ def facts(directory: Path) -> dict[str, Any]:
         "processors_sleep": processors_sleep(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        # How it was compiled, which it does not tell, decides a fifth: see docs/install.md.
+        # How it was compiled, which it does not tell, counts: see docs/install.md.
         "interpreter": os.path.realpath(sys.executable),
         "load": round(os.getloadavg()[0], 2),
         "file_system": file_system(directory),

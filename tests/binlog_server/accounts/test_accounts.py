@@ -499,13 +499,13 @@ async def test_wait_timeout(lab: Lab) -> None:
     async def ask() -> None:
         while True:
             await busy.query("SELECT 1")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.02)
 
     asking = asyncio.create_task(ask())
     assert await idle.closed()
+    await until(lambda: len(lab.server.connections) == 1)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    assert len(lab.server.connections) == 1
 
 
 ASKED = frame_packet(Query("SELECT 1").build(), 0)[0]

@@ -230,7 +230,10 @@ def _position_or_none(
         return None
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.binary(max_size=400), at=st.integers(0, 900), packed=st.booleans())
 def test_noise(tmp_path: Path, data: bytes, at: int, packed: bool) -> None:
     """Anything else is an error of ours."""

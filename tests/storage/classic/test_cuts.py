@@ -21,7 +21,10 @@ from tests.storage.classic import binlog_files
 from tests.storage.groups import Group
 
 GROUPS = binlog_files.simple(7)
-CHANGES = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHANGES = settings(
+    max_examples=120,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.mark.by_turns(2)
