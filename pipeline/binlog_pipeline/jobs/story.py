@@ -6,7 +6,6 @@ table, there is one chapter, and a statement that changes what rows are is told 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,13 +17,13 @@ from binlog_protocol.gtid import Gtid, SlavePosition
 from binlog_protocol.sql.token_reader import NotUnderstood
 from binlog_storage.ibb.chunk import Position
 
-from binlog_pipeline.errors import BadOption, NonRowChange, SourceError
+from binlog_pipeline.errors import BadOption, SourceError
 from binlog_pipeline.groups import Groups
 from binlog_pipeline.options import SourceOptions
 from binlog_pipeline.schemas.asked import described, encoded
 from binlog_pipeline.schemas.columns import is_named
 from binlog_pipeline.schemas.ddl_columns import lower
-from binlog_pipeline.schemas.evolution import unlogged_columns, unlogged_text
+from binlog_pipeline.schemas.evolution import require_logged
 from binlog_pipeline.schemas.lineage import (
     PlacedDdl,
     TableStretch,
@@ -34,6 +33,7 @@ from binlog_pipeline.schemas.lineage import (
     numbered_before,
     placed_ddl,
 )
+from binlog_pipeline.schemas.row_effects import row_effect
 from binlog_pipeline.schemas.search import FoundTable, newest_table
 from binlog_pipeline.sources.source import LogSource
 from binlog_pipeline.table_names import parsed_table, table_text
@@ -98,7 +98,7 @@ class Chapter:
         behind = before
         if turn is not None and turn.alteration is not None:
             behind = _turn(kept, turn, before, columns if self.has_rows else {}, options)
-        self._refuse_unlogged(kept)
+        self._require_logged(kept)
         kept.name(table_text(self.stretch.name))
         if self.has_rows and self.keys:
             kept.find_by(self.keys)
@@ -111,14 +111,12 @@ class Chapter:
             return columns
         return behind
 
-    def _refuse_unlogged(self, kept: KeptTable) -> None:
+    def _require_logged(self, kept: KeptTable) -> None:
         """Raises `NonRowChange` if columns came or went without a statement in the log since what is kept."""
-        if not (self.has_rows and kept.has_rows and self.view.evolution.is_followed):
-            return
-        names = [field.name for field in self.view.evolution.fields]
-        if changed := unlogged_columns(names, kept.columns.names):
+        if self.has_rows and kept.has_rows and self.view.evolution.keeps_columns:
+            names = [field.name for field in self.view.evolution.fields]
             where = f"those behind '{self.stretch.start}'"
-            raise NonRowChange(unlogged_text(self.stretch.name, changed, where))
+            require_logged(self.stretch.name, names, kept.columns.names, where)
 
 
 def _bare(batch: pa.RecordBatch, kept: KeptTable) -> pa.RecordBatch:
@@ -290,7 +288,7 @@ def _followed(
         view = view_of_table(replace(options, table=table_text(one.name)), meant)
         view = replace(view, numbered=numbered, charsets=charsets)
         if options.non_row != "skip" and not _is_told_of(one, ddl):
-            view = replace(view, evolution=replace(view.evolution, is_followed=True))
+            view = replace(view, evolution=replace(view.evolution, keeps_columns=True))
         chosen = names[number] or (primary_key(view.schema) if has_rows else [])
         chapters.append(Chapter(one, view, meant, has_rows, chosen, is_alone=False))
     # Of a table that is made anew, and has no row yet, those of the one before stand for what it will have.
@@ -299,15 +297,15 @@ def _followed(
 
 
 def _is_told_of(one: TableStretch, ddl: Sequence[PlacedDdl]) -> bool:
-    """Whether a statement in the stretch, but for its CREATE TABLE, has the name of the table: what it did is told by
-    itself, or it empties the table."""
-    name = re.compile(rf"(?<!\w){re.escape(one.name.table)}(?!\w)", re.IGNORECASE)
-    inside = [
+    """Whether a statement in the stretch, but for its CREATE TABLE, has an effect on the table: it tells of it itself,
+    or empties the table."""
+    told = [
         placed
         for placed in ddl
-        if _is_behind(placed.gtid, one.start) and not _is_behind(placed.gtid, one.stop)
+        if _is_behind(placed.gtid, one.start)
+        and not _is_behind(placed.gtid, one.stop)
+        and row_effect(placed.said, one.name) is not None
     ]
-    told = [placed for placed in inside if name.search(placed.said.sql)]
     return len(told) > one.is_begun
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -60,8 +60,8 @@ class Evolution:
     key: tuple[pa.Field, ...]
     is_picked: bool
     with_statements: bool = False
-    is_followed: bool = False
-    """Whether no DDL in what is read is about the table."""
+    keeps_columns: bool = False
+    """Whether no DDL in what is read is about the table, so that none of its columns may come or go."""
 
     def form(self, table: TableMap, place: Position, gtid: Gtid) -> TableForm:
         """How rows with this layout become rows of the view. Raises `SchemaChanged`, `IncompatibleSchema`,
@@ -72,8 +72,13 @@ class Evolution:
         """
         form_id = schema_id(table)
         is_other = form_id != schema_id(self.found.table)
-        if is_other and self.is_followed and is_named(table):
-            _refuse_unlogged(column_names(table), column_names(self.found.table), table, gtid)
+        if is_other and self.keeps_columns and is_named(table):
+            require_logged(
+                table_name(table),
+                column_names(table),
+                column_names(self.found.table),
+                f"rows of {gtid}",
+            )
         if is_other and self.mode == "fail":
             raise SchemaChanged(
                 self._text(table, gtid)
@@ -143,25 +148,23 @@ class Evolution:
         )
 
 
-def unlogged_columns(now: Iterable[str], then: Iterable[str]) -> str:
-    """Which columns came or went, though the log has no statement that says so; empty if none did."""
-    now, then = [*now], [*then]
+def require_logged(
+    table: TableName, now: Collection[str], then: Collection[str], where: str
+) -> None:
+    """Raises `NonRowChange` if columns came or went where the log has no statement that says how.
+
+    What rows have in a column that came is not known then, nor whether one was renamed.
+
+    Args:
+        now, then: the names of the columns of the rows in question, and of those before.
+        where: what has the columns of now, for the error.
+    """
     own, known = ({name.casefold() for name in names} for names in (now, then))
     came = [f"+{name}" for name in now if name.casefold() not in known]
     went = [f"-{name}" for name in then if name.casefold() not in own]
-    return ", ".join(came + went)
-
-
-def _refuse_unlogged(now: Iterable[str], then: Iterable[str], table: TableMap, gtid: Gtid) -> None:
-    """Raises `NonRowChange`: what rows have in a column that came is not known, nor whether one was renamed."""
-    if changed := unlogged_columns(now, then):
-        raise NonRowChange(unlogged_text(table_name(table), changed, f"rows of {gtid}"))
-
-
-def unlogged_text(table: TableName, changed: str, where: str) -> str:
-    """That no statement says how a table got its columns."""
-    return (
-        f"the rows of {table_text(table)} are not known: {where} have other columns ({changed}), and the log has no "
-        "statement that says how (sql_log_bin=0, a filter of the binlog); load it anew (load --again), or go on by "
-        "names with nonRow=skip"
-    )
+    if came or went:
+        raise NonRowChange(
+            f"the rows of {table_text(table)} are not known: {where} have other columns ({', '.join(came + went)}), "
+            "and the log has no statement that says how (sql_log_bin=0, a filter of the binlog); load it anew "
+            "(load --again), or go on by names with nonRow=skip"
+        )
