@@ -87,33 +87,34 @@ class LastRuns:
     """
 
     def __init__(self) -> None:
-        # One object, which is replaced: whoever asks meanwhile has all of one or all of the other.
-        self._now: tuple[_Place, _Place, int, tuple[GroupRun, ...]] = (_NOWHERE, _NOWHERE, 0, ())
+        # Between which places, the runs, and how many of them: one object, which is replaced, so whoever asks meanwhile
+        # has all of one or all of the other. The list only grows.
+        self._now: tuple[_Place, _Place, list[GroupRun], int] = (_NOWHERE, _NOWHERE, [], 0)
         self._asked = False
 
     def add(self, begin: _Place, end: _Place, run: GroupRun) -> None:
         """All groups of a run were written from `begin` to `end`."""
-        first, last, size, runs = self._now
-        more = len(run.payloads)
-        if last == begin and not self._asked and size + more <= LAST_RUNS_BYTES_MAX:
-            self._now = first, end, size + more, (*runs, run)
-        elif more <= LAST_RUNS_BYTES_MAX:
-            self._now = begin, end, more, (run,)
-            self._asked = False
+        if end[1] - begin[1] > LAST_RUNS_BYTES_MAX:
+            return
+        first, last, runs, _ = self._now
+        if begin != last or self._asked or end[1] - first[1] > LAST_RUNS_BYTES_MAX:
+            first, runs, self._asked = begin, [], False
+        runs.append(run)
+        self._now = first, end, runs, len(runs)
 
     def between(self, start: Position, end: Position, bytes_max: int) -> list[bytes] | None:
-        """All groups from one place to the other, if just those are here, and are no more than so many bytes."""
-        first, last, size, runs = self._now
-        if start != first or end != last or size > bytes_max:
+        """All groups from one place to the other, if just those are here, and take no more than so many bytes there."""
+        first, last, runs, count = self._now
+        if start != first or end != last or end[1] - start[1] > bytes_max:
             return None
         self._asked = True  # the next reader comes from behind these
-        if len(runs) == 1 and len(runs[0].ends) == 1:
+        if count == 1 and len(runs[0].ends) == 1:  # as nearly always at the tail: two calls less
             return [bytes(runs[0].payloads)]
-        return [run.payload(index) for run in runs for index in range(len(run.ends))]
+        return [run.payload(index) for run in runs[:count] for index in range(len(run.ends))]
 
     def forget(self) -> None:
         """The binlog begins anew: the same places will hold something else."""
-        self._now = _NOWHERE, _NOWHERE, 0, ()
+        self._now = _NOWHERE, _NOWHERE, [], 0
 
 
 class LogWriter:
