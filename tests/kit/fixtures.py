@@ -255,7 +255,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     """
     result = yield
     tmp_path = (getattr(item, "funcargs", None) or {}).get("tmp_path")
-    if tmp_path and _open_below(tmp_path) and not item.stash.get(_FAILED, False):
+    if tmp_path and open_below(tmp_path) and not item.stash.get(_FAILED, False):
         _require_closed(tmp_path)
     return result
 
@@ -264,13 +264,14 @@ def _require_closed(tmp_path: Path) -> None:
     gc.collect()  # files of exceptions that hold their frames
     # pyarrow lets go of a file in a thread of its own, half a second behind its last row where others work, too.
     with contextlib.suppress(TimeoutError):
-        until(lambda: not _open_below(tmp_path), "files that are closed", _CLOSED_S)
-    if left := _open_below(tmp_path):
+        until(lambda: not open_below(tmp_path), "files that are closed", _CLOSED_S)
+    if left := open_below(tmp_path):
         names = sorted({Path(path).name for path in left})
         pytest.fail(f"{len(left)} files left open: {', '.join(names[:4])}", pytrace=False)
 
 
-def _open_below(folder: Path) -> list[str]:
+def open_below(folder: Path) -> list[str]:
+    """Files below a folder that this process has open."""
     start = f"{folder}{os.sep}"
     return [path for path in map(_open_path, os.listdir("/proc/self/fd")) if path.startswith(start)]
 

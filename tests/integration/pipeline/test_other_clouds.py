@@ -59,16 +59,26 @@ def at_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         yield
 
 
-@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure", "az"), ("at_google", "gs")])
-def test_an_archive(
-    store_of_it: str,
-    scheme: str,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    request.getfixturevalue(store_of_it)
-    url = f"{scheme}://{BUCKET}/main"
+@pytest.fixture(params=["az azure", "gs at_google"])
+def for_archives(request: pytest.FixtureRequest) -> str:
+    """The bucket of a cloud, which is there, as obstore is told of it."""
+    return bucket_of(request)
+
+
+@pytest.fixture(params=["az azure_lake", "gs at_google"])
+def for_deltas(request: pytest.FixtureRequest) -> str:
+    """Likewise, as deltalake is told of it."""
+    return bucket_of(request)
+
+
+def bucket_of(request: pytest.FixtureRequest) -> str:
+    scheme, cloud = request.param.split()
+    request.getfixturevalue(cloud)
+    return f"{scheme}://{BUCKET}"
+
+
+def test_an_archive(for_archives: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"{for_archives}/main"
     store = tmp_path / "store"
     for count in (200, 400):
         grow(store, simple(count, size=4000)[count - 200 :])
@@ -80,11 +90,9 @@ def test_an_archive(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure", "az"), ("at_google", "gs")])
-def test_full_lists(store_of_it: str, scheme: str, request: pytest.FixtureRequest) -> None:
+def test_full_lists(for_archives: str) -> None:
     """Azurite lists all names, also those of parts that lists have, which nobody has left over."""
-    request.getfixturevalue(store_of_it)
-    grow_by_turns(f"{scheme}://{BUCKET}/lists", 7)
+    grow_by_turns(f"{for_archives}/lists", 7)
 
 
 @pytest.fixture
@@ -103,17 +111,13 @@ def azure_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.any_version
-@pytest.mark.parametrize(("store_of_it", "scheme"), [("azure_lake", "az"), ("at_google", "gs")])
 def test_delta(
-    store_of_it: str,
-    scheme: str,
-    request: pytest.FixtureRequest,
+    for_deltas: str,
     make_upstream: MakeMariaDB,
     tmp_path: Path,
     rng: random.Random,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    request.getfixturevalue(store_of_it)
     upstream = make_upstream(FULL)
     upstream.script(
         "CREATE DATABASE shop",
@@ -121,9 +125,9 @@ def test_delta(
         "INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')",
     )
     source = f"mariadb://root@{upstream.host}:{upstream.port}"
-    place, target = f"{scheme}://{BUCKET}/lake", f"{scheme}://{BUCKET}/lake/shop/orders"
+    place, target = f"{for_deltas}/lake", f"{for_deltas}/lake/shop/orders"
     load = ("load", source, "--target", place, "--staging", str(tmp_path / "staging"))
-    kept_once(f"{scheme}://{BUCKET}/once", rng, "delta")
+    kept_once(f"{for_deltas}/once", rng, "delta")
     assert spark_main([*load, "--tables", TABLE, "--sink", "delta"]) == 0
     for number in range(12):  # commits beyond a checkpoint of Delta
         upstream.q(f"INSERT INTO shop.orders VALUES ({number + 10}, 'z')")

@@ -19,6 +19,7 @@ from binlog_storage.disk.durable_files import (
 )
 
 from tests.kit import os_calls
+from tests.kit.fixtures import open_below
 
 OLD, NEW = b"old" * 1000, b"new" * 5000
 
@@ -123,13 +124,6 @@ def test_an_error_while_writing(folder: Path) -> None:
     assert not (folder / "a").exists()
 
 
-def opened_in(folder: Path) -> list[str]:
-    """Files that this process has open there, the folder included."""
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    paths = [os.path.realpath(link) for link in links]
-    return [path for path in paths if Path(path).is_relative_to(folder.resolve())]
-
-
 def test_an_error_of_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told as it is, and what was there stays."""
     (folder / "a").write_bytes(OLD)
@@ -146,7 +140,7 @@ def test_an_error_of_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(OSError, match="Input/output error"):
             use()
     assert (folder / "a").read_bytes() == OLD
-    assert not opened_in(folder), "a descriptor was left open"
+    assert not open_below(folder.parent), "a descriptor was left open"
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
