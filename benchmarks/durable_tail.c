@@ -1,8 +1,9 @@
 /* The least that a server between an upstream and its replicas can do: bytes read, made durable, and sent to each.
 
-   durable_tail FILE FD SOCKET...: what comes on FD goes to the end of FILE, which has room reserved, then FILE is synced
-   (fdatasync), then the same bytes go to each SOCKET; all of them block. No packet and no event is looked at. Ends when
-   FD has no more, with 0; with 1 and a line on standard error if anything fails. */
+   durable_tail FILE FD SOCKET...: what comes on FD goes to FILE, behind what came before, and from its beginning again
+   where that is full, as in a redo log; then FILE is synced (fdatasync), then the same bytes go to each SOCKET; all of
+   them block. No packet and no event is looked at. Ends when FD has no more, with 0; with 1 and a line on standard error
+   if anything fails. */
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -18,13 +18,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from binlog_protocol.connection.commands import CommandCode
+
 from benchmarks.compiled import compiled
 from benchmarks.registry import BenchmarkError
 
 SOURCE: Final = Path(__file__).with_suffix(".c")
 _READ_BYTES: Final = 1 << 16
 _SEQUENCE: Final = 3  # where a packet has its number
-_DUMP: Final = bytes((0, 0x12))  # the first of an exchange, COM_BINLOG_DUMP
+_DUMP: Final = bytes((0, CommandCode.BINLOG_DUMP))  # the first packet of an exchange
 
 
 def carry_login(client: socket.socket, server: socket.socket) -> bytes:
